@@ -1,0 +1,64 @@
+# Each target does its own set-up: on a fresh machine nothing but make and Python 3.11, 3.12 or 3.13 is needed.
+# PYTHON names the interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+CONFORMANCE_NODE := tests/conformance/node
+FUZZ_EXAMPLES ?= 20000
+
+.PHONY: run test check bench fuzz conformance lint types node clean
+
+run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672
+	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --memory
+
+test: lint types node  ## what CI runs
+	$(PYTEST) -q
+
+check: lint types  ## lint, types, tidiness and the tests that open no socket
+	$(PYTEST) -q -m "not sockets" --ignore=tests/conformance --ignore=tests/bench --ignore=tests/test_bench.py
+
+bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed on
+	$(BIN)/python -m tests.bench $(ARGS)
+
+fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
+	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/fuzz
+
+conformance: .venv/test.stamp node  ## real clients against a broker of this checkout
+	$(PYTEST) -q tests/conformance
+
+lint: .venv/test.stamp
+	$(BIN)/ruff check .
+
+types: .venv/test.stamp
+	$(BIN)/mypy
+
+# The clients of Node are optional: where node is missing, the tests that need it say that they are skipped.
+node:
+	@if [ ! -f $(CONFORMANCE_NODE)/package.json ]; then :; \
+	elif ! node -e 'process.exit(parseInt(process.versions.node) < 18)' 2>/dev/null || ! command -v npm >/dev/null; then \
+		echo "NOTE: no Node 18 or later with npm on PATH: the conformance tests of amqplib will be skipped"; \
+	elif [ $(CONFORMANCE_NODE)/package.json -nt $(CONFORMANCE_NODE)/node_modules ]; then \
+		cd $(CONFORMANCE_NODE) && npm install --no-audit --no-fund --loglevel=error && touch node_modules; \
+	fi
+
+# Debian leaves ensurepip out of python3; pip, where it is there, can fill a bare environment as well.
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+		echo "Warren needs Python 3.11, 3.12 or 3.13 as '$(PYTHON)'; name another with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; \
+	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+		$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $@ install --quiet pip; \
+	else echo "Python's ensurepip and pip are both missing; on Debian: apt-get install python3-venv" >&2; exit 1; fi
+
+.venv/run.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/test.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ .venv/run.stamp
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(CONFORMANCE_NODE)/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

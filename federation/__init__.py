@@ -1,0 +1,1 @@
+"""Federation of exchanges and queues between brokers. Arrives with a later release; see README.md."""
