@@ -1,14 +1,24 @@
-"""The command `warren`. It starts fast: what a command needs is imported in the command."""
+"""The command `warren`. It starts fast and stays small, so what a command needs is imported in the command.
 
+argparse, where warrenctl has typer: typer brings pydantic with it, 0.2 s and 20 MiB that a daemon keeps for its life.
+"""
+
+import argparse
 import sys
-from typing import Annotated
-
-import typer
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 USAGE_STATUS = 2
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
-app = typer.Typer(help="Warren, an AMQP 0-9-1 broker.", add_completion=False, rich_markup_mode=None)
+FLAGS = ("amqp", "node", "cluster_name", "log_level")  # the options of `serve` that stand in for a key of the file
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that tells a wrong command line in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_STATUS, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def distribution_version() -> str:
@@ -21,65 +31,54 @@ def distribution_version() -> str:
         return "of a source tree that is not installed"
 
 
-def print_version(wanted: bool) -> None:
-    if wanted:
+class _Version(argparse.Action):
+    """`--version`; the number is looked up only when somebody asks."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(f"warren {distribution_version()}")
-        raise typer.Exit
+        parser.exit()
 
 
-def run(application: typer.Typer, program: str, usage_status: int) -> int:
-    """Runs a typer application and returns the exit status; a wrong command line is told in one line."""
-    try:
-        return application(prog_name=program, standalone_mode=False) or 0
-    except typer.TyperException as error:
-        print(f"{program}: {' '.join(error.format_message().split())}", file=sys.stderr)
-        return usage_status
+def parser() -> argparse.ArgumentParser:
+    """The command line of `warren`, without abbreviations."""
+    warren = _Parser(prog="warren", description="Warren, an AMQP 0-9-1 broker.", allow_abbrev=False)
+    warren.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    commands = warren.add_subparsers(metavar="COMMAND", required=True)
+
+    about = "run a broker in the foreground; SIGTERM stops it"
+    command = commands.add_parser("serve", help=about, description=about, allow_abbrev=False)
+    command.set_defaults(run=serve)
+    command.add_argument("--config", metavar="FILE", help="configuration, TOML")
+    command.add_argument("--amqp", metavar="HOST:PORT", action="append", help="listen here, repeatable; port 0: any")
+    command.add_argument("--node", metavar="NAME", help="name of the node")
+    command.add_argument("--cluster-name", metavar="NAME", help="name of the cluster")
+    command.add_argument("--memory", action="store_true", help="keep everything in memory (the only way so far)")
+    command.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error or critical")
+    return warren
 
 
-@app.callback(invoke_without_command=True)
-def warren(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Warren, an AMQP 0-9-1 broker."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
-@app.command()
-def serve(
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="Configuration, TOML.")] = None,
-    amqp: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Listen here; may be repeated. Port 0: any.")
-    ] = None,
-    node: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the node.")] = None,
-    cluster_name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the cluster.")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory (the only way so far).")] = False,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
-    ] = None,
-) -> int:
-    """Run a broker in the foreground; SIGTERM stops it."""
+def serve(options: argparse.Namespace) -> int:
+    """Runs a broker until it is told to stop; returns the exit status."""
     from .config import ConfigError, load
 
-    given = {"amqp": amqp or None, "node": node, "cluster_name": cluster_name, "log_level": log_level}
+    given: dict[str, Any] = {key: getattr(options, key) for key in FLAGS}
     try:
-        settings = load(config, {key: value for key, value in given.items() if value is not None})
+        config = load(options.config, {key: value for key, value in given.items() if value is not None})
     except ConfigError as error:
         print(f"warren: {error}", file=sys.stderr)
         return CONFIG_STATUS
 
-    from .app import serve as serve_until_stopped
-    from .logs import configure
+    from . import app, logs
 
-    configure(settings.log_level, settings.log_format)
-    return serve_until_stopped(settings)
+    logs.configure(config.log_level, config.log_format)
+    return app.serve(config)
 
 
-def main() -> int:
-    return run(app, "warren", USAGE_STATUS)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of `warren` with these arguments (None: those of the process)."""
+    options = parser().parse_args(arguments)
+    status: int = options.run(options)
+    return status
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from .cli import distribution_version, run
+from .cli import distribution_version
 
 USAGE_STATUS = 64  # EX_USAGE
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the node cannot be reached or refuses
@@ -125,7 +125,12 @@ def _receive(peer: socket.socket, size: int) -> bytes:
 
 
 def main() -> int:
-    return run(app, "warrenctl", USAGE_STATUS)
+    """The exit status; a wrong command line is told in one line."""
+    try:
+        return app(prog_name="warrenctl", standalone_mode=False) or 0
+    except typer.TyperException as error:
+        print(f"warrenctl: {' '.join(error.format_message().split())}", file=sys.stderr)
+        return USAGE_STATUS
 
 
 if __name__ == "__main__":

@@ -9,7 +9,14 @@ import os
 import sys
 from typing import TextIO
 
-import structlog
+# structlog imports rich where it is installed, for tracebacks that we do not want: 0.08 s and 4 MiB at each start.
+_rich_is_loaded = "rich" in sys.modules
+if not _rich_is_loaded:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+import structlog  # noqa: E402
+
+if not _rich_is_loaded:
+    del sys.modules["rich"]
 
 _SHARED: list[structlog.typing.Processor] = [
     structlog.processors.add_log_level,
