@@ -8,9 +8,9 @@ that Python does not (spec/core.md 2, 6.1, 18).
 exhaust the stack; what passed it has bounded depth and size.
 """
 
+import struct
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from struct import Struct
 from typing import ClassVar, Final
 
 from .errors import SyntaxFault
@@ -32,19 +32,19 @@ OCTETS: Final = frozenset("Sx")
 _TABLE: Final = ord("F")
 _ARRAY: Final = ord("A")
 _FORMATS: Final = {
-    "b": Struct(">b"),
-    "B": Struct(">B"),
-    "s": Struct(">h"),
-    "u": Struct(">H"),
-    "I": Struct(">i"),
-    "i": Struct(">I"),
-    "l": Struct(">q"),
-    "L": Struct(">q"),
-    "f": Struct(">f"),
-    "d": Struct(">d"),
-    "T": Struct(">Q"),
+    "b": struct.Struct(">b"),
+    "B": struct.Struct(">B"),
+    "s": struct.Struct(">h"),
+    "u": struct.Struct(">H"),
+    "I": struct.Struct(">i"),
+    "i": struct.Struct(">I"),
+    "l": struct.Struct(">q"),
+    "L": struct.Struct(">q"),
+    "f": struct.Struct(">f"),
+    "d": struct.Struct(">d"),
+    "T": struct.Struct(">Q"),
 }
-_DECIMAL: Final = Struct(">BI")
+_DECIMAL: Final = struct.Struct(">BI")
 _WIDTHS: Final = {ord(letter): form.size for letter, form in _FORMATS.items()} | {ord("t"): 1, ord("V"): 0, ord("D"): 5}
 _SIZED: Final = frozenset(b"SxAF")  # these carry a length of four octets
 
@@ -393,7 +393,7 @@ def _encoded(value: Value) -> bytes:
             return b"V"
         if letter == "D" and isinstance(content, tuple):
             return b"D" + _DECIMAL.pack(*content)
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except (OverflowError, struct.error) as error:
         raise SyntaxFault(f"no {_TYPE_NAMES[letter]}: {content!r}") from error
     if letter == "F" and isinstance(content, Table):
         return b"F" + content.framed

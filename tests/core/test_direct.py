@@ -1,0 +1,86 @@
+"""The direct and the fanout exchange."""
+
+import pytest
+
+from broker.core.binding import Binding, Destination
+from broker.core.direct import DirectExchange
+from broker.core.exchange_type import ExchangeType
+from broker.core.fanout import FanoutExchange
+from broker.core.message import Address, Message, framed
+from broker.properties import Properties
+from broker.table import Table
+
+MESSAGE: Message = framed(Address("x", "k"), Properties(), b"")
+Q1, Q2 = Destination("q1"), Destination("q2")
+
+
+def binding(destination: Destination, key: str, **arguments: object) -> Binding:
+    return Binding("x", destination, key, Table.of(arguments))
+
+
+def routed(exchange: ExchangeType, *keys: str) -> list[str]:
+    return sorted(destination.name for destination in exchange.route(keys, MESSAGE))
+
+
+@pytest.fixture
+def direct() -> DirectExchange:
+    return DirectExchange("x", Table.EMPTY)
+
+
+@pytest.fixture
+def fanout() -> FanoutExchange:
+    return FanoutExchange("x", Table.EMPTY)
+
+
+def test_direct_follows_the_binding_keys_that_equal_the_routing_key(direct):
+    direct.bound(binding(Q1, "a"))
+    direct.bound(binding(Q2, "b"))
+    assert routed(direct, "a") == ["q1"]
+    assert routed(direct, "A") == routed(direct, "") == []
+
+
+def test_direct_tries_each_of_the_keys(direct):
+    direct.bound(binding(Q1, "a"))
+    direct.bound(binding(Q2, "b"))
+    assert routed(direct, "none", "a", "b") == ["q1", "q2"]
+
+
+def test_direct_gives_a_queue_that_is_bound_twice_once(direct):
+    direct.bound(binding(Q1, "a"))
+    direct.bound(binding(Q1, "a", n=1))
+    assert routed(direct, "a") == ["q1"]
+
+
+def test_direct_keeps_a_queue_until_its_last_binding_goes(direct):
+    direct.bound(binding(Q1, "a"))
+    direct.bound(binding(Q1, "a", n=1))
+    direct.bound(binding(Q1, "b"))
+    direct.unbound(binding(Q1, "a"))
+    assert routed(direct, "a") == ["q1"]
+    direct.unbound(binding(Q1, "a", n=1))
+    assert routed(direct, "a") == []
+    assert routed(direct, "b") == ["q1"]
+
+
+def test_direct_tells_a_queue_from_one_of_the_same_name(direct):
+    gone = Destination("q1")
+    direct.bound(binding(gone, "a"))
+    direct.unbound(binding(gone, "a"))
+    direct.bound(binding(Q1, "a"))
+    assert direct.route(("a",), MESSAGE) == [Q1]
+
+
+def test_fanout_follows_every_binding_whatever_the_keys(fanout):
+    fanout.bound(binding(Q1, "a"))
+    fanout.bound(binding(Q2, "b"))
+    assert routed(fanout, "c") == routed(fanout, "c", "d") == ["q1", "q2"]
+
+
+def test_fanout_keeps_a_queue_until_its_last_binding_goes(fanout):
+    fanout.bound(binding(Q1, "a"))
+    fanout.bound(binding(Q1, "b"))
+    assert routed(fanout, "") == ["q1"]
+    fanout.unbound(binding(Q1, "a"))
+    assert routed(fanout, "") == ["q1"]
+    fanout.unbound(binding(Q1, "b"))
+    assert routed(fanout, "") == []

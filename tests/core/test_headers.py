@@ -1,0 +1,109 @@
+"""The headers exchange."""
+
+import pytest
+
+from broker.core.binding import Binding, Destination
+from broker.core.headers import HeadersExchange
+from broker.core.message import Address, Message, framed
+from broker.errors import PreconditionFailed
+from broker.properties import Properties
+from broker.table import Table
+
+
+def message(headers: dict[str, object] | None) -> Message:
+    table = None if headers is None else Table.of(headers)
+    return framed(Address("x", "k"), Properties(headers=table), b"")
+
+
+def bound(**queues: dict[str, object]) -> HeadersExchange:
+    """An exchange with one queue per name, bound with these arguments (`_` in a name is `-`)."""
+    exchange = HeadersExchange("x", Table.EMPTY)
+    for name, arguments in queues.items():
+        binding = Binding("x", Destination(name.replace("_", "-")), "", Table.of(arguments))
+        exchange.check(binding.routing_key, binding.arguments)
+        exchange.bound(binding)
+    return exchange
+
+
+def routed(exchange: HeadersExchange, headers: dict[str, object] | None) -> list[str]:
+    return sorted({destination.name for destination in exchange.route(("k",), message(headers))})
+
+
+def test_all_wants_each_header_and_any_wants_one():
+    wanted = {"h1": "12345", "h2": "bar", "h3": None}
+    exchange = bound(all={**wanted, "x-match": "all"}, any={**wanted, "x-match": "any"}, default=wanted)
+    assert routed(exchange, {"h1": "12345"}) == ["any"]
+    assert routed(exchange, {"h1": "12345", "h2": "bar", "h3": "whatever"}) == ["all", "any", "default"]
+    assert routed(exchange, {"h1": "12345", "h2": "quux", "h3": 1}) == ["any"]
+    assert routed(exchange, {"h1": "other", "h2": "quux"}) == []
+    assert routed(exchange, {"h3": None}) == ["any"]
+    assert routed(exchange, {}) == routed(exchange, None) == []
+
+
+def test_headers_that_start_with_x_count_only_with_x():
+    wanted = {"h1": "12345", "x-key-1": "bindings starting with x- get filtered out"}
+    exchange = bound(**{mode.replace("-", "_"): {**wanted, "x-match": mode} for mode in
+                        ("all", "any", "all-with-x", "any-with-x")})  # fmt: skip
+    x_header = {"x-key-1": wanted["x-key-1"]}
+    assert routed(exchange, x_header) == ["any-with-x"]
+    assert routed(exchange, {"h1": "12345"}) == ["all", "any", "any-with-x"]
+    assert routed(exchange, {"h1": "12345", **x_header}) == ["all", "all-with-x", "any", "any-with-x"]
+
+
+@pytest.mark.parametrize("asked", [{}, {"x-other": 1}])
+def test_nothing_asked_is_met_by_all_and_not_by_any(asked):
+    exchange = bound(all={**asked, "x-match": "all"}, any={**asked, "x-match": "any"})
+    assert routed(exchange, {"h": 1}) == routed(exchange, None) == ["all"]
+
+
+def test_values_are_compared_with_their_types():
+    exchange = bound(integer={"h": 1}, double={"h": 1.0}, text={"h": "1"}, flag={"h": True})
+    assert routed(exchange, {"h": ("b", 1)}) == routed(exchange, {"h": ("l", 1)}) == ["integer"]
+    assert routed(exchange, {"h": ("f", 1.0)}) == ["double"]
+    assert routed(exchange, {"h": ("x", b"1")}) == ["text"]
+    assert routed(exchange, {"h": True}) == ["flag"]
+
+
+def test_the_first_of_equal_headers_counts():
+    exchange = bound(q={"h": 1})
+    headers = Table(Table.encode_items([("h", ("I", 1)), ("h", ("I", 2))]))
+    assert exchange.route(("k",), framed(Address("x", "k"), Properties(headers=headers), b"")) != []
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("ANY", 'Invalid x-match field value <<"ANY">>; expected all, any, all-with-x, or any-with-x'),
+        ("", 'Invalid x-match field value <<"">>; expected all, any, all-with-x, or any-with-x'),
+        (1, "Invalid x-match field type signedint (value 1); expected longstr"),
+        (None, "Invalid x-match field type void (value undefined); expected longstr"),
+    ],
+)
+def test_a_wrong_x_match_is_refused(mode, text):
+    with pytest.raises(PreconditionFailed) as caught:
+        bound(q={"x-match": mode, "h": 1})
+    assert caught.value.text == text
+
+
+def test_a_queue_stays_until_its_last_binding_goes():
+    exchange = HeadersExchange("x", Table.EMPTY)
+    queue = Destination("q")
+    bindings = [
+        Binding("x", queue, "", Table.of({"h": 1})),
+        Binding("x", queue, "k", Table.of({"h": 1})),
+        Binding("x", queue, "", Table.of({"h": None})),
+    ]
+    for binding in bindings:
+        exchange.bound(binding)
+    for binding in bindings:
+        assert routed(exchange, {"h": 1}) == ["q"]
+        exchange.unbound(Binding("x", queue, binding.routing_key, Table(binding.arguments.raw)))
+    assert routed(exchange, {"h": 1}) == []
+
+
+def test_a_binding_is_found_again_with_its_arguments_in_another_order():
+    exchange = HeadersExchange("x", Table.EMPTY)
+    queue = Destination("q")
+    exchange.bound(Binding("x", queue, "", Table.of({"a": 1, "b": 2})))
+    exchange.unbound(Binding("x", queue, "", Table.of({"b": 2, "a": 1})))
+    assert routed(exchange, {"a": 1, "b": 2}) == []

@@ -1,0 +1,158 @@
+"""The topic exchange, against a table of patterns and a plain recursive matcher."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.binding import Binding, Destination
+from broker.core.message import Address, framed
+from broker.core.topic import TopicExchange, pattern
+from broker.properties import Properties
+from broker.table import Table
+
+MESSAGE = framed(Address("x", "k"), Properties(), b"")
+
+
+def exchange_with(*binding_keys: str) -> TopicExchange:
+    """An exchange with one destination per binding key, of the key's name."""
+    exchange = TopicExchange("x", Table.EMPTY)
+    for key in binding_keys:
+        exchange.bound(Binding("x", Destination(key), key, Table.EMPTY))
+    return exchange
+
+
+def routed(exchange: TopicExchange, *keys: str) -> list[str]:
+    return sorted({destination.name for destination in exchange.route(keys, MESSAGE)})
+
+
+def matches(binding_key: list[str], key: list[str]) -> bool:
+    """The definition of matching, word by word."""
+    if not binding_key:
+        return not key
+    if binding_key[0] == "#":
+        return matches(binding_key[1:], key) or (bool(key) and matches(binding_key, key[1:]))
+    return bool(key) and binding_key[0] in ("*", key[0]) and matches(binding_key[1:], key[1:])
+
+
+@pytest.mark.parametrize(
+    ("binding_key", "matching", "other"),
+    [
+        ("#", ["", "a", "a.b", ".", "#", "*"], []),
+        ("", [""], ["a", "."]),
+        ("*", ["a", "*", "#"], ["", "a.b", "."]),
+        ("a.#", ["a", "a.b", "a.b.c", "a."], ["", "b.a", "A"]),
+        ("#.a", ["a", "b.a", "c.b.a", ".a"], ["", "a.b"]),
+        ("*.#", ["a", "a.b", "."], [""]),
+        ("#.*", ["a", "a.b"], [""]),
+        ("a.*.b", ["a..b", "a.x.b"], ["a.b", "a.x.y.b"]),
+        ("a.*", ["a.", "a.b"], ["a", "a.b.c"]),
+        ("a.", ["a."], ["a", "a.b"]),
+        ("a.#.b", ["a.b", "a.x.b", "a.b.b", "a.x.y.b"], ["a", "b", "a.b.c"]),
+        ("#.a.#", ["a", "b.a", "a.b", "b.a.c", "a.a"], ["", "b", "b.c"]),
+        ("#.#", ["", "a", "a.b.c"], []),
+        ("#.*.#.*", ["a.b", "a.b.c"], ["", "a"]),
+        ("##", ["##"], ["", "a"]),
+        ("a#b", ["a#b"], ["a.b", "axb"]),
+        ("a*", ["a*"], ["ab", "a.b"]),
+        ("a.b", ["a.b"], ["a", "b", "a.B", "a.b.c"]),
+        ("\udcff.*", ["\udcff.x"], ["ÿ.x"]),
+    ],
+)
+def test_patterns_match_as_rabbitmq_matches_them(binding_key, matching, other):
+    exchange = exchange_with(binding_key)
+    assert [key for key in matching + other if routed(exchange, key)] == matching
+
+
+words = st.sampled_from(["a", "b", ""])
+binding_keys = st.lists(st.one_of(words, st.sampled_from(["*", "#"])), max_size=6).map(".".join)
+routing_keys = st.lists(st.one_of(words, st.sampled_from(["*", "#"])), max_size=6).map(".".join)
+
+
+@given(st.lists(binding_keys, max_size=8), routing_keys)
+def test_a_route_agrees_with_the_definition(keys, routing_key):
+    key = routing_key.split(".") if routing_key else []
+    expected = {each for each in keys if matches(each.split(".") if each else [], key)}
+    assert routed(exchange_with(*keys), routing_key) == sorted(expected)
+
+
+@given(st.lists(binding_keys, max_size=8), st.lists(binding_keys, max_size=8), routing_keys)
+def test_bindings_that_are_gone_leave_no_trace(kept, gone, routing_key):
+    exchange = exchange_with(*kept)
+    untouched = exchange_with(*kept)
+    bindings = [Binding("x", Destination("gone"), key, Table.EMPTY) for key in gone]
+    for binding in bindings:
+        exchange.bound(binding)
+    for binding in bindings:
+        exchange.unbound(binding)
+    assert routed(exchange, routing_key) == routed(untouched, routing_key)
+    assert places(exchange) == places(untouched)
+
+
+def places(exchange: TopicExchange) -> int:
+    """How many places the trie has."""
+    waiting, count = [exchange._root], 0
+    while waiting:
+        place = waiting.pop()
+        count += 1
+        waiting += [after for after in (*place.words.values(), place.one, place.any) if after is not None]
+    return count
+
+
+def test_a_queue_stays_until_its_last_binding_goes():
+    exchange = TopicExchange("x", Table.EMPTY)
+    queue = Destination("q")
+    bindings = [
+        Binding("x", queue, "a.#", Table.EMPTY),
+        Binding("x", queue, "a.#", Table.of({"n": 1})),
+        Binding("x", queue, "a.#.#", Table.EMPTY),
+    ]
+    for binding in bindings:
+        exchange.bound(binding)
+    for binding in bindings:
+        assert routed(exchange, "a.b") == ["q"]
+        exchange.unbound(binding)
+    assert routed(exchange, "a.b") == []
+
+
+def test_each_of_the_keys_is_tried():
+    exchange = exchange_with("a.*", "b.#", "c")
+    assert routed(exchange, "none", "a.x", "b") == ["a.*", "b.#"]
+
+
+@pytest.mark.parametrize(
+    ("key", "normal"),
+    [
+        ("#.#.#.a", "#.a"),
+        ("#.*.#", "*.#"),
+        ("#.*.a.#.#", "*.#.a.#"),
+        ("*.*.#.*", "*.*.*.#"),
+        ("a.##.#", "a.##.#"),
+        ("", ""),
+    ],
+)
+def test_a_run_of_wildcards_is_kept_with_its_stars_first_and_one_any(key, normal):
+    assert ".".join(pattern(key)) == normal
+
+
+@pytest.mark.parametrize(
+    "shape", ["#.#.#.#.a", "#.a.#.a.#.a.#.a.#.b{}", "#.*.#.*.#.*.#.*.a{}", "#.b{}.#", "#.a.*.a.*.#.a.*.#.a.{}"]
+)
+def test_a_hundred_hostile_patterns_cost_less_than_five_milliseconds_a_message(shape):
+    exchange = exchange_with()
+    for number in range(100):
+        exchange.bound(Binding("x", Destination(str(number)), shape.format(number), Table.EMPTY))
+    key = ".".join(["a"] * 50)
+    taken = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        exchange.route((key,), MESSAGE)
+        taken.append(time.perf_counter() - begun)
+    assert min(taken) < 0.005
+
+
+def test_stars_in_a_routing_key_are_words_like_others():
+    exchange = exchange_with(".".join("*" * 30))
+    assert exchange.route((".".join("*" * 30),), MESSAGE) != []
+    assert len(exchange.route((".".join("*" * 30),), MESSAGE)) == 1
