@@ -136,13 +136,14 @@ class Properties:
 def check(raw: bytes) -> None:
     """Refuse property bytes that are malformed, or headers too deep or too large, with SyntaxFault (502)."""
     flags, at = _flags(raw)
-    for bit in range(15, 1, -1):
-        flag = 1 << bit
-        if flags & flag:
-            end = _end(raw, flag, at)
-            if flag == HEADERS:
-                table.check(raw[at + 4 : end])
-            at = end
+    left = flags & ~_CONTINUED
+    while left:
+        flag = 1 << left.bit_length() - 1
+        end = _end(raw, flag, at)
+        if flag == HEADERS:
+            table.check(raw[at + 4 : end])
+        at = end
+        left ^= flag
     if at != len(raw):
         raise SyntaxFault("content header is longer than its properties")
 
