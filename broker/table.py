@@ -31,43 +31,16 @@ OCTETS: Final = frozenset("Sx")
 
 _TABLE: Final = ord("F")
 _ARRAY: Final = ord("A")
-_FORMATS: Final = {
-    "b": struct.Struct(">b"),
-    "B": struct.Struct(">B"),
-    "s": struct.Struct(">h"),
-    "u": struct.Struct(">H"),
-    "I": struct.Struct(">i"),
-    "i": struct.Struct(">I"),
-    "l": struct.Struct(">q"),
-    "L": struct.Struct(">q"),
-    "f": struct.Struct(">f"),
-    "d": struct.Struct(">d"),
-    "T": struct.Struct(">Q"),
-}
+_FORMATS: Final = {letter: struct.Struct(">" + code) for letter, code in zip("bBsuIilLfdT", "bBhHiIqqfdQ", strict=True)}
 _DECIMAL: Final = struct.Struct(">BI")
 _WIDTHS: Final = {ord(letter): form.size for letter, form in _FORMATS.items()} | {ord("t"): 1, ord("V"): 0, ord("D"): 5}
 _SIZED: Final = frozenset(b"SxAF")  # these carry a length of four octets
 
 _TYPE_NAMES: Final = {
-    "t": "bool",
-    "b": "byte",
-    "B": "unsignedbyte",
-    "s": "short",
-    "u": "unsignedshort",
-    "I": "signedint",
-    "i": "unsignedint",
-    "l": "long",
-    "L": "long",
-    "f": "float",
-    "d": "double",
-    "D": "decimal",
-    "S": "longstr",
-    "A": "array",
-    "T": "timestamp",
-    "F": "table",
-    "V": "void",
-    "x": "binary",
-}
+    "t": "bool", "b": "byte", "B": "unsignedbyte", "s": "short", "u": "unsignedshort", "I": "signedint",
+    "i": "unsignedint", "l": "long", "L": "long", "f": "float", "d": "double", "D": "decimal", "S": "longstr",
+    "A": "array", "T": "timestamp", "F": "table", "V": "void", "x": "binary",
+}  # fmt: skip
 
 
 class Table:
