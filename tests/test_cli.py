@@ -1,0 +1,132 @@
+"""The commands, as processes: exit status, one line for each error, what a ready broker writes."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+
+
+def warren(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return command("broker.cli", *arguments)
+
+
+def warrenctl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return command("broker.ctl", *arguments)
+
+
+def only_line(text: str) -> str:
+    (line,) = text.splitlines()
+    return line
+
+
+@pytest.fixture
+def broker() -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
+    """A broker on any port, and what its line `ready` said."""
+    line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"]
+    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            events = (json.loads(text) for text in process.stderr)
+            yield process, next(event for event in events if event["event"] == "ready")
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["serve", "--bogus"], "--bogus"),
+        (["serve", "--amqp"], "--amqp"),
+        (["serve", "--mem"], "--mem"),
+        (["bogus"], "bogus"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_wrong_command_line_ends_warren_with_one_line(arguments: list[str], says: str) -> None:
+    done = warren(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert only_line(done.stderr).startswith("warren") and says in done.stderr
+
+
+def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -> None:
+    done = warren("serve", "--config", str(tmp_path / "none.toml"))
+    assert (done.returncode, done.stdout) == (78, "")
+    assert only_line(done.stderr) == f"warren: {tmp_path}/none.toml: No such file or directory"
+
+
+def test_an_address_that_is_none_ends_warren_with_one_line() -> None:
+    done = warren("serve", "--amqp", "localhost")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert only_line(done.stderr) == "warren: command line: amqp: 'localhost' is not HOST:PORT"
+
+
+@pytest.mark.parametrize("module", ["broker.cli", "broker.ctl"])
+def test_the_commands_tell_their_version_and_usage(module: str) -> None:
+    assert re.match(r"warren(ctl)? \S", only_line(command(module, "--version").stdout))
+    assert "usage" in command(module, "--help").stdout.lower()
+
+
+def test_the_daemon_imports_neither_typer_nor_rich() -> None:
+    script = (
+        "import sys, broker.cli, broker.config, broker.logs; print({'typer', 'rich', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("arguments", [["list_queues"], ["ping", "--bogus"], ["ping", "--url", "http://localhost"]])
+def test_a_wrong_command_line_ends_warrenctl_with_one_line(arguments: list[str]) -> None:
+    done = warrenctl(*arguments)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert only_line(done.stderr).startswith("warrenctl: ")
+
+
+@pytest.mark.sockets
+def test_warrenctl_tells_in_one_line_that_nobody_answers() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
+        port = taken.getsockname()[1]
+        done = warrenctl("ping", "--url", f"amqp://127.0.0.1:{port}")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: Connection refused"
+
+
+@pytest.mark.sockets
+def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(
+    broker: tuple[subprocess.Popen[str], dict[str, object]],
+) -> None:
+    process, ready = broker
+    (address,) = ready["amqp"]  # type: ignore[misc]
+    assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", address)
+    pinged = warrenctl("ping", "--url", f"amqp://{address}")
+    assert (pinged.returncode, pinged.stdout, pinged.stderr) == (0, "Ping succeeded\n", "")
+    refused = warrenctl("ping", "--url", f"amqp://guest:wrong@{address}")
+    assert refused.returncode == 69
+    assert "ACCESS_REFUSED" in only_line(refused.stderr)
+    nowhere = warrenctl("ping", "--url", f"amqp://{address}/nowhere")
+    assert nowhere.returncode == 69
+    assert "NOT_ALLOWED" in only_line(nowhere.stderr)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+
+
+@pytest.mark.sockets
+def test_a_port_in_use_ends_warren_with_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = warren("serve", "--amqp", f"127.0.0.1:{port}")
+    assert done.returncode not in (0, 2, 78)
+    assert str(port) in only_line(done.stderr)

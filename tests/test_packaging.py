@@ -1,0 +1,73 @@
+"""What is packaged is what is there: the wheel, its entry points, its dependencies."""
+
+import ast
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("broker", "federation", "plugins")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def modules() -> set[str]:
+    return {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {requirement.split(";")[0].split(">")[0].split("=")[0].strip() for requirement in requirements}
+
+
+def test_every_folder_with_a_module_is_a_package() -> None:
+    folders = {(ROOT / path).parent for path in modules()}
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+@pytest.mark.parametrize("command", PROJECT["scripts"])
+def test_each_command_points_at_a_function(command: str) -> None:
+    module, _, function = PROJECT["scripts"][command].partition(":")
+    assert callable(getattr(import_module(module), function))
+
+
+def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_round() -> None:
+    imported = set()
+    for path in modules():
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add((node.module or "").partition(".")[0])
+    assert imported - set(sys.stdlib_module_names) - set(PACKAGES) == names(PROJECT["dependencies"])
+
+
+def test_the_newest_change_is_that_of_this_version() -> None:
+    headings = [line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## "]
+    assert headings[0].split()[1] == PROJECT["version"]
+
+
+def test_the_licence_is_the_apache_licence() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("warrenmq-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.endswith(".py")}
+    assert packed == modules()

@@ -1,0 +1,283 @@
+"""The rules of the house, read from the source with `ast`: who may import whom, how large things grow, what is said.
+
+An exception is a line in one of the tables below with its reason. The tables may only shrink: an entry that is not
+needed any more, or that allows more than is used, fails as well.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("broker", "federation", "plugins")
+
+FILE_LINES = 400
+FUNCTION_LINES = 50
+SLACK_LINES = 10  # how far an exception may lie above what is used
+
+# path -> (lines allowed, why)
+LONG_FILES: dict[str, tuple[int, str]] = {}
+# path::name -> (lines allowed, why)
+LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
+# path::name -> why this function may catch every Exception
+TASK_ROOTS: dict[str, str] = {}
+
+LEAVES = {"errors", "table", "properties"}
+EVERYTHING = {"*"}
+
+# room -> what it may import: rooms, single modules of a room, third-party packages
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "table": {"errors"},
+    "properties": {"errors", "table"},
+    "core": LEAVES,
+    "wire": LEAVES | {"pamqp"},
+    "session": LEAVES | {"wire", "core", "pamqp"},
+    "storage": LEAVES | {"core.ports", "core.message", "core.definitions"},
+    "net": LEAVES | {"session", "wire", "core.ports", "uvloop", "structlog"},
+    "plugin": LEAVES | {"core"},
+    "config": {"msgspec"},
+    "logs": {"structlog"},
+    "app": EVERYTHING,
+    "cli": EVERYTHING,
+    "ctl": EVERYTHING,
+}
+
+EFFECTS = {
+    *("asyncio", "socket", "select", "selectors", "ssl", "time", "logging"),
+    *("threading", "concurrent", "multiprocessing", "subprocess", "signal"),
+}
+# room -> modules of the standard library that it may not import
+NOT_IN_ROOM: dict[str, set[str]] = {
+    "core": EFFECTS | {"os", "random"},
+    "wire": EFFECTS | {"os", "random"},
+    "session": EFFECTS | {"os"},
+    **{leaf: EFFECTS | {"os", "random"} for leaf in LEAVES},
+}
+NOWHERE = {"pickle", "marshal", "shelve", "mock", "unittest.mock"}
+ASYNC_ROOMS = {"net", "app", "plugin"}
+
+BAD_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "common"}
+
+
+@cache
+def sources(*folders: str) -> list[Path]:
+    return sorted(
+        path for folder in folders for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts
+    )
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def short(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of each module that the file imports, wherever in it the import stands."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*parent, *([node.module] if node.module else [])])
+            for alias in node.names:
+                whole = f"{module}.{alias.name}"
+                yield node.lineno, whole if is_module(whole) else module
+
+
+def room_of(module: str) -> str:
+    """`core` of `broker.core.queue`, `errors` of `broker.errors`, empty for `broker` itself."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def complaint(path: Path, line: int, text: str) -> str:
+    return f"{short(path)}:{line}: {text}"
+
+
+def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function with its name inside the file, as `Queue.push`."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield prefix + child.name, child
+                yield from walk(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.ClassDef):
+                yield from walk(child, f"{prefix}{child.name}.")
+            else:
+                yield from walk(child, prefix)
+
+    return walk(tree_of(path), "")
+
+
+def allowed(module: str, permitted: set[str]) -> bool:
+    if module.startswith("broker."):
+        inside = module.removeprefix("broker.")
+        return any(inside == name or inside.startswith(name + ".") for name in permitted)
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or top in permitted
+
+
+def test_each_room_imports_only_what_its_line_of_the_table_allows() -> None:
+    found = []
+    for path in sources("broker"):
+        room = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+        permitted = MAY_IMPORT[room] if room else set()
+        if permitted is EVERYTHING:
+            continue
+        for line, module in imports(path):
+            if room_of(module) == room and module.startswith("broker"):
+                continue
+            if not allowed(module, permitted):
+                found.append(complaint(path, line, f"{room} may not import {module}"))
+    assert not found, "\n".join(found)
+
+
+def test_the_rooms_below_net_have_no_effects_of_their_own() -> None:
+    found = []
+    for path in sources("broker"):
+        room = path.relative_to(ROOT / "broker").with_suffix("").parts[0]
+        for line, module in imports(path):
+            if {module, module.partition(".")[0]} & NOT_IN_ROOM.get(room, set()):
+                found.append(complaint(path, line, f"{room} may not import {module}"))
+    assert not found, "\n".join(found)
+
+
+def test_the_broker_imports_no_plugin_and_a_plugin_only_the_public_face() -> None:
+    found = []
+    for path in sources(*PACKAGES):
+        package = path.relative_to(ROOT).parts[0]
+        for line, module in imports(path):
+            top = module.partition(".")[0]
+            stranger = top in PACKAGES and top != package
+            if (stranger and module != "broker.plugin") or (stranger and package == "broker"):
+                found.append(complaint(path, line, f"{package} may not import {module}"))
+    assert not found, "\n".join(found)
+
+
+def test_nobody_imports_what_is_banned() -> None:
+    found = [
+        complaint(path, line, f"{module} is banned")
+        for path in sources(*PACKAGES, "tests")
+        for line, module in imports(path)
+        if module in NOWHERE or module.partition(".")[0] in NOWHERE
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_async_function_stands_below_net() -> None:
+    waiting = ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
+    found = [
+        complaint(path, node.lineno, "async below net/")
+        for path in sources("broker")
+        if path.relative_to(ROOT / "broker").with_suffix("").parts[0] not in ASYNC_ROOMS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, waiting)
+    ]
+    assert not found, "\n".join(found)
+
+
+def over(sizes: dict[str, int], limit: int, exceptions: dict[str, tuple[int, str]]) -> list[str]:
+    found = []
+    for name, size in sizes.items():
+        if size > exceptions.get(name, (limit, ""))[0]:
+            found.append(f"{name}: {size} lines, {exceptions.get(name, (limit, ''))[0]} are allowed")
+    for name, (lines, reason) in exceptions.items():
+        size = sizes.get(name, 0)
+        if size <= limit:
+            found.append(f"{name}: the exception is not needed any more")
+        elif lines > size + SLACK_LINES:
+            found.append(f"{name}: the exception allows {lines} lines, {size} are used; lower it")
+        if not reason:
+            found.append(f"{name}: the exception has no reason")
+    return found
+
+
+def test_no_file_is_longer_than_its_limit() -> None:
+    sizes = {short(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources(*PACKAGES, "tests")}
+    found = over(sizes, FILE_LINES, LONG_FILES)
+    assert not found, "\n".join(found)
+
+
+def test_no_function_is_longer_than_its_limit() -> None:
+    sizes = {
+        f"{short(path)}::{name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in sources(*PACKAGES, "tests")
+        for name, node in functions(path)
+    }
+    found = over(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
+    assert not found, "\n".join(found)
+
+
+def words(name: str) -> set[str]:
+    """`some_ClassName` as the words some, class, name."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def test_a_name_says_what_a_thing_is() -> None:
+    found = []
+    for path in sources(*PACKAGES, "tests"):
+        for part in path.relative_to(ROOT).with_suffix("").parts:
+            if words(part) & BAD_WORDS:
+                found.append(complaint(path, 1, f"the name {part}"))
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and words(node.name) & BAD_WORDS:
+                found.append(complaint(path, node.lineno, f"the name {node.name}"))
+    assert not found, "\n".join(found)
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(
+        kind is None or (isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException")) for kind in kinds
+    )
+
+
+def test_only_task_roots_catch_every_exception() -> None:
+    found, used = [], set()
+    for path in sources(*PACKAGES):
+        inside = {id(handler): name for name, node in functions(path) for handler in ast.walk(node)}
+        for handler in ast.walk(tree_of(path)):
+            if isinstance(handler, ast.ExceptHandler) and catches_everything(handler):
+                place = f"{short(path)}::{inside.get(id(handler), '')}"
+                used.add(place)
+                if place not in TASK_ROOTS:
+                    found.append(complaint(path, handler.lineno, "catches every exception and is no task root"))
+    found += [f"{place}: the exception is not needed any more" for place in TASK_ROOTS.keys() - used]
+    assert not found, "\n".join(found)
+
+
+SKIPPED = {".git", ".venv", "node_modules", "build", "dist", "__pycache__", "data"}
+TEXT = {"", ".py", ".md", ".toml", ".yaml", ".yml", ".json", ".js", ".mjs", ".cfg", ".txt"}
+# Somebody's own machine; written so that this line does not match itself.
+PRIVATE_PATH = re.compile(r"(?<![\w.])/(?:wor[k]|roo[t]|hom[e]|tmp/ven[v])/")
+RESOLVED = re.compile(r'"resolved":\s"(?!https://registry\.npmjs\.org/)([^"]+)"')
+
+
+@pytest.mark.parametrize("pattern", [PRIVATE_PATH, RESOLVED], ids=["paths", "registries"])
+def test_no_file_tells_on_which_machine_it_was_written(pattern: re.Pattern[str]) -> None:
+    found = []
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        hidden = any(part in SKIPPED or part.endswith((".egg-info", "_cache", ".hypothesis")) for part in parts)
+        if hidden or path.suffix not in TEXT or not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if match := pattern.search(line):
+                found.append(complaint(path, number, match.group()))
+    assert not found, "\n".join(found)
