@@ -1,0 +1,136 @@
+"""The command line of the benchmark: python -m tests.bench [--memory | --self] [NAME=PORT[:PID] ...]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from . import memory, report
+from .client import Connection, LoadFailed
+from .generator import Result, run
+from .loads import LOADS, Load
+from .process import Broker, NotStarted, raise_open_files, warren
+from .sink import sink
+
+
+def main() -> int:
+    options = _options()
+    try:
+        if options.self:
+            _measure_self(options)
+        elif options.memory:
+            _measure_memory(options)
+        else:
+            return _compare(options)
+    except (NotStarted, LoadFailed, OSError) as reason:
+        print(f"bench: {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Loads brokers, prints figures.")
+    parser.add_argument(
+        "brokers", nargs="*", type=Broker.parse, metavar="NAME=PORT[:PID]",
+        help="brokers on 127.0.0.1 to compare with; with its pid, CPU time and memory are measured as well",
+    )  # fmt: skip
+    parser.add_argument("--no-start", action="store_true", help="only the brokers named, the first is compared with")
+    parser.add_argument("--serve", default="", metavar="'OPTIONS'", help="more options for `warren serve`")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
+    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
+    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only ABI")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes all runs there as well")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--memory", action="store_true", help="start-up time and memory instead of the loads")
+    mode.add_argument("--self", action="store_true", help="what the load generator can do, against a sink")
+    options = parser.parse_args()
+    if options.no_start and not options.brokers:
+        parser.error("--no-start needs a broker")
+    if unknown := set(options.only.upper()) - {load.letter for load in LOADS}:
+        parser.error(f"no such load: {', '.join(sorted(unknown))}")
+    options.serve = shlex.split(options.serve)
+    return options
+
+
+def _chosen(options: argparse.Namespace) -> list[Load]:
+    return [load for load in LOADS if not options.only or load.letter in options.only.upper()]
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Runs each load on each broker in turn (A B A B ...) and prints the medians."""
+    runs: dict[str, dict[str, list[dict[str, float | None]]]] = {}
+    failed = False
+    with ExitStack() as stack:
+        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+        brokers += options.brokers
+        _print_machine(brokers)
+        print(report.header(report.COLUMNS), flush=True)
+        for load in _chosen(options):
+            results: dict[str, list[Result]] = {broker.name: [] for broker in brokers}
+            for _ in range(options.rounds):
+                for broker in brokers:
+                    try:
+                        results[broker.name].append(run(load, broker, options.seconds, options.warmup))
+                    except (LoadFailed, OSError) as reason:
+                        print(f"bench: {load.title} on {broker.name}: {reason}", file=sys.stderr)
+                        failed = True
+            medians = {name: report.median(done) if done else None for name, done in results.items()}
+            print("\n".join(report.load_rows(load, medians)), flush=True)
+            runs[load.title] = {name: [asdict(result) for result in done] for name, done in results.items()}
+    if options.json:
+        options.json.write_text(json.dumps(runs, indent=1) + "\n")
+    return int(failed)
+
+
+def _print_machine(brokers: list[Broker]) -> None:
+    print(report.machine())
+    for broker in brokers:
+        connection = Connection(broker.port)
+        print(f"{broker.name}: {connection.server}")
+        connection.close()
+    print()
+
+
+def _measure_memory(options: argparse.Namespace) -> None:
+    """Each figure of a Warren just started; of other brokers as they are."""
+    raise_open_files(memory.OPEN_FILES)
+    if not options.no_start:
+        with warren(options.serve):
+            pass  # the first start after a change compiles; it is not the one to measure
+    print(report.machine() + "\n")
+    print(report.header(report.MEMORY_COLUMNS), flush=True)
+    for check in (memory.idle, memory.connections, memory.backlog):
+        with ExitStack() as stack:
+            brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+            for broker in brokers + options.brokers:
+                for demand in check(broker):
+                    figures = (f"{demand.measured:,.2f} {demand.unit}", f"{demand.at_most:g} {demand.unit}")
+                    print(report.row(report.MEMORY_COLUMNS, [demand.what, broker.name, *figures]), flush=True)
+
+
+def _measure_self(options: argparse.Namespace) -> None:
+    """Publishing and consuming apart, each against a sink: what a broker must be slower than to be what is measured."""
+    print(report.machine() + "\n")
+    print(report.header(report.COLUMNS), flush=True)
+    for load in _chosen(options):
+        halves = []
+        if not load.rate_per_s:
+            halves = [replace(load, name="publishing", consumers=0, figure="published_per_s")]
+            if load.consumers:
+                halves.append(replace(load, name="consuming", publishers=0))
+        for half in halves:
+            with sink() as broker:
+                done = [run(half, broker, options.seconds, options.warmup) for _ in range(options.rounds)]
+            print("\n".join(report.load_rows(half, {broker.name: report.median(done)})), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

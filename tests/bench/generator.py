@@ -1,0 +1,181 @@
+"""Runs one load on one broker: a process for each publisher and each consumer, and the figures of the window."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from array import array
+from collections.abc import MutableSequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.context import SpawnProcess
+
+from .client import Connection, LoadFailed
+from .consuming import consume
+from .loads import Load
+from .process import Broker, cpu_s, rss_bytes
+from .progress import MEASURING, RUNNING, STOPPED, Progress
+from .publishing import publish
+
+READY_WITHIN_S = 30.0
+RESULT_WITHIN_S = 10.0
+SETTLE_S = 0.2  # for a broker to see that the publishers are gone, before their queues go
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run of a load gave. A figure that was not measured is None."""
+
+    published_per_s: float
+    received_per_s: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    per_cpu_s: float | None = None  # messages, those of the figure that counts, for each CPU second of the broker
+    rss_bytes: int | None = None  # at the end of the window
+
+
+class Workers:
+    """The publishers and consumers of one load, each a process of its own."""
+
+    def __init__(self, load: Load, port: int) -> None:
+        self.publishers = range(load.publishers)
+        self.consumers = range(load.publishers, load.publishers + load.consumers)
+        spawn = multiprocessing.get_context("spawn")
+        words = spawn.RawArray("Q", Progress.words_for(load.publishers + load.consumers))
+        self.progress = Progress(words)
+        self._processes: list[SpawnProcess] = []
+        self._pipes: list[Pipe] = []
+        for worker in (*self.consumers, *self.publishers):
+            mine, its = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_work, args=(load, port, worker, words, its), daemon=True)
+            process.start()
+            its.close()
+            self._processes.append(process)
+            self._pipes.append(mine)
+
+    def wait_until_ready(self) -> None:
+        give_up_s = time.monotonic() + READY_WITHIN_S
+        while not self.progress.all_ready:
+            self.check()
+            if time.monotonic() > give_up_s:
+                raise LoadFailed("the workers did not get ready")
+            time.sleep(0.005)
+
+    def check(self) -> None:
+        """Raises LoadFailed for a worker that ended early."""
+        for process, pipe in zip(self._processes, self._pipes, strict=True):
+            if pipe.poll() or not process.is_alive():
+                raise LoadFailed(_received(pipe)[1] or "a worker ended early")
+
+    def sleep(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, 0.25))
+            self.check()
+
+    def stop(self) -> array[int]:
+        """Returns the sampled latencies in nanoseconds, sorted. Raises LoadFailed for a worker that failed."""
+        self.progress.phase = STOPPED
+        samples: array[int] = array("Q")
+        failure = ""
+        for process, pipe in zip(self._processes, self._pipes, strict=True):
+            octets, error = _received(pipe) if pipe.poll(RESULT_WITHIN_S) else (b"", "a worker did not stop")
+            samples.frombytes(octets)
+            failure = failure or error
+            pipe.close()
+            process.join(1)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+        if failure:
+            raise LoadFailed(failure)
+        return array("Q", sorted(samples))
+
+
+def _received(pipe: Pipe) -> tuple[bytes, str]:
+    try:
+        samples, error = pipe.recv()
+    except EOFError:
+        return b"", "a worker ended early"
+    return samples, error
+
+
+def _work(load: Load, port: int, worker: int, words: MutableSequence[int], pipe: Pipe) -> None:
+    """The whole life of a worker process; sends (samples, error)."""
+    progress, samples, error = Progress(words), b"", ""
+    try:
+        if worker < load.publishers:
+            publish(load, port, worker, worker, progress)
+        else:
+            samples = consume(load, port, worker - load.publishers, worker, progress)
+    except (LoadFailed, OSError) as reason:
+        error = f"{type(reason).__name__}: {reason}"
+    pipe.send((samples, error))
+    pipe.close()
+
+
+def run(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
+    """Runs a load for a while after a warm-up; its queues and its exchange are gone afterwards. Raises LoadFailed."""
+    control = Connection(broker.port)
+    try:
+        _declare(load, control)
+        workers = Workers(load, broker.port)
+        try:
+            workers.wait_until_ready()
+            workers.progress.phase = RUNNING
+            workers.sleep(warmup_s)
+            rates = _measure(load, broker, workers, seconds)
+        except BaseException:
+            with suppress(LoadFailed):  # the first failure is the one to tell
+                workers.stop()
+            raise
+        samples = workers.stop()
+        time.sleep(SETTLE_S)
+        _drop(load, control)
+        control.close()
+    finally:
+        control.socket.close()
+    p50_ms = samples[len(samples) // 2] / 1e6 if samples else None
+    p99_ms = samples[int(len(samples) * 0.99)] / 1e6 if samples else None
+    return Result(rates.published_per_s, rates.received_per_s, p50_ms, p99_ms, rates.per_cpu_s, rates.rss_bytes)
+
+
+def _measure(load: Load, broker: Broker, workers: Workers, seconds: float) -> Result:
+    """The window: counts and CPU time at both ends."""
+    progress = workers.progress
+    progress.phase = MEASURING
+    cpu_before_s = cpu_s(broker.pid) if broker.pid else 0.0
+    published, received = progress.counted(workers.publishers), progress.counted(workers.consumers)
+    started_s = time.monotonic()
+    workers.sleep(seconds)
+    took_s = time.monotonic() - started_s
+    published = progress.counted(workers.publishers) - published
+    received = progress.counted(workers.consumers) - received
+    cpu_took_s = cpu_s(broker.pid) - cpu_before_s if broker.pid else 0.0
+    progress.phase = RUNNING
+    return Result(
+        published / took_s,
+        received / took_s,
+        per_cpu_s=(received if load.consumers else published) / cpu_took_s if cpu_took_s else None,
+        rss_bytes=rss_bytes(broker.pid) if broker.pid else None,
+    )
+
+
+def _declare(load: Load, control: Connection) -> None:
+    if load.exchange:
+        control.declare_exchange(load.exchange, load.exchange_type, load.durable)
+    for index in range(load.queues):
+        queue = load.queue(index)
+        control.declare_queue(queue, durable=load.durable)
+        control.purge_queue(queue)
+        if load.exchange:
+            control.bind_queue(queue, load.exchange, "" if load.exchange_type == "fanout" else f"{queue}.#")
+
+
+def _drop(load: Load, control: Connection) -> None:
+    for index in range(load.queues):
+        control.delete_queue(load.queue(index))
+    if load.exchange:
+        control.delete_exchange(load.exchange)

@@ -1,0 +1,83 @@
+"""What a broker costs when it has nothing to do, per idle connection and per queued message."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .client import Connection, LoadFailed
+from .loads import Load
+from .process import Broker, rss_bytes
+from .publishing import batch_of
+
+CONNECTIONS = 1000
+WARM_CONNECTIONS = 10  # opened first, so that what a broker loads once is not counted
+OPEN_FILES = 4096
+MESSAGES = 1_000_000
+BACKLOG = Load("Q", "queued", "a backlog of 100-byte messages", consumers=0)
+SETTLE_S = 1.0
+QUEUED_WITHIN_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A figure and the most it may be."""
+
+    what: str
+    measured: float
+    at_most: float
+    unit: str
+
+
+def idle(broker: Broker) -> Iterator[Demand]:
+    """Of a broker just started: time to `ready` and resident memory."""
+    if broker.start_s is not None:
+        yield Demand("command to ready", broker.start_s, 0.4, "s")
+    time.sleep(SETTLE_S)
+    yield Demand("resident when idle", _rss(broker) / 2**20, 60, "MiB")
+
+
+def connections(broker: Broker, count: int = CONNECTIONS) -> Iterator[Demand]:
+    """Resident memory for each of many idle connections with one channel."""
+    opened = [Connection(broker.port) for _ in range(WARM_CONNECTIONS)]
+    try:
+        time.sleep(SETTLE_S)
+        before = _rss(broker)
+        opened += [Connection(broker.port) for _ in range(count)]
+        time.sleep(SETTLE_S)
+        after = _rss(broker)
+        yield Demand("idle connection with one channel", (after - before) / count / 1024, 50, "KiB")
+    finally:
+        for connection in opened:
+            connection.socket.close()
+
+
+def backlog(broker: Broker, count: int = MESSAGES) -> Iterator[Demand]:
+    """Resident memory for each message of a long queue. Raises LoadFailed."""
+    connection = Connection(broker.port)
+    queue = BACKLOG.queue(0)
+    try:
+        connection.declare_queue(queue)
+        connection.purge_queue(queue)
+        batch = batch_of(BACKLOG, 0, connection.frame_max)
+        before = _rss(broker)
+        for first in range(0, count, 50):
+            connection.socket.sendall(batch.build(first, min(50, count - first)))
+        give_up_s = time.monotonic() + QUEUED_WITHIN_S
+        while (queued := connection.declare_queue(queue, passive=True)) < count:
+            if time.monotonic() > give_up_s:
+                raise LoadFailed(f"only {queued:,} of {count:,} messages were queued")
+            time.sleep(0.2)
+        time.sleep(SETTLE_S)
+        yield Demand("queued 100-byte message", (_rss(broker) - before) / count, 700, "B")
+        connection.delete_queue(queue)
+        connection.close()
+    finally:
+        connection.socket.close()
+
+
+def _rss(broker: Broker) -> int:
+    if broker.pid is None:
+        raise LoadFailed(f"memory of {broker.name} needs its pid: {broker.name}={broker.port}:PID")
+    return rss_bytes(broker.pid)

@@ -1,0 +1,74 @@
+"""The figures as Markdown tables, readable in a terminal as they stand."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from .generator import Result
+from .loads import Load
+
+COLUMNS = (
+    ("load", 15), ("broker", 10), ("published/s", 11), ("received/s", 10), ("p50 ms", 8), ("p99 ms", 8),
+    ("per CPU s", 9), ("RSS MiB", 7), ("ratio", 6), ("wanted", 6),
+)  # fmt: skip
+MEMORY_COLUMNS = (("what", 40), ("broker", 10), ("measured", 11), ("at most", 10))
+
+
+def machine() -> str:
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+
+
+def header(columns: Sequence[tuple[str, int]]) -> str:
+    return f"{row(columns, [name for name, _ in columns])}\n|{'|'.join('-' * (width + 2) for _, width in columns)}|"
+
+
+def row(columns: Sequence[tuple[str, int]], cells: Sequence[str]) -> str:
+    texts = [
+        f"{cell:{'<' if number < 2 else '>'}{width}}"
+        for number, (cell, (_, width)) in enumerate(zip(cells, columns, strict=True))
+    ]
+    return f"| {' | '.join(texts)} |"
+
+
+def median(results: Sequence[Result]) -> Result:
+    """The median of each figure over the rounds."""
+    figures: dict[str, Any] = {}
+    for field in fields(Result):
+        runs = [getattr(result, field.name) for result in results]
+        figures[field.name] = None if None in runs else statistics.median(runs)
+    return Result(**figures)
+
+
+def ratio(load: Load, ours: Result, theirs: Result) -> float | None:
+    """Ours divided by theirs, of the figure that counts."""
+    mine, others = getattr(ours, load.figure), getattr(theirs, load.figure)
+    return mine / others if mine is not None and others else None
+
+
+def load_rows(load: Load, results: dict[str, Result | None]) -> list[str]:
+    """One row for each broker; the ratio is the first broker's figure divided by that row's."""
+    rows = []
+    first = next(iter(results.values()))
+    for number, (name, result) in enumerate(results.items()):
+        title = "" if number else load.title
+        if result is None:
+            rows.append(row(COLUMNS, [title, name, "failed", *[""] * (len(COLUMNS) - 3)]))
+            continue
+        held = ratio(load, first, result) if number and first else None
+        wanted = f"{'<=' if load.lower_is_better else '>='} {load.wanted}" if number else ""
+        cells = (
+            f"{result.published_per_s:,.0f}", f"{result.received_per_s:,.0f}" if load.consumers else "",
+            _text(result.p50_ms, ".2f"), _text(result.p99_ms, ".2f"), _text(result.per_cpu_s, ",.0f"),
+            _text(result.rss_bytes and result.rss_bytes / 2**20, ",.0f"), _text(held, ".2f"), wanted,
+        )  # fmt: skip
+        rows.append(row(COLUMNS, [title, name, *cells]))
+    return rows
+
+
+def _text(figure: float | None, form: str) -> str:
+    return "" if figure is None else format(figure, form)

@@ -1,0 +1,167 @@
+"""The benchmark itself: what its generator builds and counts, and short runs against a sink. No timing is asserted."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.bench import report
+from tests.bench.client import BODY, HEADER, METHOD, LoadFailed, acks, frame, method, shortstr
+from tests.bench.consuming import Acks, Deliveries
+from tests.bench.generator import Result, run
+from tests.bench.loads import LOADS, Load
+from tests.bench.process import Broker, cpu_s, rss_bytes
+from tests.bench.publishing import BATCH, Confirms, batch_of
+from tests.bench.sink import Chunk, sink
+
+LOAD_OF = {load.letter: load for load in LOADS}
+
+
+def frames(octets: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(octets):
+        kind, _channel, size = struct.unpack_from(">BHI", octets, at)
+        assert octets[at + 7 + size] == 0xCE
+        yield kind, octets[at + 7 : at + 7 + size]
+        at += size + 8
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    near, far = socket.socketpair()
+    with near, far:
+        near.settimeout(5)
+        yield near, far
+
+
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.letter)
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (19_990, BATCH), (64, 5)])
+def test_a_batch_is_whole_publishes_of_the_announced_size(load: Load, first: int, count: int) -> None:
+    found = list(frames(batch_of(load, 0, 131072).build(first, count)))
+    assert [kind for kind, _ in found] == [METHOD, HEADER, BODY] * count
+    assert {len(payload) for kind, payload in found if kind == BODY} == {load.body_bytes}
+    assert {payload[:12] for kind, payload in found if kind == HEADER} == {struct.pack(">HHQ", 60, 0, load.body_bytes)}
+    stamps = {payload[:8] for kind, payload in found if kind == BODY}
+    assert len(stamps) == 1 and stamps != {bytes(8)}
+
+
+def test_a_body_longer_than_frame_max_is_split() -> None:
+    found = list(frames(batch_of(LOAD_OF["M"], 0, 8192).build(0, 2)))
+    assert sum(len(payload) for kind, payload in found if kind == BODY) == 2 * 65536
+    assert max(len(payload) for _, payload in found) == 8192 - 8
+
+
+def test_the_routing_keys_of_load_k_take_turns() -> None:
+    batch = batch_of(LOAD_OF["K"], 0, 131072)
+    keys = [payload for kind, payload in frames(batch.build(19_999, 3)) if kind == METHOD]
+    assert [key[-6:-1] for key in keys] == [b"19999", b"00000", b"00001"]
+
+
+def test_each_message_of_load_l_has_an_id_of_its_own() -> None:
+    batch = batch_of(LOAD_OF["L"], 0, 131072)
+    headers = [payload for first in (0, 64) for kind, payload in frames(batch.build(first, 64)) if kind == HEADER]
+    assert len(set(headers)) == 128
+
+
+def feed(pair: tuple[socket.socket, socket.socket], octets: bytes, step: int) -> tuple[int, Deliveries]:
+    near, far = pair
+    deliveries, taken = Deliveries(100), 0
+    for at in range(0, len(octets), step):
+        far.sendall(octets[at : at + step])
+        deliveries.receive(near)
+        taken += len(deliveries.take())
+    return taken, deliveries
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000, 60_000])
+def test_deliveries_are_counted_however_they_are_cut(pair: tuple[socket.socket, socket.socket], step: int) -> None:
+    chunk = Chunk(LOAD_OF["A"])
+    taken, deliveries = feed(pair, chunk.build(1, 3) + chunk.build(4, 200), step)
+    assert (taken, deliveries.tag) == (203, 203)
+
+
+def test_deliveries_of_changing_length_are_walked(pair: tuple[socket.socket, socket.socket]) -> None:
+    short, long = Chunk(LOAD_OF["A"]), Chunk(replace(LOAD_OF["A"], body_bytes=321))
+    octets = short.build(1, 5) + long.build(6, 5) + short.build(11, 20)
+    taken, deliveries = feed(pair, octets, 900)
+    assert (taken, deliveries.tag) == (30, 30)
+
+
+def test_a_delivery_in_several_body_frames_counts_once(pair: tuple[socket.socket, socket.socket]) -> None:
+    deliver = shortstr("tag") + struct.pack(">QB", 1, 0) + shortstr("") + shortstr("key")
+    header = frame(HEADER, 1, struct.pack(">HHQH", 60, 0, 30, 0))
+    octets = method(60, 60, deliver) + header + frame(BODY, 1, bytes(20)) + frame(BODY, 1, bytes(10))
+    assert feed(pair, octets, 1000)[0] == 1
+
+
+@pytest.mark.parametrize("step", [10, 1000])
+def test_a_close_among_deliveries_is_told(pair: tuple[socket.socket, socket.socket], step: int) -> None:
+    close = method(20, 40, struct.pack(">H", 406) + shortstr("PRECONDITION_FAILED - no") + bytes(4))
+    with pytest.raises(LoadFailed, match="406 PRECONDITION_FAILED - no"):
+        feed(pair, Chunk(LOAD_OF["A"]).build(1, 5) + close, step)
+
+
+def test_confirms_count_single_and_multiple_in_any_order(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    confirms = Confirms(near)
+    for octets, count in [
+        (acks((2, 4), False), 2), (acks((3,), True), 4), (acks((7, 6), False), 6), (acks((5,), False), 7),
+    ]:  # fmt: skip
+        far.sendall(octets)
+        confirms.take(wait=True)
+        assert confirms.count == count
+    far.sendall(method(60, 120, struct.pack(">QB", 8, 0)))
+    with pytest.raises(LoadFailed):
+        confirms.take(wait=True)
+
+
+def test_acks_are_single_or_multiple_as_the_load_says() -> None:
+    each, tens = Acks(1), Acks(10)
+    assert each.due(3) == acks((1, 2, 3), False)
+    assert each.rest(3) == b""
+    assert tens.due(25) == acks((10, 20), True)
+    assert tens.due(29) == b""
+    assert tens.rest(29) == acks((29,), True)
+    assert tens.due(38) == b""
+    assert tens.due(39) == acks((39,), True)
+
+
+def test_a_broker_is_named_with_its_port_and_pid() -> None:
+    assert Broker.parse("rabbitmq=5673:99") == Broker("rabbitmq", 5673, 99)
+    assert Broker.parse("rabbitmq=5673") == Broker("rabbitmq", 5673)
+    with pytest.raises(ValueError):
+        Broker.parse("rabbitmq")
+
+
+def test_the_report_shows_the_median_and_the_ratio_to_the_first() -> None:
+    ours = report.median([Result(0, rate, p99_ms=rate) for rate in (100, 900, 300)])
+    assert (ours.received_per_s, ours.p50_ms) == (300, None)
+    first, second = report.load_rows(LOAD_OF["A"], {"warren": ours, "rabbitmq": Result(0, 100)})
+    assert [cell.strip() for cell in second.split("|")][-3:-1] == ["3.00", ">= 2.5"]
+    assert len(first) == len(second) == len(report.header(report.COLUMNS).splitlines()[0])
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("letter", ["A", "C", "D", "E", "G", "H", "I"])
+def test_a_load_runs_and_is_measured(letter: str) -> None:
+    load = LOAD_OF[letter]
+    with sink() as broker:
+        assert broker.pid is not None
+        result = run(load, broker, seconds=0.2, warmup_s=0.05)
+        assert cpu_s(broker.pid) >= 0
+        assert rss_bytes(broker.pid) > 0
+    assert result.published_per_s > 0
+    assert (result.received_per_s > 0) == (load.consumers > 0)
+    assert (result.p99_ms is not None) == (load.consumers > 0)
+
+
+@pytest.mark.sockets
+def test_a_broker_that_is_not_there_fails_the_load() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(OSError):
+        run(LOAD_OF["A"], Broker("nobody", port), seconds=0.1, warmup_s=0)
