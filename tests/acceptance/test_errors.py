@@ -1,0 +1,131 @@
+"""Checks 49 to 59: which errors close what, and what they say."""
+
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Exchange, Queue
+from pamqp.commands import Channel as ChannelMethods
+
+from tests.support import codec
+from tests.support.amqp import Client
+from tests.support.channel import Channel
+
+
+@pytest.mark.check(49)
+def test_looking_for_a_missing_queue_closes_the_channel_and_not_the_connection(client: Client, ch: Channel) -> None:
+    closed = ch.refused(404, Queue.Declare, queue="missing", passive=True)
+    assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
+    client.channel().sync()
+
+
+@pytest.mark.check(50)
+def test_looking_for_a_missing_exchange_is_refused(ch: Channel) -> None:
+    closed = ch.refused(404, Exchange.Declare, exchange="missing", exchange_type="direct", passive=True)
+    assert closed.reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
+
+
+@pytest.mark.check(51)
+@pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge, Queue.Delete, Queue.Bind])
+def test_no_queue_name_and_none_declared_before_is_refused(ch: Channel, method: type) -> None:
+    fields = {"exchange": "amq.direct"} if method is Queue.Bind else {}
+    closed = ch.refused(404, method, **fields)
+    assert closed.reply_text == "NOT_FOUND - no previously declared queue"
+
+
+@pytest.mark.check(51)
+@pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge])
+def test_a_missing_queue_is_refused(ch: Channel, method: type) -> None:
+    assert ch.refused(404, method, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
+
+
+@pytest.mark.check(52)
+def test_publishing_to_a_missing_exchange_closes_the_channel_and_what_follows_is_ignored(
+    client: Client, ch: Channel, queue: str
+) -> None:
+    ch.publish("missing", "key", b"lost")
+    for _ in range(20):
+        ch.publish("", queue, b"ignored")
+    ch.send(Queue.Delete, queue=queue)
+    closed = ch.expect_close(404)
+    assert closed.reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
+    assert (closed.class_id, closed.method_id) == (60, 40)
+    assert client.channel(ch.number).count(queue) == 0
+
+
+@pytest.mark.check(52)
+def test_publishes_under_way_when_the_channel_closes_are_swallowed(client: Client, ch: Channel) -> None:
+    ch.publish("missing", "key", b"lost")
+    ch.client.raw(codec.method_frame(ch.number, Basic.Publish, {"exchange": "missing"}))
+    ch.client.raw(codec.header_frame(ch.number, 10) + codec.frame(codec.BODY, ch.number, b"half."))
+    ch.expect_close(404, answer=False)
+    ch.client.raw(codec.frame(codec.BODY, ch.number, b"other"))
+    ch.publish("missing", "key", b"lost")
+    ch.send(ChannelMethods.CloseOk)
+    client.channel(ch.number).sync()
+
+
+@pytest.mark.check(53)
+@pytest.mark.differs("a hard 503 before 4.0")
+@pytest.mark.parametrize("kind", ["nonsense", "x-nonsense"])
+def test_an_unknown_exchange_type_closes_the_channel_only(client: Client, ch: Channel, kind: str) -> None:
+    ch.send(Exchange.Declare, exchange="exchange", exchange_type=kind)
+    reply = ch.next()
+    assert isinstance(reply, ChannelMethods.Close) and reply.reply_code == 406
+    assert reply.reply_text == f"PRECONDITION_FAILED - unknown exchange type '{kind}'"
+    client.channel(9).sync()
+
+
+@pytest.mark.check(54)
+def test_closes_that_cross_are_both_answered(client: Client, ch: Channel) -> None:
+    ch.send(Queue.Declare, queue="missing", passive=True)
+    ch.send(ChannelMethods.Close, reply_code=200)
+    ch.expect_close(404, answer=False)
+    assert isinstance(ch.next(), ChannelMethods.CloseOk)
+    ch.send(ChannelMethods.CloseOk)
+    client.channel(ch.number).sync()
+
+
+@pytest.mark.check(55)
+def test_the_immediate_flag_is_not_supported(client: Client, ch: Channel, queue: str) -> None:
+    ch.publish("", queue, b"body", immediate=True)
+    closed = client.expect_close(540)
+    assert closed.reply_text == "NOT_IMPLEMENTED - immediate=true"
+    assert (closed.class_id, closed.method_id) == (60, 40)
+
+
+@pytest.mark.check(56)
+def test_a_prefetch_in_octets_is_not_supported(ch: Channel) -> None:
+    closed = ch.refused(540, Basic.Qos, prefetch_size=10)
+    assert closed.reply_text == "NOT_IMPLEMENTED - prefetch_size!=0 (10)"
+
+
+@pytest.mark.check(57)
+def test_recover_without_requeue_is_not_supported(ch: Channel) -> None:
+    assert ch.refused(540, Basic.Recover, requeue=False).reply_text == "NOT_IMPLEMENTED - requeue=false"
+
+
+@pytest.mark.check(58)
+def test_flow_that_is_on_is_confirmed(ch: Channel) -> None:
+    assert ch.call(ChannelMethods.Flow, active=True).active is True
+
+
+def test_flow_cannot_be_switched_off(ch: Channel) -> None:
+    assert ch.refused(540, ChannelMethods.Flow, active=False).reply_text == "NOT_IMPLEMENTED - active=false"
+
+
+@pytest.mark.check(59)
+@pytest.mark.differs("cuts within characters before 4.0")
+@pytest.mark.parametrize("queue", ["q" * 255, "ü" * 127, "漢" * 85, "q" + "漢" * 84], ids=["one", "two", "three", "odd"])
+def test_a_reply_text_is_cut_to_fit_between_characters(ch: Channel, queue: str) -> None:
+    closed = ch.refused(404, Queue.Declare, queue=queue, passive=True)  # pamqp decodes: it is UTF-8
+    assert 250 <= len(closed.reply_text.encode()) <= 255
+    assert closed.reply_text.startswith(f"NOT_FOUND - no queue '{queue[:70]}")
+
+
+def test_access_request_is_granted(ch: Channel, name: Callable[[str], str]) -> None:
+    payload = b"\x00\x1e\x00\x0a" + b"\x05/data" + b"\x1f"
+    ch.client.raw(codec.frame(codec.METHOD, ch.number, payload))
+    ch.client.pump()
+    granted = codec.frame(codec.METHOD, ch.number, b"\x00\x1e\x00\x0b\x00\x01")
+    assert ch.client.octets(len(granted)) == granted
+    ch.sync()

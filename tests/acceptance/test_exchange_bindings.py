@@ -1,0 +1,165 @@
+"""Checks 72 to 75: exchanges that lead to exchanges, internal ones, and the alternate exchange."""
+
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Exchange, Queue
+
+from tests.support.channel import Channel
+from tests.support.received import Content
+
+Name = Callable[[str], str]
+
+
+def link(ch: Channel, source: str, destination: str, key: str = "") -> None:
+    ch.call(Exchange.Bind, destination=destination, source=source, routing_key=key)
+
+
+@pytest.mark.check(72)
+def test_an_internal_exchange_is_reached_only_by_way_of_another(ch: Channel, queue: str, name: Name) -> None:
+    ch.exchange(inner := name("inner"), "fanout", internal=True)
+    ch.exchange(outer := name("outer"), "fanout")
+    ch.bind(queue, inner)
+    link(ch, outer, inner)
+    ch.publish(outer, "key", b"body")
+    message = ch.get(queue)
+    assert message is not None and message.body == b"body"
+    assert (message.method.exchange, message.method.routing_key) == (outer, "key")
+    ch.publish(inner, "key", b"refused")
+    closed = ch.expect_close(403)
+    assert closed.reply_text == f"ACCESS_REFUSED - cannot publish to internal exchange '{inner}' in vhost '/'"
+
+
+@pytest.mark.check(73)
+def test_a_message_runs_along_a_chain_of_exchanges(ch: Channel, queue: str, name: Name) -> None:
+    chain = [name(f"exchange-{at}") for at in range(10)]
+    for exchange in chain:
+        ch.exchange(exchange, "fanout")
+    for source, destination in zip(chain, chain[1:], strict=False):
+        link(ch, source, destination)
+    ch.bind(queue, chain[-1])
+    ch.publish(chain[0], "key", b"body")
+    assert ch.drain(queue) == [b"body"]
+
+
+@pytest.mark.check(73)
+def test_a_loop_of_exchanges_gives_each_queue_one_copy(ch: Channel, name: Name) -> None:
+    exchanges, queues = [name(f"exchange-{at}") for at in range(3)], [name(f"queue-{at}") for at in range(3)]
+    for exchange, queue in zip(exchanges, queues, strict=True):
+        ch.exchange(exchange, "fanout")
+        ch.declare(queue)
+        ch.bind(queue, exchange)
+        link(ch, exchange, exchange)
+    for at in range(3):
+        link(ch, exchanges[at], exchanges[at - 1])
+    for exchange in exchanges:
+        ch.publish(exchange, "key", b"body")
+        assert [ch.drain(queue) for queue in queues] == [[b"body"]] * 3
+
+
+@pytest.mark.check(73)
+def test_two_ways_to_a_queue_give_one_copy(ch: Channel, queue: str, name: Name) -> None:
+    top, left, right = name("top"), name("left"), name("right")
+    for exchange in (top, left, right):
+        ch.exchange(exchange, "fanout")
+    for side in (left, right):
+        link(ch, top, side)
+        ch.bind(queue, side)
+    ch.bind(queue, top)
+    ch.publish(top, "key", b"body")
+    assert ch.drain(queue) == [b"body"]
+
+
+@pytest.mark.check(73)
+def test_each_exchange_on_the_way_routes_by_its_own_bindings(ch: Channel, queue: str, name: Name) -> None:
+    ch.exchange(topic := name("topic"), "topic")
+    ch.exchange(direct := name("direct"))
+    link(ch, topic, direct, "a.#")
+    ch.bind(queue, direct, "a.b")
+    for key in ("a.b", "a.c", "b.a"):
+        ch.publish(topic, key, key.encode())
+    assert ch.drain(queue) == [b"a.b"]
+
+
+@pytest.mark.check(74)
+def test_exchange_bindings_are_made_and_removed_once(ch: Channel, queue: str, name: Name) -> None:
+    ch.exchange(source := name("source"), "fanout")
+    ch.exchange(destination := name("destination"), "fanout")
+    ch.bind(queue, destination)
+    for _ in range(2):
+        link(ch, source, destination)
+    ch.publish(source, "", b"one")
+    for _ in range(2):
+        ch.call(Exchange.Unbind, destination=destination, source=source, routing_key="")
+    ch.publish(source, "", b"none")
+    assert ch.drain(queue) == [b"one"]
+
+
+@pytest.mark.check(74)
+@pytest.mark.parametrize("missing", ["source", "destination"])
+def test_an_exchange_is_not_bound_to_a_missing_one(ch: Channel, missing: str) -> None:
+    ends = {"source": "amq.fanout", "destination": "amq.fanout", missing: "missing"}
+    assert ch.refused(404, Exchange.Bind, **ends).reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
+
+
+@pytest.mark.check(74)
+@pytest.mark.parametrize("missing", ["source", "destination"])
+def test_an_exchange_is_unbound_from_a_missing_one_without_complaint(ch: Channel, missing: str) -> None:
+    ends = {"source": "amq.fanout", "destination": "amq.fanout", missing: "missing"}
+    ch.call(Exchange.Unbind, **ends)
+
+
+@pytest.mark.check(75)
+def test_an_alternate_exchange_takes_only_what_finds_no_way(ch: Channel, name: Name) -> None:
+    direct, lost = name("direct"), name("lost")
+    ch.exchange(alternate := name("alternate"), "fanout")
+    ch.exchange(exchange := name("exchange"), arguments={"alternate-exchange": alternate})
+    ch.declare(direct)
+    ch.declare(lost)
+    ch.bind(direct, exchange, "known")
+    ch.bind(lost, alternate)
+    ch.publish(exchange, "known", b"known", mandatory=True)
+    ch.publish(exchange, "unknown", b"unknown", mandatory=True)
+    ch.nothing()
+    assert ch.drain(direct) == [b"known"]
+    message = ch.get(lost)
+    assert message is not None and message.body == b"unknown"
+    assert (message.method.exchange, message.method.routing_key) == (exchange, "unknown")
+    assert ch.get(lost) is None
+
+
+@pytest.mark.check(75)
+def test_a_missing_alternate_exchange_is_no_error_and_the_message_returns(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), arguments={"alternate-exchange": "missing"})
+    ch.publish(exchange, "key", b"body", mandatory=True)
+    returned = ch.next()
+    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
+
+
+@pytest.mark.check(75)
+def test_a_chain_of_alternates_is_followed_and_its_cycle_ends(ch: Channel, name: Name) -> None:
+    chain = [name(f"exchange-{at}") for at in range(3)]
+    for at, exchange in enumerate(chain):
+        ch.exchange(exchange, arguments={"alternate-exchange": chain[(at + 1) % 3]})
+    ch.declare(queue := name("queue"))
+    ch.bind(queue, chain[2], "key")
+    ch.publish(chain[0], "key", b"found", mandatory=True)
+    ch.nothing()
+    assert ch.drain(queue) == [b"found"]
+    ch.publish(chain[0], "other", b"lost", mandatory=True)
+    returned = ch.next()
+    assert (returned.method.name, returned.body) == ("Basic.Return", b"lost")
+    ch.call(Queue.Delete, queue=queue)
+
+
+@pytest.mark.check(75)
+def test_an_exchange_that_leads_to_an_exchange_has_found_a_way(ch: Channel, name: Name) -> None:
+    ch.exchange(alternate := name("alternate"), "fanout")
+    ch.exchange(exchange := name("exchange"), "fanout", arguments={"alternate-exchange": alternate})
+    ch.exchange(blind := name("blind"), "fanout")
+    ch.declare(queue := name("queue"))
+    ch.bind(queue, alternate)
+    link(ch, exchange, blind)
+    ch.publish(exchange, "key", b"body")
+    ch.sync()
+    assert ch.drain(queue) == []

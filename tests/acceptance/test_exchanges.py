@@ -1,0 +1,247 @@
+"""Checks 60 to 71 and 76: declaring and deleting exchanges."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Exchange, Queue
+
+from tests.support.channel import Channel
+
+PREDECLARED = {"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers",
+               "amq.match": "headers"}  # fmt: skip
+ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
+Name = Callable[[str], str]
+
+
+def gone(ch: Channel, exchange: str) -> bool:
+    """Whether an exchange does not exist."""
+    probe = ch.client.channel()
+    probe.send(Exchange.Declare, exchange=exchange, passive=True)
+    reply = probe.next()
+    return reply.name == "Channel.Close" and reply.reply_code == 404
+
+
+@pytest.mark.check(60)
+@pytest.mark.parametrize(("exchange", "kind"), PREDECLARED.items())
+def test_the_exchanges_of_the_standard_exist(ch: Channel, exchange: str, kind: str) -> None:
+    ch.exchange(exchange, kind, passive=True)
+    ch.exchange(exchange, kind, durable=True)
+    ch.refused(406, Exchange.Declare, exchange=exchange, exchange_type=kind)
+
+
+@pytest.mark.check(60)
+def test_a_passive_declare_does_not_look_at_type_or_flags(ch: Channel) -> None:
+    ch.exchange("amq.rabbitmq.trace", "nonsense", passive=True)
+    ch.exchange("amq.fanout", "direct", passive=True, auto_delete=True)
+
+
+@pytest.mark.check(61)
+@pytest.mark.parametrize("fields", [{}, {"durable": True}, {"auto_delete": True}, {"internal": True}])
+@pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
+def test_an_exchange_is_declared_again_with_the_same_properties(ch: Channel, name: Name, kind: str, fields: dict) -> None:
+    ch.exchange(exchange := name("exchange"), kind, **fields)
+    ch.exchange(exchange, kind, **fields)
+
+
+@pytest.mark.check(61)
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"exchange_type": "fanout"}, "arg 'type' for exchange '{}' in vhost '/': received 'fanout' but current is 'direct'"),
+        ({"durable": True}, "arg 'durable' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
+        ({"auto_delete": True}, "arg 'auto_delete' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
+        ({"internal": True}, "arg 'internal' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
+    ],
+)
+def test_an_exchange_is_not_declared_again_with_others(ch: Channel, name: Name, fields: dict[str, Any], text: str) -> None:
+    ch.exchange(exchange := name("exchange"))
+    closed = ch.refused(406, Exchange.Declare, **{"exchange": exchange, "exchange_type": "direct", **fields})
+    assert closed.reply_text == "PRECONDITION_FAILED - inequivalent " + text.format(exchange)
+
+
+@pytest.mark.check(62)
+def test_arguments_without_meaning_do_not_matter(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), arguments={"nonsense": "x"})
+    ch.exchange(exchange, arguments={"other": 1})
+    ch.exchange(exchange)
+
+
+@pytest.mark.check(63)
+@pytest.mark.parametrize("second", [{}, {"alternate-exchange": "amq.direct"}])
+def test_the_alternate_exchange_does_matter(ch: Channel, name: Name, second: dict[str, str]) -> None:
+    ch.exchange(exchange := name("exchange"), arguments={"alternate-exchange": "amq.fanout"})
+    ch.exchange(exchange, arguments={"alternate-exchange": "amq.fanout"})
+    closed = ch.refused(406, Exchange.Declare, exchange=exchange, exchange_type="direct", arguments=second)
+    assert "inequivalent arg 'alternate-exchange'" in closed.reply_text
+
+
+@pytest.mark.check(63)
+def test_an_alternate_exchange_that_is_no_name_is_refused(ch: Channel, name: Name) -> None:
+    arguments = {"alternate-exchange": 5}
+    ch.refused(406, Exchange.Declare, exchange=name("exchange"), exchange_type="direct", arguments=arguments)
+
+
+@pytest.mark.check(64)
+def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
+    exchange = name("exchange")
+    ch.exchange(f"\r{exchange[:4]}\n\n{exchange[4:]}\r\n")
+    ch.exchange(exchange, passive=True)
+    ch.declare(queue := name("queue"))
+    ch.bind(queue, exchange + "\n", "key")
+    ch.call(Queue.Unbind, queue=queue, exchange=exchange + "\n", routing_key="key")
+    ch.call(Exchange.Delete, exchange=exchange + "\r\n")
+    assert gone(ch, exchange)
+
+
+@pytest.mark.check(65)
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        (Exchange.Declare, {"exchange_type": "direct", "durable": True}),
+        (Exchange.Declare, {"exchange_type": "direct", "passive": True}),
+        (Exchange.Delete, {}),
+        (Queue.Bind, {"routing_key": "k"}),
+        (Queue.Unbind, {"routing_key": "k"}),
+        (Exchange.Bind, {"destination": "amq.direct", "routing_key": "k"}),
+        (Exchange.Bind, {"source": "amq.direct", "routing_key": "k"}),
+        (Exchange.Unbind, {"destination": "amq.direct", "routing_key": "k"}),
+    ],
+)
+def test_the_default_exchange_cannot_be_touched(ch: Channel, queue: str, method: type, fields: dict[str, Any]) -> None:
+    named = {"queue": queue} if method in (Queue.Bind, Queue.Unbind) else {}
+    assert ch.refused(403, method, **named, **fields).reply_text == ON_DEFAULT
+
+
+@pytest.mark.check(66)
+def test_reserved_names_cannot_be_taken(ch: Channel) -> None:
+    closed = ch.refused(403, Exchange.Declare, exchange="amq.foo", exchange_type="direct")
+    assert closed.reply_text == "ACCESS_REFUSED - exchange name 'amq.foo' contains reserved prefix 'amq.*'"
+
+
+@pytest.mark.check(66)
+def test_the_exchanges_of_the_standard_cannot_be_deleted(ch: Channel) -> None:
+    closed = ch.refused(403, Exchange.Delete, exchange="amq.fanout")
+    assert closed.reply_text.startswith("ACCESS_REFUSED - deletion of system exchange 'amq.fanout' in vhost '/' not allowed")
+
+
+@pytest.mark.check(67)
+def test_deleting_twice_is_no_error(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"))
+    for _ in range(2):
+        ch.call(Exchange.Delete, exchange=exchange)
+
+
+@pytest.mark.check(68)
+def test_an_exchange_in_use_stays_if_only_the_unused_is_to_go(ch: Channel, queue: str, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"))
+    ch.bind(queue, exchange, "key")
+    closed = ch.client.channel().refused(406, Exchange.Delete, exchange=exchange, if_unused=True)
+    assert closed.reply_text == f"PRECONDITION_FAILED - exchange '{exchange}' in vhost '/' in use"
+    ch.call(Queue.Unbind, queue=queue, exchange=exchange, routing_key="key")
+    ch.call(Exchange.Delete, exchange=exchange, if_unused=True)
+
+
+@pytest.mark.check(68)
+def test_being_a_destination_is_not_being_in_use(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"))
+    ch.call(Exchange.Bind, destination=exchange, source="amq.fanout")
+    ch.call(Exchange.Delete, exchange=exchange, if_unused=True)
+    assert gone(ch, exchange)
+
+
+@pytest.mark.check(69)
+def test_an_auto_delete_exchange_goes_with_its_last_binding(ch: Channel, queue: str, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), auto_delete=True)
+    for key in "ab":
+        ch.bind(queue, exchange, key)
+    for key in "ab":
+        assert not gone(ch, exchange)
+        ch.call(Queue.Unbind, queue=queue, exchange=exchange, routing_key=key)
+    assert gone(ch, exchange)
+
+
+@pytest.mark.check(69)
+def test_an_auto_delete_exchange_goes_with_its_last_queue(ch: Channel, queue: str, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), auto_delete=True)
+    ch.bind(queue, exchange, "key")
+    ch.call(Queue.Delete, queue=queue)
+    assert gone(ch, exchange)
+
+
+@pytest.mark.check(70)
+@pytest.mark.parametrize("loop", [False, True])
+def test_auto_deletion_runs_along_chains_and_loops(ch: Channel, queue: str, name: Name, loop: bool) -> None:
+    chain = [name(f"exchange-{at}") for at in range(4)]
+    for exchange in chain:
+        ch.exchange(exchange, "fanout", auto_delete=True)
+    for source, destination in zip(chain, chain[1:], strict=False):
+        ch.call(Exchange.Bind, destination=destination, source=source)
+    if loop:
+        ch.call(Exchange.Bind, destination=chain[0], source=chain[-1])
+        ch.call(Exchange.Unbind, destination=chain[2], source=chain[1])
+        # 0 -> 1 is cut off: 1 had its last binding as a source, then 0, then 3, then 2.
+    else:
+        ch.bind(queue, chain[-1])
+        ch.call(Queue.Unbind, queue=queue, exchange=chain[-1], routing_key="")
+    assert all(gone(ch, exchange) for exchange in chain)
+
+
+@pytest.mark.check(70)
+def test_auto_deletion_stops_where_another_binding_is_left(ch: Channel, queue: str, name: Name) -> None:
+    first, second = name("first"), name("second")
+    for exchange in (first, second):
+        ch.exchange(exchange, "fanout", auto_delete=True)
+        ch.bind(queue, exchange)
+    ch.call(Exchange.Bind, destination=second, source=first)
+    ch.call(Queue.Unbind, queue=queue, exchange=second, routing_key="")
+    assert gone(ch, second)
+    assert not gone(ch, first)
+    ch.publish(first, "", b"body")
+    assert ch.drain(queue) == [b"body"]
+
+
+@pytest.mark.check(70)
+def test_an_auto_delete_exchange_that_was_never_bound_stays(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), auto_delete=True)
+    ch.call(Exchange.Bind, destination=exchange, source="amq.fanout")
+    ch.call(Exchange.Unbind, destination=exchange, source="amq.fanout")
+    assert not gone(ch, exchange)
+
+
+@pytest.mark.check(71)
+def test_an_auto_delete_exchange_survives_until_the_last_of_many_queues(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), auto_delete=True)
+    queues = [name(f"queue-{at}") for at in range(50)]
+    for queue in queues:
+        ch.declare(queue)
+        ch.bind(queue, exchange, "key")
+    for queue in queues:
+        assert not gone(ch, exchange)
+        ch.call(Queue.Delete, queue=queue)
+    assert gone(ch, exchange)
+
+
+@pytest.mark.check(76)
+def test_methods_that_wait_for_no_answer_get_none(ch: Channel, name: Name) -> None:
+    exchange, other, queue = name("exchange"), name("other"), name("queue")
+    for each in (exchange, other):
+        ch.send(Exchange.Declare, exchange=each, exchange_type="fanout", nowait=True)
+    ch.send(Queue.Declare, queue=queue, nowait=True)
+    ch.send(Queue.Declare, queue=queue, nowait=True)
+    ch.send(Queue.Bind, queue=queue, exchange=other, nowait=True)
+    ch.send(Exchange.Bind, destination=other, source=exchange, nowait=True)
+    ch.publish(exchange, "", b"body")
+    ch.nothing()
+    assert ch.count(queue) == 1
+    ch.send(Queue.Purge, queue=queue, nowait=True)
+    ch.send(Exchange.Unbind, destination=other, source=exchange, nowait=True)
+    ch.send(Queue.Delete, queue=queue, nowait=True)
+    ch.send(Exchange.Delete, exchange=exchange, nowait=True)
+    ch.nothing()
+    assert gone(ch, exchange) and not gone(ch, other)
+
+
+@pytest.mark.check(76)
+def test_errors_come_even_where_no_answer_is_wanted(ch: Channel) -> None:
+    ch.refused(404, Queue.Bind, queue="missing", exchange="amq.fanout", nowait=True)

@@ -1,0 +1,277 @@
+"""Checks 1 to 28: the handshake and the life of a connection."""
+
+from typing import Any
+
+import pytest
+from pamqp.commands import Channel as ChannelMethods
+from pamqp.commands import Connection
+
+from tests.support import codec
+from tests.support.amqp import Client
+from tests.support.broker import Peer
+from tests.support.channel import Channel
+
+CAPABILITIES = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
+                "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
+                "direct_reply_to")  # fmt: skip
+LOGIN_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
+
+
+def started(broker: Peer, **peer: Any) -> Client:
+    client = broker.dial(**peer)
+    client.start()
+    return client
+
+
+def tuning(broker: Peer) -> Client:
+    client = started(broker)
+    client.login("PLAIN", "\0guest\0guest")
+    return client
+
+
+@pytest.mark.check(1)
+def test_the_header_of_0_9_1_is_answered_with_start(broker: Peer) -> None:
+    start = broker.dial().start()
+    assert (start.version_major, start.version_minor) == (0, 9)
+    assert "PLAIN" in start.mechanisms.split()
+    assert start.locales.split() == ["en_US"]
+
+
+@pytest.mark.check(2)
+@pytest.mark.parametrize("sent", [b"AMQP\x01\x01\x64\x03", b"AMQP\x00\x64\x03\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
+def test_a_header_of_no_known_version_is_answered_with_a_header_and_the_end(broker: Peer, sent: bytes) -> None:
+    client = broker.dial()
+    client.raw(sent)
+    answer = client.octets(9)
+    assert len(answer) == 8 and answer.startswith(b"AMQP")
+    assert client.ended
+
+
+@pytest.mark.check(2)
+@pytest.mark.parametrize("version", [b"\x00\x00\x09\x02", b"\x00\x00\x0a\x00"])
+def test_a_neighbouring_version_is_answered_with_ours(broker: Peer, version: bytes) -> None:
+    client = broker.dial()
+    client.raw(b"AMQP" + version)
+    assert client.octets(9) == b"AMQP\x00\x00\x09\x01"
+    assert client.ended
+
+
+@pytest.mark.check(3)
+def test_the_header_of_0_9_is_accepted(broker: Peer) -> None:
+    client = broker.dial()
+    client.raw(b"AMQP\x01\x01\x00\x09")
+    start = client.next()
+    assert isinstance(start, Connection.Start)
+    assert (start.version_major, start.version_minor) == (0, 9)
+
+
+def test_a_header_may_come_in_pieces(broker: Peer) -> None:
+    client = broker.dial()
+    for octet in b"AMQP\x00\x00\x09\x01":
+        client.raw(bytes((octet,)))
+    assert isinstance(client.next(), Connection.Start)
+
+
+@pytest.mark.check(4)
+def test_server_properties_say_who_serves_and_what_it_can(broker: Peer) -> None:
+    properties = started(broker).server_properties
+    assert {"product", "version", "platform", "cluster_name", "copyright", "information"} <= set(properties)
+    assert [properties["capabilities"].get(name) for name in CAPABILITIES] == [True] * 9
+    major, minor, patch = properties["version"].split(".")
+    assert major.isdigit() and minor.isdigit() and patch[:1].isdigit()
+
+
+@pytest.mark.check(5)
+def test_plain_lets_guest_in(broker: Peer) -> None:
+    client = tuning(broker)
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+
+
+@pytest.mark.check(5)
+@pytest.mark.parametrize(("user", "password"), [("guest", "wrong"), ("guest", ""), ("nobody", "guest")])
+def test_plain_refuses_alike_a_wrong_password_and_an_unknown_user(broker: Peer, user: str, password: str) -> None:
+    client = started(broker)
+    client.login("PLAIN", f"\0{user}\0{password}")
+    closed = client.expect_close(403)
+    assert closed.reply_text == LOGIN_REFUSED.format("PLAIN")
+    assert (closed.class_id, closed.method_id) == (0, 0)
+    client.expect_eof()
+
+
+@pytest.mark.check(6)
+def test_amqplain_lets_guest_in(broker: Peer) -> None:
+    client = started(broker)
+    client.login("AMQPLAIN", codec.pairs({"LOGIN": "guest", "PASSWORD": "guest"}))
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+
+
+@pytest.mark.check(6)
+def test_amqplain_refuses_a_wrong_password(broker: Peer) -> None:
+    client = started(broker)
+    client.login("AMQPLAIN", codec.pairs({"LOGIN": "guest", "PASSWORD": "wrong"}))
+    assert client.expect_close(403).reply_text == LOGIN_REFUSED.format("AMQPLAIN")
+
+
+@pytest.mark.check(7)
+def test_a_client_that_cannot_be_told_of_a_refused_login_is_dropped_after_three_seconds(broker: Peer) -> None:
+    client = started(broker)
+    client.login("PLAIN", "\0guest\0wrong", capabilities={})
+    client.nothing_for(2500)
+    client.expect_eof(1500)
+
+
+@pytest.mark.check(8)
+@pytest.mark.in_process("anonymous logins are a setting")
+def test_anonymous_logs_in_as_the_configured_user(broker: Peer) -> None:
+    assert "ANONYMOUS" not in broker.dial().start().mechanisms.split()
+    broker.settings(mechanisms=("PLAIN", "ANONYMOUS"), anonymous_login_user="guest", anonymous_login_pass="guest")
+    client = broker.dial()
+    assert "ANONYMOUS" in client.start().mechanisms.split()
+    client.login("ANONYMOUS", "whatever")
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+
+
+@pytest.mark.check(9)
+@pytest.mark.parametrize(("mechanism", "response"), [("NOPE", ""), ("PLAIN", "guest"), ("PLAIN", "\0guest"), ("AMQPLAIN", b"\x05LOG")])
+def test_an_unknown_mechanism_or_a_broken_response_ends_the_connection(broker: Peer, mechanism: str, response: Any) -> None:
+    client = started(broker)
+    client.login(mechanism, response)
+    came = client.read_to_end(7000)
+    assert not any(isinstance(item, Connection.Tune) for item in came)
+
+
+@pytest.mark.check(10)
+@pytest.mark.in_process("the peer address is chosen")
+def test_guest_may_come_from_this_machine_only(broker: Peer) -> None:
+    client = started(broker, address="192.0.2.7")
+    client.login("PLAIN", "\0guest\0guest")
+    assert client.expect_close(403).reply_text == LOGIN_REFUSED.format("PLAIN")
+
+
+@pytest.mark.check(11)
+def test_tune_proposes_the_limits_of_rabbitmq(broker: Peer) -> None:
+    proposed = tuning(broker).tune()
+    assert (proposed.channel_max, proposed.frame_max, proposed.heartbeat) == (2047, 131072, 60)
+
+
+@pytest.mark.check(11, 15)
+def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
+    client = broker.connect(channel_max=64)
+    for number in range(100, 164):  # the count matters, not the number
+        client.channel(number)
+    client.unopened(7).send(ChannelMethods.Open)
+    closed = client.expect_close(530)
+    assert closed.reply_text == "NOT_ALLOWED - number of channels opened (64) has reached the negotiated channel_max (64)"
+
+
+@pytest.mark.check(12, 13)
+@pytest.mark.differs("RabbitMQ drops the connection without a frame")
+@pytest.mark.parametrize(
+    ("channel_max", "frame_max", "text"),
+    [
+        (2048, 131072, "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)"),
+        (0, 131072, "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
+        (2047, 131073, "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)"),
+        (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
+    ],
+)
+def test_limits_outside_what_was_proposed_are_refused(broker: Peer, channel_max: int, frame_max: int, text: str) -> None:
+    client = tuning(broker)
+    client.tune(channel_max, frame_max)
+    closed = client.expect_close(530)
+    assert closed.reply_text == f"NOT_ALLOWED - {text}"
+    assert (closed.class_id, closed.method_id) == (10, 30)
+
+
+@pytest.mark.check(12, 13)
+@pytest.mark.parametrize(("channel_max", "frame_max"), [(2048, 131072), (2047, 131073), (2047, 100)])
+def test_a_connection_with_limits_out_of_range_does_not_open(broker: Peer, channel_max: int, frame_max: int) -> None:
+    client = tuning(broker)
+    client.tune(channel_max, frame_max)
+    client.send(Connection.Open, virtual_host="/")
+    came = client.read_to_end(33_000 if broker.in_process else 5_000)
+    assert not any(isinstance(item, Connection.OpenOk) for item in came)
+
+
+@pytest.mark.check(14)
+def test_a_frame_limit_of_4096_is_accepted(broker: Peer) -> None:
+    client = broker.connect(frame_max=4096)
+    client.channel().sync()
+
+
+@pytest.mark.check(16)
+def test_a_start_ok_above_the_first_frame_limit_ends_the_connection(broker: Peer) -> None:
+    client = started(broker)
+    client.login("PLAIN", "\0guest\0guest", properties={"filler": "x" * 9000})
+    came = client.read_to_end(3500)
+    assert not any(isinstance(item, Connection.Tune) for item in came)
+
+
+@pytest.mark.check(17)
+@pytest.mark.parametrize("vhost", ["nowhere", ""])
+def test_an_unknown_vhost_is_refused(broker: Peer, vhost: str) -> None:
+    client = tuning(broker)
+    client.tune()
+    client.send(Connection.Open, virtual_host=vhost)
+    closed = client.expect_close(530)
+    assert closed.reply_text == f"NOT_ALLOWED - vhost {vhost} not found"
+    assert (closed.class_id, closed.method_id) == (10, 40)
+
+
+@pytest.mark.check(18)
+@pytest.mark.in_process("makes a vhost and a user")
+def test_a_vhost_where_the_user_has_no_permissions_is_refused(broker: Peer) -> None:
+    broker.add_vhost("private")
+    client = tuning(broker)
+    client.tune()
+    client.send(Connection.Open, virtual_host="private")
+    assert client.expect_close(530).reply_text == "NOT_ALLOWED - access to vhost 'private' refused for user 'guest'"
+
+
+@pytest.mark.parametrize("channel", [0, 1])
+def test_a_channel_cannot_be_opened_before_the_connection(broker: Peer, channel: int) -> None:
+    client = tuning(broker)
+    client.tune()
+    client.unopened(1)
+    client.send(ChannelMethods.Open, channel)
+    client.expect_close(505 if channel else 504)
+
+
+@pytest.mark.check(23)
+def test_a_client_that_says_goodbye_gets_close_ok_and_the_end(broker: Peer) -> None:
+    client = broker.connect(heartbeat=2)
+    client.channel()
+    client.send(Connection.Close, reply_code=200)
+    assert isinstance(client.next(), Connection.CloseOk)
+    client.expect_eof(5000)
+
+
+@pytest.mark.check(23)
+def test_a_close_that_crosses_the_servers_is_answered(client: Client, ch: Channel) -> None:
+    ch.send(ChannelMethods.Flow, active=False)
+    client.expect_close(540, answer=False)
+    client.send(Connection.Close, reply_code=200)
+    assert isinstance(client.next(), Connection.CloseOk)
+
+
+@pytest.mark.check(24)
+def test_a_new_secret_is_accepted_and_channels_stay(client: Client, ch: Channel) -> None:
+    client.call(Connection.UpdateSecret, new_secret="new", reason="it was time")
+    ch.sync()
+
+
+@pytest.mark.check(25)
+@pytest.mark.in_process("the operator stands inside")
+def test_an_operator_who_closes_a_connection_is_named_as_the_cause(broker: Peer, client: Client, ch: Channel) -> None:
+    broker.close_connection(client, "because I say so")
+    closed = client.expect_close(320)
+    assert closed.reply_text == "CONNECTION_FORCED - because I say so"
+
+
+@pytest.mark.check(28)
+def test_one_channel_number_is_opened_and_closed_two_hundred_times(client: Client) -> None:
+    for _ in range(200):
+        client.channel(1).call(ChannelMethods.Close, reply_code=200)

@@ -1,0 +1,74 @@
+"""Checks 19 to 22: heartbeats and the time a handshake may take."""
+
+import pytest
+
+from tests.support import codec
+from tests.support.amqp import PROTOCOL_HEADER
+from tests.support.broker import Peer
+from tests.support.received import Silence
+
+pytestmark = pytest.mark.in_process("the clock is moved")
+
+
+@pytest.mark.check(19)
+def test_a_silent_client_is_dropped_between_two_and_three_intervals(broker: Peer) -> None:
+    client = broker.connect(heartbeat=1)
+    client.nothing_for(1900)
+    client.expect_eof(1200)
+
+
+@pytest.mark.check(19)
+@pytest.mark.parametrize("life", [codec.BEAT, codec.BEAT[:1]])
+def test_any_octet_keeps_a_client_alive(broker: Peer, life: bytes) -> None:
+    client = broker.connect(heartbeat=1)
+    sent = codec.BEAT * 20
+    for at in range(0, len(life) * 10, len(life)):
+        client.raw(sent[at : at + len(life)])
+        client.nothing_for(900)
+    client.expect_eof(3100)
+
+
+@pytest.mark.check(20)
+def test_an_idle_server_beats_twice_an_interval(broker: Peer) -> None:
+    client = broker.connect(heartbeat=10)
+    for _ in range(6):
+        client.raw(codec.BEAT)
+        client.nothing_for(10_000)
+    assert 11 <= client.beats <= 13
+
+
+@pytest.mark.check(20)
+def test_a_server_that_sends_anyway_need_not_beat(broker: Peer) -> None:
+    client = broker.connect(heartbeat=10)
+    channel = client.channel()
+    for _ in range(20):
+        client.nothing_for(4000)
+        channel.sync()
+    assert client.beats <= 1  # the first beat always comes
+
+
+@pytest.mark.check(21)
+def test_no_interval_means_no_heartbeat_either_way(broker: Peer) -> None:
+    client = broker.connect(heartbeat=0)
+    client.nothing_for(3_600_000)
+    assert client.beats == 0
+    client.channel().sync()
+
+
+@pytest.mark.check(22)
+@pytest.mark.parametrize("sent", [b"", b"AMQP", PROTOCOL_HEADER])
+def test_a_handshake_that_stalls_is_cut_off_after_ten_seconds(broker: Peer, sent: bytes) -> None:
+    client = broker.dial()
+    client.raw(sent)
+    client.octets(0)
+    if sent == PROTOCOL_HEADER:
+        client.next()
+    with pytest.raises(Silence):
+        client.pump(9900)
+    client.expect_eof(200)
+
+
+def test_an_open_connection_is_not_bound_by_the_handshake_limit(broker: Peer) -> None:
+    client = broker.connect()
+    client.nothing_for(20_000)
+    client.channel().sync()

@@ -1,0 +1,129 @@
+"""What sections 2 and 3 of the behaviour demand of methods that cannot be read, and of input cut short."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Connection, Exchange, Queue
+
+from tests.support import codec
+from tests.support.amqp import PROTOCOL_HEADER, Client
+from tests.support.broker import Peer
+from tests.support.channel import Channel
+
+
+def send_method(ch: Channel, ids: int, arguments: bytes) -> None:
+    ch.client.raw(codec.frame(codec.METHOD, ch.number, struct.pack(">I", ids) + arguments))
+
+
+@pytest.mark.differs("RabbitMQ drops the connection")
+@pytest.mark.parametrize("ids", [0x003C00C8, 0x003C00FF, 0x00460001, 0xFFFFFFFF, 0x003C003C, 0x000A000A])
+def test_a_method_that_is_unknown_or_the_servers_own_is_refused(ch: Channel, ids: int) -> None:
+    arguments = b"" if ids != 0x003C003C else b"\x01t" + bytes(8) + b"\x00\x00\x00"
+    send_method(ch, ids, arguments)
+    if ids == 0x003C003C:  # basic.deliver carries content
+        ch.client.raw(codec.header_frame(ch.number, 0))
+    assert ch.client.expect_close(503).reply_text == "COMMAND_INVALID - unimplemented method"
+
+
+@pytest.mark.differs("RabbitMQ drops the connection, or answers 501")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b"",
+        b"\x00\x00\x05abc",  # a short string of five octets with three
+        b"\x00\x00\x01q\x00",  # no table
+        b"\x00\x00\x01q\x00\x00\x00\x00\x09\x01kS\x00",  # a table longer than the frame
+        b"\x00\x00\x01q\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a long string beyond the table
+        b"\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?",  # an unknown field type
+        b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # octets left over
+    ],
+)
+def test_arguments_that_cannot_be_decoded_are_a_syntax_error(ch: Channel, arguments: bytes) -> None:
+    send_method(ch, Queue.Declare.index, arguments)
+    ch.client.expect_close(502)
+
+
+@pytest.mark.differs("RabbitMQ takes any depth")
+@pytest.mark.parametrize("letter", ["F", "A"])
+def test_a_table_nested_five_hundred_deep_ends_only_its_connection(broker: Peer, letter: str) -> None:
+    client = broker.connect()
+    channel = client.channel()
+    nested = codec.Typed("V")
+    for _ in range(500):
+        nested = codec.Typed(letter, {"k": nested} if letter == "F" else [nested])
+    channel.send(Queue.Declare, queue=broker.name("queue"), arguments={"x": nested})
+    closed = client.next()
+    assert isinstance(closed, Connection.Close) and closed.reply_code in (501, 502)
+    broker.connect().channel().sync()
+
+
+@pytest.mark.differs("RabbitMQ sends 501 with ids 0/0 since 4.0, and drops before")
+def test_a_queue_name_that_is_not_utf8_is_a_frame_error(ch: Channel) -> None:
+    ch.send(Queue.Declare, queue=b"\xff\xfe")
+    assert ch.client.expect_close(501).reply_text == "FRAME_ERROR - Malformed UTF-8 in shortstr"
+
+
+def test_a_routing_key_that_is_not_utf8_is_routed_as_it_is(ch: Channel, name: Callable[[str], str]) -> None:
+    ch.exchange(exchange := name("exchange"), "fanout")
+    ch.declare(queue := name("queue"))
+    ch.bind(queue, exchange)
+    ch.publish(exchange, b"\xff\xfe", b"body")
+    ch.send(Basic.Get, queue=queue, no_ack=True)
+    while b"\x02\xff\xfe" not in ch.client._buffer:  # pamqp refuses to decode what we look for
+        ch.client.pump()
+
+
+@pytest.mark.parametrize("cut", range(1, 70, 3))
+def test_a_publish_cut_off_by_the_end_of_the_stream_never_happened(broker: Peer, ch: Channel, queue: str, cut: int) -> None:
+    client = broker.connect()
+    channel = client.channel()
+    whole = (
+        codec.method_frame(channel.number, Basic.Publish, {"routing_key": queue})
+        + codec.header_frame(channel.number, 10, {"type": "t"})
+        + codec.frame(codec.BODY, channel.number, b"half.")
+        + codec.frame(codec.BODY, channel.number, b"other")
+    )
+    client.raw(whole[: min(cut, len(whole) - 1)])
+    client.vanish()
+    ch.sync()
+    assert ch.count(queue) == 0
+
+
+@pytest.mark.in_process("so many pieces take long over a socket")
+def test_a_session_sent_octet_by_octet_is_understood_alike(broker: Peer) -> None:
+    client = broker.dial()
+    session = (
+        PROTOCOL_HEADER
+        + codec.method_frame(0, Connection.StartOk, {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US"})
+        + codec.method_frame(0, Connection.TuneOk, {"channel_max": 2047, "frame_max": 131072})
+        + codec.method_frame(0, Connection.Open, {"virtual_host": "/"})
+    )
+    for octet in session:
+        client.raw(bytes((octet,)))
+    assert [client.next().name for _ in range(3)] == ["Connection.Start", "Connection.Tune", "Connection.OpenOk"]
+    channel = client.channel()
+    channel.declare("queue")
+    publish = (
+        codec.method_frame(1, Basic.Publish, {"routing_key": "queue"})
+        + codec.header_frame(1, 4, {"headers": {"k": "v"}})
+        + codec.frame(codec.BODY, 1, b"body")
+    )
+    for octet in publish:
+        client.raw(bytes((octet,)))
+    message = channel.get("queue")
+    assert message is not None and (message.body, message.headers) == (b"body", {"k": "v"})
+
+
+def test_a_name_of_two_hundred_and_fifty_five_octets_is_accepted_everywhere(client: Client, ch: Channel) -> None:
+    long = "n" * 255
+    ch.exchange(long, auto_delete=True)
+    ch.declare(long, exclusive=True)
+    ch.bind(long, long, long)
+    ch.publish(long, long, b"body")
+    tag = ch.consume(long, consumer_tag="t" * 255, no_ack=True)
+    delivery = ch.delivery()
+    assert (tag, delivery.method.routing_key, delivery.method.exchange) == ("t" * 255, long, long)
+    ch.cancel(tag)
+    ch.call(Queue.Delete, queue=long)
+    ch.refused(404, Exchange.Declare, exchange=long, passive=True)

@@ -1,0 +1,134 @@
+"""The broker under test: one inside this process with a clock that stands still, or any that listens on a socket."""
+
+import itertools
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from pamqp.commands import Connection, Exchange, Queue
+
+from .amqp import Client
+from .received import Closed, Silence
+
+PATIENCE_S = 10  # for a reply over a socket
+
+_numbers = itertools.count(1)
+
+
+class Peer:
+    """What a test asks of a broker. `in_process` tells whether `clock` and `node` are there."""
+
+    in_process = False
+
+    def __init__(self) -> None:
+        self._clients: list[Client] = []
+
+    def dial(self, **peer: Any) -> Client:
+        """A connection on which nothing was said."""
+        raise NotImplementedError
+
+    def connect(self, user: str = "guest", password: str = "guest", vhost: str = "/", channel_max: int = 2047,
+                frame_max: int = 131072, heartbeat: int = 0, capabilities: Mapping[str, Any] | None = None,
+                **peer: Any) -> Client:  # fmt: skip
+        """An open connection."""
+        client = self.dial(**peer)
+        client.start()
+        client.login("PLAIN", f"\0{user}\0{password}", capabilities)
+        client.tune(channel_max, frame_max, heartbeat)
+        client.call(Connection.Open, virtual_host=vhost)
+        return client
+
+    def settings(self, **changed: Any) -> None:
+        """Change settings for the connections made from now on."""
+        raise NotImplementedError
+
+    def add_vhost(self, name: str) -> None:
+        raise NotImplementedError
+
+    def add_user(self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")) -> None:
+        """A user whose password is the name, with permissions to configure, write and read in the vhost `/`."""
+        raise NotImplementedError
+
+    def close_connection(self, client: Client, reason: str) -> None:
+        """What an operator does."""
+        raise NotImplementedError
+
+    def name(self, word: str) -> str:
+        """A name of this test's own for a queue or an exchange."""
+        raise NotImplementedError
+
+    def _kept(self, client: Client) -> Client:
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.vanish()
+
+
+class SocketPipe:
+    """Bytes over TCP."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=10)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the peer has gone: the reader will see the end
+
+    def receive(self, wait_ms: int | None) -> bytes:
+        self._socket.settimeout(PATIENCE_S if wait_ms is None else wait_ms / 1000)
+        try:
+            return self._socket.recv(1 << 20)
+        except TimeoutError:
+            raise Silence(f"nothing came in {self._socket.gettimeout()} s") from None
+        except ConnectionResetError:
+            return b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class SocketPeer(Peer):
+    """A broker that listens somewhere. Names are made unique, and what bears them is deleted afterwards."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        host, _, port = address.rpartition(":")
+        self._address = (host, int(port))
+        self._prefix = f"check-{os.getpid()}-{next(_numbers)}-"
+        self._names: set[str] = set()
+
+    def dial(self, **peer: Any) -> Client:
+        assert not peer, "over a socket the peer address is what it is"
+        return self._kept(Client(SocketPipe(*self._address)))
+
+    def name(self, word: str) -> str:
+        self._names.add(self._prefix + word)
+        return self._prefix + word
+
+    def close(self) -> None:
+        super().close()
+        if not self._names:
+            return
+        client = self.connect()
+        for name in self._names:
+            for kind, field in ((Queue.Delete, "queue"), (Exchange.Delete, "exchange")):
+                try:
+                    client.channel().call(kind, **{field: name})
+                except Closed:
+                    pass  # exclusive to a connection whose end the broker has not seen yet
+        client.close()
+
+
+class InProcessPeer(Peer):
+    """A broker in this process."""
+
+    in_process = True
+
+    def name(self, word: str) -> str:
+        return word
