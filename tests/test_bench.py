@@ -6,10 +6,11 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.bench import report
+from tests.bench import process, report
 from tests.bench.client import BODY, HEADER, METHOD, LoadFailed, acks, frame, method, shortstr
 from tests.bench.consuming import Acks, Deliveries
 from tests.bench.generator import Result, run
@@ -165,3 +166,33 @@ def test_a_broker_that_is_not_there_fails_the_load() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(OSError):
         run(LOAD_OF["A"], Broker("nobody", port), seconds=0.1, warmup_s=0)
+
+
+STUB = """\
+import json, signal, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print("not JSON", file=sys.stderr)
+print(json.dumps({"event": "ready", "amqp": ["127.0.0.1:%d" % listener.getsockname()[1]]}), file=sys.stderr, flush=True)
+signal.sigwait({signal.SIGTERM})
+"""
+
+
+@pytest.mark.sockets
+def test_warren_is_started_on_a_port_of_its_own_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "cli.py").write_text(STUB)
+    monkeypatch.setattr(process, "CHECKOUT", tmp_path)
+    with process.warren([]) as broker:
+        assert broker.start_s is not None and broker.start_s > 0
+        socket.create_connection(("127.0.0.1", broker.port)).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", broker.port))
+
+
+@pytest.mark.sockets
+def test_a_warren_that_does_not_come_up_tells_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "cli.py").write_text("raise SystemExit('the port is in use')")
+    monkeypatch.setattr(process, "CHECKOUT", tmp_path)
+    with pytest.raises(process.NotStarted, match="the port is in use"), process.warren([]):
+        pass
