@@ -1,0 +1,145 @@
+"""Arguments of queue.declare: which are known, which values they take, and which must agree on a redeclaration.
+
+Source: spec/core.md 6.1, 6.4 and 29. Arguments that are not known are kept and mean nothing.
+"""
+
+from collections.abc import Callable
+
+from ..errors import PreconditionFailed
+from ..table import Table, Value, same, type_name
+
+INTEGERS = "bBsuIilL"
+LONGEST_MS = 315_360_000_000  # ten years
+OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
+QUEUE_TYPE = "x-queue-type"
+
+
+def refused(key: str, where: str, reason: str) -> PreconditionFailed:
+    return PreconditionFailed(f"invalid arg '{key}' for {where}: {reason}")
+
+
+def integer(key: str, value: Value, where: str) -> int:
+    """Raises PreconditionFailed (406) where the value is of no integer type."""
+    kind, number = value
+    if kind not in INTEGERS or not isinstance(number, int):
+        raise refused(key, where, f'"expected integer, got {type_name(value)}"')
+    return number
+
+
+def not_negative(key: str, value: Value, where: str) -> None:
+    number = integer(key, value, where)
+    if number < 0:
+        raise refused(key, where, f"{{value_negative,{number}}}")
+
+
+def duration(key: str, value: Value, where: str) -> None:
+    not_negative(key, value, where)
+    number = integer(key, value, where)
+    if number > LONGEST_MS:
+        raise refused(key, where, f"{{value_too_large,{number}}}")
+
+
+def expiry(key: str, value: Value, where: str) -> None:
+    if integer(key, value, where) == 0:
+        raise refused(key, where, "{value_zero,0}")
+    duration(key, value, where)
+
+
+def priority(key: str, value: Value, where: str) -> None:
+    not_negative(key, value, where)
+    number = integer(key, value, where)
+    if number > 255:
+        raise refused(key, where, f"{{max_value_exceeded,{number}}}")
+
+
+def any_integer(key: str, value: Value, where: str) -> None:
+    integer(key, value, where)
+
+
+def exchange_name(key: str, value: Value, where: str) -> None:
+    if value[0] != "S":
+        raise PreconditionFailed(f"invalid type '{type_name(value)}' for arg '{key}' in {where}")
+
+
+def text(key: str, value: Value, where: str) -> bytes:
+    if value[0] != "S" or not isinstance(value[1], bytes):
+        raise refused(key, where, f'"expected longstr, got {type_name(value)}"')
+    return value[1]
+
+
+def any_text(key: str, value: Value, where: str) -> None:
+    text(key, value, where)
+
+
+def overflow(key: str, value: Value, where: str) -> None:
+    if text(key, value, where) not in OVERFLOWS:
+        raise refused(key, where, "invalid_overflow")
+
+
+def boolean(key: str, value: Value, where: str) -> None:
+    if value[0] != "t":
+        raise refused(key, where, f'"expected boolean, got {type_name(value)}"')
+
+
+def queue_type(key: str, value: Value, where: str) -> None:
+    name = text(key, value, where)
+    if name != b"classic":
+        shown = name.decode("utf-8", "replace")
+        raise refused(key, where, f"\"unsupported queue type '{shown}'\"")
+
+
+def queue_mode(key: str, value: Value, where: str) -> None:
+    name = text(key, value, where)
+    if name not in (b"lazy", b"default"):
+        shown = name.decode("utf-8", "replace")
+        raise refused(key, where, f"\"unsupported queue mode '{shown}'\"")
+
+
+def queue_version(key: str, value: Value, where: str) -> None:
+    number = integer(key, value, where)
+    if number not in (1, 2):
+        raise refused(key, where, f"\"unsupported queue version '{number}'\"")
+
+
+Check = Callable[[str, Value, str], object]
+
+KNOWN: dict[str, Check] = {
+    "x-expires": expiry,
+    "x-message-ttl": duration,
+    "x-dead-letter-exchange": exchange_name,
+    "x-dead-letter-routing-key": any_text,
+    "x-dead-letter-strategy": any_text,
+    "x-max-length": not_negative,
+    "x-max-length-bytes": not_negative,
+    "x-max-priority": priority,
+    "x-overflow": overflow,
+    "x-single-active-consumer": boolean,
+    QUEUE_TYPE: queue_type,
+    "x-queue-mode": queue_mode,
+    "x-queue-version": queue_version,
+    "x-consumer-timeout": not_negative,
+    "x-delivery-limit": any_integer,
+    "x-queue-master-locator": any_text,
+    "x-queue-leader-locator": any_text,
+}
+
+
+def check_queue_arguments(arguments: Table, where: str) -> None:
+    """Raises PreconditionFailed (406) for the first argument whose value cannot be; `where` is `queue 'q' in ...`."""
+    for key, value in arguments.items():
+        check = KNOWN.get(key)
+        if check is not None:
+            check(key, value, where)
+    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
+        raise refused("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
+
+
+def differing_queue_argument(received: Table, current: Table) -> str | None:
+    """The first known argument in which the two differ; a queue type that is not given is `classic`."""
+    for key in KNOWN:
+        new, old = received.get(key), current.get(key)
+        if key == QUEUE_TYPE:
+            new, old = new or ("S", b"classic"), old or ("S", b"classic")
+        if not same(new, old):
+            return key
+    return None

@@ -1,0 +1,95 @@
+"""The consumers of one queue and whose turn it is (spec/core.md 9.5).
+
+The highest priority with a consumer that has room is served first; within a priority the turn goes round. A consumer
+without room leaves the turn and comes back at its tail, so a delivery never looks at consumers that wait.
+"""
+
+from collections import deque
+
+from .ports import Consumer
+
+
+class Consumers:
+    __slots__ = ("_all", "_turns", "_order", "exclusive")
+
+    def __init__(self) -> None:
+        self._all: list[Consumer] = []
+        self._turns: dict[int, deque[Consumer]] = {}
+        self._order: list[int] = []  # the priorities, highest first
+        self.exclusive = False  # one of them asked to be the only one
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def all(self) -> list[Consumer]:
+        """All of them, in the order in which they came."""
+        return list(self._all)
+
+    def add(self, consumer: Consumer) -> None:
+        self._all.append(consumer)
+        self.exclusive = consumer.exclusive
+        self._turn(consumer.priority).append(consumer)
+
+    def remove(self, consumer: Consumer) -> bool:
+        """False when it was not there: a consumer can end and its queue go at the same time."""
+        if consumer not in self._all:
+            return False
+        self._all.remove(consumer)
+        if consumer.exclusive:
+            self.exclusive = False
+        turn = self._turns[consumer.priority]
+        if not consumer.waiting:
+            turn.remove(consumer)
+        consumer.waiting = False
+        if not any(other.priority == consumer.priority for other in self._all):
+            del self._turns[consumer.priority]
+            self._order.remove(consumer.priority)
+        return True
+
+    def wake(self, consumer: Consumer) -> None:
+        """It has room again."""
+        if consumer.waiting:
+            consumer.waiting = False
+            self._turn(consumer.priority).append(consumer)
+
+    def any_ready(self) -> bool:
+        """Whether some consumer is in a turn, as far as is known."""
+        return any(self._turns.values())
+
+    def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
+        """Up to `wanted` consumers whose turn it is, in their order, and how many messages each of them can take.
+
+        The list is empty when nobody has room. With `n` consumers, message i is for consumer i mod n.
+        """
+        for priority in self._order:
+            turn = self._turns[priority]
+            takers: list[Consumer] = []
+            least = 0
+            for _ in range(len(turn)):
+                if len(takers) == wanted:
+                    break
+                consumer = turn.popleft()
+                room = consumer.room(body_bytes)
+                if room <= 0:
+                    consumer.waiting = True
+                    continue
+                least = min(least, room) if takers else room
+                takers.append(consumer)
+            turn.extend(takers)
+            if takers:
+                return takers, least
+        return [], 0
+
+    def rotate(self, takers: list[Consumer], served: int) -> None:
+        """The takers were served one by one, `served` messages in all: the one after the last is first again."""
+        turn = self._turns.get(takers[0].priority)
+        if turn is not None and len(turn) == len(takers):
+            turn.rotate(-(served % len(takers)))
+
+    def _turn(self, priority: int) -> deque[Consumer]:
+        turn = self._turns.get(priority)
+        if turn is None:
+            turn = self._turns[priority] = deque()
+            self._order.append(priority)
+            self._order.sort(reverse=True)
+        return turn

@@ -1,0 +1,42 @@
+"""What the whole broker shares: virtual hosts, users, the clock, the journal, and the queues that wait to be pumped."""
+
+from __future__ import annotations
+
+from .ports import Clock, Journal, Observer
+from .queue import Queue
+from .registry import Registry
+from .users import Users
+from .vhost import VHost
+
+
+class Node:
+    """`pending` are the queues that have something to deliver, or somebody new to deliver to."""
+
+    def __init__(self, name: str, cluster_name: str, clock: Clock, journal: Journal, users: Users) -> None:
+        self.name = name
+        self.cluster_name = cluster_name
+        self.clock = clock
+        self.journal = journal
+        self.users = users
+        self.registry = Registry()
+        self.vhosts: dict[str, VHost] = {}
+        self.observers: list[Observer] = []
+        self.pending: list[Queue] = []
+        self.open_connections = 0
+
+    def add_vhost(self, name: str) -> VHost:
+        """Create it, or give the one that is there."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            vhost = VHost(name, self.registry, self.pending, self.journal, self.observers)
+            self.vhosts[name] = vhost
+        return vhost
+
+    def pump(self) -> None:
+        """Deliver what can be delivered now. Queues that deliveries make ready (never more than a few) follow at once."""
+        pending = self.pending
+        while pending:
+            queues = pending.copy()
+            pending.clear()
+            for queue in queues:
+                queue.pump()

@@ -1,0 +1,114 @@
+"""The four small ports through which effects leave the core. Each has a real implementation and a fake in the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .binding import Binding
+from .message import Message
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+    from .queue import Queue
+
+
+class Timer:
+    """What `Clock.call_at` hands out."""
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+
+class Clock:
+    """Time. `now_ms` is monotonic and counts from no particular moment; `timestamp_s` is wall time."""
+
+    def now_ms(self) -> int:
+        raise NotImplementedError
+
+    def timestamp_s(self) -> int:
+        raise NotImplementedError
+
+    def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
+        raise NotImplementedError
+
+
+class Journal:
+    """Where the messages of durable queues are kept.
+
+    What is appended belongs to the batch that is now being filled, whose number is `ticket()`. A batch is durable once
+    `durable` has reached its number. A message that goes to several queues is appended once for each, one straight
+    after the other, and stored once. Positions are those of the queue (`Queue`): unique in it, and in publish order.
+    """
+
+    durable: int
+
+    def ticket(self) -> int:
+        raise NotImplementedError
+
+    def append(self, queue: str, position: int, message: Message) -> None:
+        raise NotImplementedError
+
+    def settle(self, queue: str, position: int) -> None:
+        """The message is done with: acknowledged, dropped or purged."""
+        raise NotImplementedError
+
+    def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
+        """Call `fn` once `durable` has reached the ticket; it has not yet. Calls come in the order of tickets."""
+        raise NotImplementedError
+
+
+class Consumer:
+    """One consumer of one queue, as the queue sees it.
+
+    `waiting` is the queue's own mark: the consumer had no room when last asked and has left the turn until it calls
+    `Queue.wake`.
+    """
+
+    __slots__ = ("tag", "queue", "no_ack", "exclusive", "priority", "waiting")
+
+    def __init__(self, tag: str, queue: Queue, no_ack: bool, exclusive: bool, priority: int) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.waiting = False
+
+    def room(self, body_bytes: int) -> int:
+        """How many messages with bodies of about that size can be delivered now, by credit and unsent octets."""
+        raise NotImplementedError
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        """Take messages whose positions are position, position + step, and so on. There was room for all of them."""
+        raise NotImplementedError
+
+    def cancelled(self) -> None:
+        """The queue is gone (or the right to read it); the queue has already forgotten this consumer."""
+        raise NotImplementedError
+
+
+class Publisher:
+    """A connection that publishes, as a queue sees it that asked it to wait."""
+
+    def drained(self, queue: Queue) -> None:
+        """The queue has little left, or is gone: publish on."""
+        raise NotImplementedError
+
+
+class Observer:
+    """Told of every change of the topology, after it happened. Federation, presence and management are observers."""
+
+    def exchange_declared(self, exchange: Exchange) -> None: ...
+
+    def exchange_deleted(self, exchange: Exchange) -> None: ...
+
+    def queue_declared(self, queue: Queue) -> None: ...
+
+    def queue_deleted(self, queue: Queue) -> None: ...
+
+    def bound(self, vhost: str, binding: Binding) -> None: ...
+
+    def unbound(self, vhost: str, binding: Binding) -> None: ...
+
+    def consumers_changed(self, queue: Queue) -> None: ...

@@ -1,0 +1,68 @@
+"""From an exchange and routing keys to queues (spec/core.md 5.5-5.7, 8): pure, and each queue at most once."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .binding import Destination
+from .exchange import Exchange
+from .message import Address, Message
+from .queue import Queue
+
+
+class Route:
+    """Where publishes with one address go, worked out once and remembered until the topology changes.
+
+    `queues` is None where every message has to be routed by itself.
+    """
+
+    __slots__ = ("address", "exchange", "queues", "mandatory")
+
+    def __init__(
+        self, address: Address, exchange: Exchange, queues: tuple[Queue, ...] | None, mandatory: bool
+    ) -> None:
+        self.address = address
+        self.exchange = exchange
+        self.queues = queues
+        self.mandatory = mandatory
+
+
+def route(
+    exchange: Exchange,
+    exchanges: dict[str, Exchange],
+    queues: dict[str, Queue],
+    keys: tuple[str, ...],
+    message: Message,
+) -> tuple[tuple[Queue, ...], bool]:
+    """The queues a message goes to, and whether that will hold for every message with these keys.
+
+    It holds until bindings change when every exchange on the way decides by its keys alone. The default exchange ("")
+    leads to the queue of each key's name. An alternate exchange is tried where an exchange itself finds nothing.
+    """
+    if exchange.name == "":
+        named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
+        return tuple(named), True
+    found: dict[Queue, None] = {}
+    stable = True
+    seen = {exchange.name}
+    work = deque((exchange,))
+    while work:
+        current = work.popleft()
+        stable = stable and current.type.by_key
+        destinations: list[Destination] = current.type.route(keys, message)
+        if not destinations:
+            alternate = current.alternate
+            follow = exchanges.get(alternate) if alternate is not None else None
+            if follow is None:
+                continue
+            destinations = [follow]
+        for destination in destinations:
+            if isinstance(destination, Queue):
+                found[destination] = None
+            elif isinstance(destination, Exchange) and destination.name not in seen:
+                if destination.name == "":  # as an alternate exchange
+                    found.update((queues[key], None) for key in keys if key in queues)
+                    continue
+                seen.add(destination.name)
+                work.append(destination)
+    return tuple(found), stable

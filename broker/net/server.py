@@ -1,0 +1,81 @@
+"""The listeners, the connections they accepted, and the one write per connection at the end of each turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..core.node import Node
+from ..errors import ConnectionForced
+from ..session.connection import Connection
+from ..session.link import Peer
+from ..session.settings import Settings
+from .transport import Transport
+
+BACKLOG = 1024  # connections that wait to be accepted
+STOP_WAIT_S = 3.0  # for peers to answer the goodbye when the node stops
+
+Report = Callable[[str, str, dict[str, object]], None]
+
+
+class Server:
+    """`report` writes one line to the log: event, level, fields."""
+
+    def __init__(self, node: Node, settings: Settings, handshake_timeout_s: float, report: Report) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.handshake_timeout_s = handshake_timeout_s
+        self.report = report
+        self.connections: dict[Transport, Connection] = {}
+        self._node = node
+        self._settings = settings
+        self._listeners: list[asyncio.Server] = []
+        self._flushes: list[Transport] = []
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    async def listen(self, host: str, port: int) -> list[str]:
+        """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""
+        server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=BACKLOG)
+        self._listeners.append(server)
+        return [address_of(socket.getsockname()) for socket in server.sockets]
+
+    async def stop(self, reason: str) -> None:
+        """No new connections; the others are closed with 320 and waited for, for some seconds."""
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self.connections.values()):
+            connection.close(ConnectionForced(reason))
+        if self.connections:
+            try:
+                await asyncio.wait_for(self._empty.wait(), STOP_WAIT_S)
+            except TimeoutError:
+                for transport in list(self.connections):
+                    transport.abort()
+
+    def connected(self, transport: Transport, peer: Peer) -> Connection:
+        connection = Connection(self._node, self._settings, peer, transport)
+        self.connections[transport] = connection
+        self._empty.clear()
+        return connection
+
+    def disconnected(self, transport: Transport, connection: Connection) -> None:
+        self.connections.pop(transport, None)
+        if not self.connections:
+            self._empty.set()
+
+    def flush_soon(self, transport: Transport) -> None:
+        """HOT: bench A-M."""
+        if not self._flushes:
+            self.loop.call_soon(self._flush)
+        self._flushes.append(transport)
+
+    def _flush(self) -> None:
+        flushes = self._flushes
+        self._flushes = []
+        for transport in flushes:
+            transport.flush()
+
+
+def address_of(name: tuple[object, ...]) -> str:
+    host, port = str(name[0]), name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,193 @@
+"""One socket: octets to the session and back, once per turn of the loop; heartbeats; and reading no more for a while.
+
+Fairness. uvloop reads a ready socket up to 32 times before it looks at the next, 256 KiB at a time, so that a flooding
+publisher would be served 8 MiB for every few acknowledgements of its consumer. After a full read the socket is not
+read again before the next turn (architecture 3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, cast
+
+from ..session.connection import HOLD_MS, Connection
+from ..session.link import Link, Peer
+from ..wire.encode import HEARTBEAT
+
+if TYPE_CHECKING:
+    from .server import Server
+
+FULL_READ = 1 << 16  # octets: a read of this size may be followed by more at once
+WRITE_HIGH = 1 << 20  # octets that wait in the transport before deliveries stop
+
+
+class Transport(asyncio.Protocol, Link):
+    """Owned by the loop until the socket is gone."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._socket: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+        self._writable = True
+        self._held = False  # by the session, while queues are congested
+        self._resting = False  # until the next turn, after a full read
+        self._heartbeat_s = 0
+        self._sent = False  # anything, since the last heartbeat was due
+        self._seen = 0  # octets received when last looked
+        self._quiet = 0  # looks in a row that saw nothing new
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = socket_ = cast(asyncio.Transport, transport)
+        socket_.set_write_buffer_limits(high=WRITE_HIGH)
+        raw = socket_.get_extra_info("socket")
+        if raw is not None and raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = self._server.connected(self, peer_of(socket_))
+        self._end_timer = self._loop.call_later(self._server.handshake_timeout_s, self._handshake_late)
+
+    def data_received(self, data: bytes) -> None:
+        """HOT: bench A-M."""
+        assert self._connection is not None and self._socket is not None
+        self._connection.receive(data)
+        if len(data) >= FULL_READ and not self._held and not self._resting:
+            self._resting = True
+            self._socket.pause_reading()
+            self._loop.call_soon(self._rested)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._connection is not None:
+            self._connection.flushed(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timers()
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.lost(str(exc) if exc is not None else "client unexpectedly closed TCP connection")
+            self._server.disconnected(self, connection)
+        self._socket = None
+
+    # Link
+
+    def flush_soon(self) -> None:
+        self._server.flush_soon(self)
+
+    def flush(self) -> None:
+        """Write all output; once per turn of the loop. HOT: bench A-M."""
+        connection = self._connection
+        if connection is None or self._socket is None:
+            return
+        output = connection.take_output()
+        if output:
+            self._sent = True
+            self._socket.write(output)
+        connection.flushed(self._writable)
+
+    def running(self, heartbeat_s: int) -> None:
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
+        if heartbeat_s:
+            self._heartbeat_s = heartbeat_s
+            self._send_timer = self._loop.call_later(heartbeat_s / 2, self._send_heartbeat)
+            self._watch_timer = self._loop.call_later(heartbeat_s, self._watch_heartbeat)
+
+    def hold(self) -> None:
+        if not self._held and self._socket is not None:
+            self._held = True
+            if not self._resting:
+                self._socket.pause_reading()
+            self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            if not self._resting and self._socket is not None:
+                self._socket.resume_reading()
+
+    def close(self, after_s: float) -> None:
+        self.flush()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+        if self._socket is None:
+            return
+        if after_s <= 0:
+            self._socket.close()
+        else:
+            self._end_timer = self._loop.call_later(after_s, self.abort)
+
+    def report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        name = str(self._connection.peer) if self._connection is not None else ""
+        self._server.report(event, level, {"connection": name, **fields})
+
+    def abort(self) -> None:
+        """End without another word."""
+        if self._socket is not None:
+            self._socket.abort()
+
+    # Timers
+
+    def _rested(self) -> None:
+        self._resting = False
+        if not self._held and self._socket is not None and not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def _look_at_hold(self) -> None:
+        if not self._held or self._connection is None:
+            return
+        if self._connection.still_held():
+            self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
+        else:
+            self.release()
+
+    def _handshake_late(self) -> None:
+        self.report("handshake_timeout", "warning", {})
+        self.abort()
+
+    def _send_heartbeat(self) -> None:
+        """Every half interval, unless something was sent in it (spec/core.md 1.7)."""
+        if self._socket is None:
+            return
+        if not self._sent:
+            self._socket.write(HEARTBEAT)
+        self._sent = False
+        self._send_timer = self._loop.call_later(self._heartbeat_s / 2, self._send_heartbeat)
+
+    def _watch_heartbeat(self) -> None:
+        """Every interval: two looks in a row without a new octet end the connection. While we hold, nobody is read."""
+        if self._connection is None:
+            return
+        if self._connection.received_bytes != self._seen or self._held:
+            self._seen = self._connection.received_bytes
+            self._quiet = 0
+        else:
+            self._quiet += 1
+            if self._quiet == 2:
+                reason = f"missed heartbeats from client, timeout: {self._heartbeat_s}s"
+                self._connection.lost(reason)
+                self.abort()
+                return
+        self._watch_timer = self._loop.call_later(self._heartbeat_s, self._watch_heartbeat)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._send_timer, self._watch_timer, self._end_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+def peer_of(transport: asyncio.Transport) -> Peer:
+    remote = transport.get_extra_info("peername") or ("", 0)
+    local = transport.get_extra_info("sockname") or ("", 0)
+    host = str(remote[0])
+    loopback = host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+    return Peer(host, int(remote[1]), str(local[0]), int(local[1]), loopback)

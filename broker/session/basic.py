@@ -1,0 +1,134 @@
+"""Methods of a channel about its consumers: basic.qos, consume, cancel, get; and channel.flow, access.request."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from pamqp import base, commands
+
+from ..core.arguments import integer
+from ..core.queue import Queue
+from ..errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed
+from ..table import Table
+from ..wire import encode
+from .consuming import Subscription
+from .publishing import REPLY_TO
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+
+def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> None:
+    """Raises NotSupported (540): the broker does not stop delivering on demand, as RabbitMQ does not."""
+    if not method.active:
+        raise NotSupported("active=false")
+    channel.send(encode.method(channel.number, encode.CHANNEL_FLOW_OK, b"\x01"))
+
+
+def access_request(channel: Channel, method: base.Frame, arguments: Table) -> None:
+    """Of AMQP 0-8; always granted."""
+    channel.send(encode.method(channel.number, encode.REQUEST_OK, encode.short(1)))
+
+
+def qos(channel: Channel, method: commands.Basic.Qos, arguments: Table) -> None:
+    """Raises NotSupported (540) for a limit in octets."""
+    if method.prefetch_size:
+        raise NotSupported(f"prefetch_size!=0 ({method.prefetch_size})")
+    count = method.prefetch_count or 0
+    if method.global_:
+        channel.share(count)
+    else:
+        channel.prefetch = count
+        channel.share(0)
+    channel.send(encode.method(channel.number, encode.QOS_OK))
+
+
+def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) -> None:
+    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530)."""
+    reply = method.queue == REPLY_TO
+    queue = None if reply else readable_queue(channel, method.queue)
+    tag = method.consumer_tag or unique("amq.ctag")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    limit = channel.connection.settings.consumer_max_per_channel
+    if limit is not None and len(channel.consumers) >= limit:
+        raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
+    no_ack, exclusive = bool(method.no_ack), bool(method.exclusive)
+    if queue is None:
+        queue = open_reply_queue(channel, no_ack)
+    given = arguments.get("x-priority")
+    priority = integer("x-priority", given, str(queue)) if given is not None else 0
+    if queue.consumers.exclusive or exclusive and len(queue.consumers):
+        raise AccessRefused(f"{queue} in exclusive use")
+    subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, channel.prefetch, arguments)
+    channel.consumers[tag] = subscription
+    if not method.nowait:
+        channel.send(encode.method(channel.number, encode.CONSUME_OK, encode.short_string(tag)))
+    queue.add_consumer(subscription)
+    channel.vhost.consumers_changed(queue)
+
+
+def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
+    """Direct reply-to (spec/core.md 12). The name cannot be guessed, and lasts as long as the consumer."""
+    if not no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_queue is not None:
+        raise PreconditionFailed("reply consumer already set")
+    channel.reply_queue = channel.vhost.open_volatile(unique(REPLY_TO, "."))
+    return channel.reply_queue
+
+
+def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) -> None:
+    """What the consumer has not settled stays with the channel; a tag that is not known is fine (spec/core.md 9.3)."""
+    tag = method.consumer_tag or ""
+    subscription = channel.consumers.get(tag)
+    if subscription is not None:
+        remove(channel, subscription)
+    if not method.nowait:
+        channel.send(encode.method(channel.number, encode.CANCEL_OK, encode.short_string(tag)))
+
+
+def remove(channel: Channel, subscription: Subscription) -> None:
+    """End a consumer from the channel's side."""
+    channel.consumers.pop(subscription.tag, None)
+    queue = subscription.queue
+    if queue is channel.reply_queue:
+        channel.reply_queue = None
+    if queue.consumers.remove(subscription):
+        queue.mark()
+        channel.vhost.consumers_changed(queue)
+
+
+def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
+    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
+    queue = readable_queue(channel, method.queue)
+    no_ack = bool(method.no_ack)
+    found = queue.get(no_ack)
+    if found is None:
+        channel.send(encode.method(channel.number, encode.GET_EMPTY, encode.short_string("")))
+        return
+    position, message, redelivered = found
+    channel.delivery_tag += 1
+    tag = channel.delivery_tag
+    if not no_ack:
+        channel.unacked[tag] = (queue, None, position, message)
+    frames = message.frames
+    frame_max = channel.connection.frame_max
+    if message.channel != channel.number or message.largest_frame > frame_max > 0:
+        frames = encode.reframed(frames, channel.number, frame_max)
+    channel.send(encode.get_ok(channel.number, tag, redelivered, message.address.encoded, queue.ready) + frames)
+
+
+def readable_queue(channel: Channel, given: str | None) -> Queue:
+    """The queue to consume or get from. A direct reply-to name is none (404) for anybody."""
+    name = channel.queue_name(given)
+    if name.startswith(REPLY_TO):
+        raise NotFound(f"no queue '{name}' in {channel.vhost}")
+    channel.check("read", "queue", name)
+    return channel.vhost.owned_queue(name, channel.connection)
+
+
+def unique(prefix: str, joint: str = "-") -> str:
+    """A name that nobody can guess: 16 random octets as 22 characters."""
+    return f"{prefix}{joint}{secrets.token_urlsafe(16)}"

@@ -1,0 +1,196 @@
+"""One channel: its state, and which function serves which method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pamqp import base
+
+from ..core.message import Message
+from ..core.queue import Queue, VolatileQueue
+from ..core.users import User
+from ..core.vhost import VHost
+from ..errors import AccessRefused, AMQPError, CommandInvalid, NotFound
+from ..table import Table
+from ..wire.frames import ACK, Publishes
+from . import basic, confirms, exchanges, publishing, queues, settling, transactions
+from .consuming import Subscription
+
+if TYPE_CHECKING:
+    from ..core.router import Route
+    from .connection import Connection
+
+Unacked = tuple[Queue, Subscription | None, int, Message]
+"""A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message."""
+
+Handler = Callable[["Channel", Any, Table], None]
+
+HANDLERS: dict[int, Handler] = {
+    0x00140014: basic.flow,
+    0x001E000A: basic.access_request,
+    0x0028000A: exchanges.declare,
+    0x00280014: exchanges.delete,
+    0x0028001E: exchanges.bind,
+    0x00280028: exchanges.unbind,
+    0x0032000A: queues.declare,
+    0x00320014: queues.bind,
+    0x0032001E: queues.purge,
+    0x00320028: queues.delete,
+    0x00320032: queues.unbind,
+    0x003C000A: basic.qos,
+    0x003C0014: basic.consume,
+    0x003C001E: basic.cancel,
+    0x003C0046: basic.get,
+    0x003C005A: settling.reject,
+    0x003C0064: settling.recover_async,
+    0x003C006E: settling.recover,
+    0x003C0078: settling.nack,
+    0x0055000A: confirms.select,
+    0x005A000A: transactions.select,
+    0x005A0014: transactions.commit,
+    0x005A001E: transactions.rollback,
+}
+IGNORED = (0x003C001F, 0x00140015)  # basic.cancel-ok and channel.flow-ok: answers to what we did not ask to be answered
+
+
+class Channel:
+    """`prefetch_limit` is the limit that all consumers share (qos with global), `prefetch` that of each later one."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        assert connection.vhost is not None and connection.user is not None
+        self.connection = connection
+        self.number = number
+        self.vhost: VHost = connection.vhost
+        self.user: User = connection.user
+        self.closing = False
+        self.last_queue = ""
+        self.delivery_tag = 0
+        self.unacked: dict[int, Unacked] = {}
+        self.consumers: dict[str, Subscription] = {}
+        self.prefetch = connection.settings.default_consumer_prefetch
+        self.prefetch_limit = 0
+        self.prefetched = 0  # deliveries to consumers that are not settled
+        self.confirms: confirms.Confirms | None = None
+        self.transaction: transactions.Transaction | None = None
+        self.reply_queue: VolatileQueue | None = None
+        self.seen_properties = b""  # of the publish before, with what they say: persistent, and in need of a closer look
+        self.seen_persistent = False
+        self.seen_special = False
+        self.routes: dict[bytes, Route] = publishing.remembered_routes(self.vhost, self.user)
+
+    def handle(self, index: int, method: base.Frame, table: Table) -> None:
+        """Serve a method; every AMQPError that comes out carries the ids of the method."""
+        try:
+            handler = HANDLERS.get(index)
+            if handler is not None:
+                handler(self, method, table)
+            elif index == ACK:
+                raise AssertionError("acknowledgements are events of their own")
+            elif index not in IGNORED:
+                raise CommandInvalid("unimplemented method")
+        except AMQPError as error:
+            raise named(error, index)
+
+    def publish(self, publishes: Publishes) -> None:
+        """HOT: bench A-M."""
+        try:
+            publishing.publish(self, publishes)
+        except AMQPError as error:
+            raise named(error, 0x003C0028)
+
+    def ack(self, tags: list[int], multiple: bool) -> None:
+        """HOT: bench B, D, I, L."""
+        try:
+            settling.ack(self, tags, multiple)
+        except AMQPError as error:
+            raise named(error, ACK)
+
+    # What the functions that serve methods share
+
+    def send(self, frames: bytes) -> None:
+        self.connection.send(frames)
+
+    def check(self, what: str, kind: str, name: str) -> None:
+        """Raises AccessRefused (403); `what` is configure, write or read, `kind` is exchange or queue."""
+        permission = self.user.permissions.get(self.vhost.name)
+        checked = "amq.default" if kind == "exchange" and not name else name
+        if permission is None or not permission.allows(what, checked):
+            raise AccessRefused(
+                f"{what} access to {kind} '{checked}' in {self.vhost} refused for user '{self.user.name}'"
+            )
+
+    def check_any(self, kind: str, name: str) -> None:
+        """For passive declarations: one right of the three is enough; raises AccessRefused (403)."""
+        permission = self.user.permissions.get(self.vhost.name)
+        if permission is None or not any(permission.allows(what, name) for what in ("write", "read", "configure")):
+            self.check("configure", kind, name)
+
+    def queue_name(self, name: str | None) -> str:
+        """An empty name is the queue declared last; raises NotFound (404) when there is none."""
+        if name:
+            return name
+        if not self.last_queue:
+            raise NotFound("no previously declared queue")
+        return self.last_queue
+
+    def share(self, count: int) -> None:
+        """One limit for all consumers from now on, 0 for none; what is out already counts (spec/core.md 9.1)."""
+        settled = self.transaction.settlements if self.transaction is not None else []
+        entries = list(self.unacked.values()) + [entry for _, entry, _, _ in settled]
+        self.prefetch_limit = count
+        self.prefetched = sum(subscription is not None for _, subscription, _, _ in entries)
+        self.released(0)
+
+    def served(self, subscription: Subscription, count: int) -> None:
+        """A delivery under the shared limit: whoever was served last comes last when there is room again."""
+        if not subscription.no_ack:
+            self.prefetched += count
+        self.consumers[subscription.tag] = self.consumers.pop(subscription.tag)
+
+    def released(self, count: int) -> None:
+        """So many deliveries to consumers are settled; those that waited for the shared limit may go on."""
+        self.prefetched -= count
+        for subscription in list(self.consumers.values()):
+            if subscription.waiting:
+                subscription.queue.wake(subscription)
+
+    def committed(self) -> None:
+        """The journal has more on disk: confirm what waited for it."""
+        if self.confirms is not None:
+            self.confirms.committed(self.connection.node.journal.durable)
+            self.send_confirms()
+
+    def send_when_durable(self, frames: bytes) -> None:
+        """Send this as soon as all that was done until now is on disk."""
+        journal = self.connection.node.journal
+        ticket = journal.ticket()
+        if ticket <= journal.durable:
+            self.send(frames)
+        else:
+            journal.when_durable(ticket, partial(self.send, frames))
+
+    def send_confirms(self) -> None:
+        if self.confirms is not None and not self.closing:
+            frame = self.confirms.take(self.number)
+            if frame:
+                self.send(frame)
+
+    def end(self) -> None:
+        """The channel is over: consumers go, what is out goes back, what was not committed is forgotten."""
+        for subscription in list(self.consumers.values()):
+            basic.remove(self, subscription)
+        if self.transaction is not None:
+            self.transaction.rollback(self)
+        settling.requeue(self, list(self.unacked))
+        if self.confirms is not None:
+            self.confirms = None
+
+
+def named(error: AMQPError, index: int) -> AMQPError:
+    """The error with the ids of the method that failed, unless it has some."""
+    if not error.class_id:
+        error.class_id, error.method_id = index >> 16, index & 0xFFFF
+    return error
+

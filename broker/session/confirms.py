@@ -1,0 +1,67 @@
+"""Publisher confirms of one channel (spec/core.md 10): which publishes are safe, told in order and several at once.
+
+A publish is confirmed when all its queues took it, and, where one of them is durable and it is persistent, when the
+journal's batch is on disk. Batches become durable in order, so the confirms of a channel are in order too, and one
+basic.ack with `multiple` tells of all that became safe since the last one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from ..errors import PreconditionFailed
+from ..table import Table
+from ..wire import encode
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+
+class Confirms:
+    """Publishes are numbered from 1. `safe` is the last of those that are all confirmed, `told` the last one told."""
+
+    __slots__ = ("next", "safe", "told", "_waiting")
+
+    def __init__(self) -> None:
+        self.next = 1
+        self.safe = 0
+        self.told = 0
+        self._waiting: deque[tuple[int, int]] = deque()  # journal ticket, last publish of it
+
+    def published(self, count: int, ticket: int, durable: int) -> bool:
+        """So many more were published; True when they wait for the batch `ticket`, `durable` being the last on disk."""
+        self.next += count
+        if ticket <= durable and not self._waiting:
+            self.safe = self.next - 1
+            return False
+        if self._waiting and self._waiting[-1][0] >= ticket:
+            self._waiting[-1] = (self._waiting[-1][0], self.next - 1)
+            return False
+        self._waiting.append((ticket, self.next - 1))
+        return True
+
+    def committed(self, durable: int) -> None:
+        """Batches up to this one are on disk."""
+        while self._waiting and self._waiting[0][0] <= durable:
+            self.safe = self._waiting.popleft()[1]
+
+    def take(self, channel: int) -> bytes:
+        """The frame that tells the news, empty when there is none."""
+        if self.safe == self.told:
+            return b""
+        multiple = self.safe - self.told > 1
+        self.told = self.safe
+        return encode.acknowledgement(channel, encode.ACK, self.safe, multiple)
+
+
+def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:
+    """Raises PreconditionFailed (406) on a transactional channel; may be repeated."""
+    if channel.transaction is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
+    if channel.confirms is None:
+        channel.confirms = Confirms()
+    if not method.nowait:
+        channel.send(encode.method(channel.number, encode.CONFIRM_SELECT_OK))

@@ -1,0 +1,356 @@
+"""One AMQP connection as a state machine: octets in, octets out, no socket and no clock of its own.
+
+The transport feeds `receive` and takes `take_output` when the link asked it to (`Link.flush_soon`). Every error that a
+peer is told of ends in `_fail` or `_close_channel`, and nowhere else becomes a frame.
+"""
+
+from __future__ import annotations
+
+from pamqp import base, commands
+
+from ..core.node import Node
+from ..core.ports import Publisher
+from ..core.queue import Queue
+from ..core.users import User
+from ..core.vhost import VHost
+from ..errors import AMQPError, ChannelFault, FrameError, LoginRefused, NotAllowed, UnexpectedFrame
+from ..table import Table
+from ..wire import encode, methods
+from ..wire.frames import PUBLISH, Acks, Event, FrameReader, Method, Publishes
+from .channel import Channel
+from .consuming import Subscription
+from .handshake import REFUSAL_DELAY_S, Handshake
+from .link import Link, Peer
+from .settings import Settings
+
+CHANNEL_OPEN = 0x0014000A
+CHANNEL_CLOSE = 0x00140028
+CHANNEL_CLOSE_OK = 0x00140029
+CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
+OUTPUT_LIMIT = 1 << 20  # octets of deliveries that may wait to be written before consumers must wait
+
+HOLD_MS = 5
+HOLD_PROGRESS = 100  # deliveries in HOLD_MS, 20,000 a second: a queue that drains slower does not hold publishers back
+
+HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
+
+
+class Connection(Publisher):
+    """`login_name` is who tried to log in; `user` and `vhost` are None until they are known."""
+
+    def __init__(self, node: Node, settings: Settings, peer: Peer, link: Link) -> None:
+        self.node = node
+        self.settings = settings
+        self.peer = peer
+        self.link = link
+        self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size)
+        self.state = HANDSHAKE
+        self.out = bytearray()
+        self.channels: dict[int, Channel] = {}
+        self.user: User | None = None
+        self.login_name = ""
+        self.vhost: VHost | None = None
+        self.client_properties = Table.EMPTY
+        self.capabilities: frozenset[str] = frozenset()
+        self.frame_max = settings.initial_frame_max
+        self.channel_max = 0
+        self.heartbeat_s = 0
+        self.received_bytes = 0
+        self.stalled: list[Subscription] = []
+        self.owned: dict[str, Queue] = {}
+        self.confirming: list[Channel] = []
+        self.congested: dict[Queue, int] = {}
+        self._handshake: Handshake | None = Handshake(self)
+        self._greeted = False
+        self._trusted = True
+        self._flushing = False
+        self._writable = True
+
+    @property
+    def name(self) -> str:
+        """As RabbitMQ lists it."""
+        return str(self.peer)
+
+    @property
+    def client_name(self) -> str:
+        """What the client calls the connection, or an empty text."""
+        return self.client_properties.text("connection_name") or ""
+
+    # Input
+
+    def receive(self, data: bytes) -> None:
+        """Take what arrived and do all that it asks. HOT: bench A-M."""
+        self.received_bytes += len(data)
+        if self.state == CLOSED or not self._trusted:
+            return
+        self.reader.feed(data)
+        if not self._greeted and not self._greet():
+            return
+        while self.state != CLOSED and self._trusted:
+            try:
+                event = self.reader.next()
+                if event is None:
+                    break
+                self._handle(event)
+            except AMQPError as error:
+                self._fail(error)
+        if self.confirming:
+            self.confirm()
+        if self.node.pending:
+            self.node.pump()
+
+    def _greet(self) -> bool:
+        header = self.reader.take(8)
+        if header is None or self._handshake is None:
+            return False
+        self._greeted = True
+        return self._handshake.protocol_header(header)
+
+    def _handle(self, event: Event) -> None:
+        if self.state == CLOSING:
+            self._await_close_ok(event)
+            return
+        number = event.channel
+        if self.state == HANDSHAKE and number:
+            raise UnexpectedFrame("a channel's frame before connection.open-ok")
+        if not number:
+            if not isinstance(event, Method):
+                raise ChannelFault("unexpected method in connection state running", 60, 80)
+            self._control(event)
+            return
+        channel = self.channels.get(number)
+        if channel is None:
+            self._first_method(number, event)
+        elif channel.closing:
+            self._await_channel_close_ok(channel, event)
+        else:
+            try:
+                self._on_channel(channel, event)
+            except AMQPError as error:
+                if error.hard:
+                    raise
+                self._close_channel(channel, error)
+
+    def _on_channel(self, channel: Channel, event: Event) -> None:
+        if isinstance(event, Publishes):
+            channel.publish(event)
+            return
+        if isinstance(event, Acks):
+            channel.ack(event.tags, event.multiple)
+            return
+        # What was published before is delivered before a method looks at a queue, and confirmed before it answers.
+        if self.confirming:
+            self.confirm()
+        if self.node.pending:
+            self.node.pump()
+        if event.index == CHANNEL_OPEN:
+            raise ChannelFault("second 'channel.open' seen", 20, 10)
+        method, table = methods.decode(event.index, event.payload)
+        if isinstance(method, commands.Channel.Close):
+            channel.end()
+            del self.channels[channel.number]
+            self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+            return
+        channel.handle(event.index, method, table)
+
+    def _first_method(self, number: int, event: Event) -> None:
+        if not isinstance(event, Method) or event.index != CHANNEL_OPEN:
+            index = event.index if isinstance(event, Method) else PUBLISH
+            if index == CHANNEL_CLOSE_OK:
+                return  # late, for a channel that both sides closed
+            raise ChannelFault("expected 'channel.open'", index >> 16, index & 0xFFFF)
+        methods.decode(event.index, event.payload)
+        if self.channel_max and len(self.channels) >= self.channel_max:
+            raise NotAllowed(
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({self.channel_max})",
+                20,
+                10,
+            )
+        self.channels[number] = Channel(self, number)
+        self.send(encode.method(number, encode.CHANNEL_OPEN_OK, encode.long_string(b"")))
+
+    def _await_channel_close_ok(self, channel: Channel, event: Event) -> None:
+        """After our channel.close all is discarded but the end of it (spec/core.md 3)."""
+        if not isinstance(event, Method):
+            return
+        if event.index == CHANNEL_CLOSE:
+            self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+        elif event.index == CHANNEL_CLOSE_OK:
+            del self.channels[channel.number]
+
+    def _await_close_ok(self, event: Event) -> None:
+        """After our connection.close, likewise."""
+        if isinstance(event, Method) and not event.channel:
+            if event.index == encode.CONNECTION_CLOSE:
+                self.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
+            elif event.index == encode.CONNECTION_CLOSE_OK:
+                self.state = CLOSED
+                self.link.close(0.0)
+
+    # Channel 0
+
+    def _control(self, event: Method) -> None:
+        method, table = methods.decode(event.index, event.payload)
+        try:
+            if isinstance(method, commands.Connection.Close):
+                self._closed_by_client(method)
+            elif self._handshake is not None:
+                self._handshake.handle(method, table)
+            else:
+                self._running_method(method)
+        except AMQPError as error:
+            error.class_id = error.class_id or event.index >> 16
+            error.method_id = error.method_id or event.index & 0xFFFF
+            raise
+
+    def _running_method(self, method: base.Frame) -> None:
+        if isinstance(method, commands.Connection.UpdateSecret):
+            # The internal users have no secret that expires: accepted, and of no effect (spec/core.md 1.8).
+            self.link.report("secret_updated", "info", {"reason": method.reason})
+            self.send(encode.method(0, encode.UPDATE_SECRET_OK))
+        else:
+            raise ChannelFault("unexpected method in connection state running")
+
+    def opened(self, vhost: VHost) -> None:
+        """The handshake is over."""
+        self.vhost = vhost
+        self._handshake = None
+        self.state = RUNNING
+        self.node.open_connections += 1
+        user = self.user.name if self.user is not None else ""
+        self.link.report(
+            "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
+        )
+        self.link.running(self.heartbeat_s)
+
+    def _closed_by_client(self, method: commands.Connection.Close) -> None:
+        self._clear()
+        self.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
+        self.end("connection_closed", min(self.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S), {"by": "client"})
+
+    # Output
+
+    def send(self, frames: bytes) -> None:
+        """Queue whole frames for the peer."""
+        self.out += frames
+        if not self._flushing:
+            self._flushing = True
+            self.link.flush_soon()
+
+    def take_output(self) -> bytearray:
+        """What is to be written now; the connection begins anew."""
+        self._flushing = False
+        output = self.out
+        self.out = bytearray()
+        return output
+
+    def flushed(self, writable: bool) -> None:
+        """The output was handed to the socket; `writable` is False while too much of it waits there."""
+        self._writable = writable
+        if writable and self.stalled:
+            stalled = self.stalled
+            self.stalled = []
+            for subscription in stalled:
+                subscription.stalled = False
+                subscription.queue.wake(subscription)
+            self.node.pump()
+
+    def free_output(self) -> int:
+        """Octets of deliveries that may be added before consumers must wait."""
+        return OUTPUT_LIMIT - len(self.out) if self._writable else 0
+
+    # Holding back: while a queue with consumers has too much, its publishers are not read (architecture 3)
+
+    def hold(self, queue: Queue) -> None:
+        """Read no more until the queue has drained, or does not drain any more."""
+        queue.hold(self)
+        self.congested[queue] = queue.delivered
+        self.link.hold()
+
+    def drained(self, queue: Queue) -> None:
+        self.congested.pop(queue, None)
+        if not self.congested:
+            self.link.release()
+
+    def still_held(self) -> bool:
+        """Asked every HOLD_MS while held. A queue whose consumers do not keep up must not stop its publishers: they go
+        on, to be held again after the next chunk."""
+        draining = False
+        for queue, delivered in self.congested.items():
+            draining = draining or queue.delivered - delivered >= HOLD_PROGRESS
+            self.congested[queue] = queue.delivered
+        if not draining:
+            self.congested.clear()
+        return draining
+
+    def confirm(self) -> None:
+        """Tell publishers what has been confirmed since the last time."""
+        for channel in self.confirming:
+            channel.send_confirms()
+        self.confirming.clear()
+
+    # The end
+
+    def close(self, error: AMQPError) -> None:
+        """Close from our side: an operator's wish, a deleted user or vhost, the node's stop."""
+        if self.state in (HANDSHAKE, RUNNING):
+            self._fail(error)
+            self.node.pump()
+
+    def lost(self, reason: str) -> None:
+        """The socket is gone, whatever state we are in."""
+        if self.state in (HANDSHAKE, RUNNING):
+            event = "connection_lost" if self._greeted else "connection_gone_before_header"
+            self.link.report(event, "warning" if self._greeted else "debug", {"reason": reason})
+        self.state = CLOSED
+        self._clear()
+        self.node.pump()
+
+    def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:
+        """Goodbyes are still answered; the socket closes when the peer has closed it, or after that time."""
+        self.link.report(event, "info", fields)
+        self.state = CLOSING
+        self.link.close(after_s)
+
+    def _fail(self, error: AMQPError) -> None:
+        """connection.close, with what it says; or only the end, where a login failed and the client is not to be told."""
+        self._trusted = not isinstance(error, FrameError)
+        if self.state == CLOSING:
+            return
+        self._clear()
+        fields = {"code": error.code, "reason": error.reply_text, "user": self.login_name}
+        if isinstance(error, LoginRefused):
+            if "authentication_failure_close" in self.capabilities:
+                self.send(encode.close(0, error.code, error.reply_text, 0, 0))
+            self.link.report("login_refused", "warning", fields)
+            self.state = CLOSING
+            self.link.close(REFUSAL_DELAY_S)
+            return
+        self.send(encode.close(0, error.code, error.reply_text, error.class_id, error.method_id))
+        self.link.report("connection_closing", "warning", fields)
+        self.state = CLOSING
+        wait = min(self.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S)
+        self.link.close(wait if self._trusted else REFUSAL_DELAY_S)
+
+    def _close_channel(self, channel: Channel, error: AMQPError) -> None:
+        """channel.close; what the channel held goes back before the client can see it (spec/core.md 3)."""
+        channel.end()
+        channel.closing = True
+        self.send(encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id))
+        self.link.report("channel_closing", "warning", {"channel": channel.number, "reason": error.reply_text})
+
+    def _clear(self) -> None:
+        """Channels end, exclusive queues go (spec/core.md 1.10)."""
+        for channel in self.channels.values():
+            if not channel.closing:
+                channel.end()
+        self.channels.clear()
+        self.confirming.clear()
+        self.stalled.clear()
+        if self.vhost is not None:
+            for queue in list(self.owned.values()):
+                self.vhost.delete_queue(queue)
+            self.owned.clear()
+            self.node.open_connections -= 1
+            self.vhost = None

@@ -1,0 +1,113 @@
+"""A consumer of a channel: its credit, and its deliveries as frames (spec/core.md 9)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ..core.message import Message
+from ..core.ports import Consumer
+from ..core.queue import Queue
+from ..table import Table
+from ..wire import encode
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+DELIVERY_OVERHEAD = 128  # octets of method and header frames that a delivery takes beside its body, about
+UNLIMITED = 1 << 30
+
+_u64 = Struct(">Q").pack
+
+
+class Subscription(Consumer):
+    """`prefetch` is its own limit of unacknowledged messages, 0 for none; the channel may have one for all of them."""
+
+    __slots__ = ("channel", "prefetch", "arguments", "unacked", "stalled", "_prefixes", "_tag_octets")
+
+    def __init__(
+        self,
+        channel: Channel,
+        tag: str,
+        queue: Queue,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: Table,
+    ) -> None:
+        super().__init__(tag, queue, no_ack, exclusive, priority)
+        self.channel = channel
+        self.prefetch = prefetch
+        self.arguments = arguments
+        self.unacked = 0
+        self.stalled = False
+        self._tag_octets = encode.short_string(tag)
+        self._prefixes: dict[int, bytes] = {}  # by length of the address: at most 512 of them
+
+    def room(self, body_bytes: int) -> int:
+        """HOT: bench B, D, I, L."""
+        channel = self.channel
+        connection = channel.connection
+        free = connection.free_output()
+        if free <= 0:
+            if not self.stalled:
+                self.stalled = True
+                connection.stalled.append(self)
+            return 0
+        room = free // (body_bytes + DELIVERY_OVERHEAD) + 1
+        if self.prefetch and not self.no_ack:
+            room = min(room, self.prefetch - self.unacked)
+        if channel.prefetch_limit:
+            # Shared with the other consumers of the channel: one at a time, so that they cannot overdraw it together.
+            room = min(room, 1, channel.prefetch_limit - channel.prefetched)
+        return room
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        """HOT: bench A-M."""
+        channel = self.channel
+        connection = channel.connection
+        number = channel.number
+        frame_max = connection.frame_max or UNLIMITED
+        prefixes = self._prefixes
+        queue = self.queue
+        unacked = None if self.no_ack else channel.unacked
+        tag = channel.delivery_tag
+        out = connection.out
+        for message in messages:
+            tag += 1
+            delivered = message.address.delivered
+            prefix = prefixes.get(len(delivered))
+            if prefix is None:
+                prefix = encode.deliver_prefix(number, self._tag_octets, len(delivered) - 2)
+                prefixes[len(delivered)] = prefix
+            out += prefix
+            out += _u64(tag)
+            out += b"\x01" + delivered[1:] if redelivered else delivered
+            if message.channel == number and message.largest_frame <= frame_max:
+                out += message.frames
+            else:
+                out += encode.reframed(message.frames, number, connection.frame_max)
+            if unacked is not None:
+                unacked[tag] = (queue, self, position, message)
+                position += step
+        channel.delivery_tag = tag
+        if unacked is not None:
+            self.unacked += len(messages)
+        if channel.prefetch_limit:
+            channel.served(self, len(messages))
+        connection.send(b"")
+
+    def settled(self) -> None:
+        """One of its deliveries is acknowledged or back in the queue. HOT: bench I, L."""
+        self.unacked -= 1
+        if self.waiting:
+            self.queue.wake(self)
+
+    def cancelled(self) -> None:
+        """The queue is gone: the client is told, if it can be (spec/core.md 9.4)."""
+        channel = self.channel
+        channel.consumers.pop(self.tag, None)
+        if "consumer_cancel_notify" in channel.connection.capabilities:
+            frame = encode.method(channel.number, encode.CANCEL, encode.short_string(self.tag) + b"\x01")
+            channel.connection.send(frame)

@@ -1,0 +1,163 @@
+"""From the protocol header to open-ok (spec/core.md 1.1-1.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pamqp import base, commands
+
+from ..core.users import User
+from ..errors import ChannelFault, LoginRefused, NotAllowed, SyntaxFault
+from ..table import Table
+from ..wire import encode, sasl
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+ACCEPTED_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
+OUR_HEADER = b"AMQP\x00\x00\x09\x01"
+SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do (spec/core.md 26)
+REFUSAL_DELAY_S = 3.0  # a brake on guessing passwords
+NAMED = 40  # octets of an unknown header that the log shows
+
+
+class Handshake:
+    """`waits_for` is what must come next: start-ok, tune-ok, open."""
+
+    __slots__ = ("_connection", "waits_for")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.waits_for: type[base.Frame] = commands.Connection.StartOk
+
+    def protocol_header(self, header: bytes) -> bool:
+        """Answer with connection.start, or with our own header and the end."""
+        connection = self._connection
+        if header not in ACCEPTED_HEADERS:
+            connection.send(OUR_HEADER)
+            connection.end("bad_header", 0.0, {"header": repr(header)[:NAMED]})
+            return False
+        minor = b"\x00\x09"
+        settings = connection.settings
+        connection.send(
+            encode.method(
+                0,
+                encode.CONNECTION_START,
+                minor
+                + settings.server_properties.framed
+                + encode.long_string(" ".join(settings.mechanisms).encode())
+                + encode.long_string(b"en_US"),
+            )
+        )
+        return True
+
+    def handle(self, method: base.Frame, table: Table) -> None:
+        """Raises NotAllowed (530), LoginRefused (403), ChannelFault (504)."""
+        if isinstance(method, commands.Connection.StartOk) and self.waits_for is commands.Connection.StartOk:
+            self._start_ok(method, table)
+        elif isinstance(method, commands.Connection.TuneOk) and self.waits_for is commands.Connection.TuneOk:
+            self._tune_ok(method)
+        elif isinstance(method, commands.Connection.Open) and self.waits_for is commands.Connection.Open:
+            self._open(method)
+        else:
+            raise ChannelFault(f"unexpected method in connection state {self.state}")
+
+    @property
+    def state(self) -> str:
+        """As RabbitMQ calls it."""
+        return {"Connection.StartOk": "starting", "Connection.TuneOk": "tuning"}.get(self.waits_for.name, "opening")
+
+    def _start_ok(self, method: commands.Connection.StartOk, properties: Table) -> None:
+        connection = self._connection
+        connection.client_properties = properties
+        capabilities = properties.get("capabilities")
+        if capabilities is not None and isinstance(capabilities[1], Table):
+            connection.capabilities = frozenset(
+                name for name, value in capabilities[1].items() if value == ("t", True)
+            )
+        connection.user = self._login(method.mechanism or "", octets(method.response))
+        settings = connection.settings
+        connection.send(
+            encode.method(
+                0,
+                encode.CONNECTION_TUNE,
+                encode.short(settings.channel_max)
+                + encode.long(settings.frame_max)
+                + encode.short(settings.heartbeat_s),
+            )
+        )
+        self.waits_for = commands.Connection.TuneOk
+
+    def _login(self, mechanism: str, response: bytes) -> User:
+        connection = self._connection
+        users = connection.node.users
+        user: User | None = None
+        name = ""
+        if mechanism in connection.settings.mechanisms:
+            try:
+                if mechanism == "PLAIN":
+                    name, password = sasl.plain(response)
+                    user = users.authenticate(name, password, connection.peer.loopback)
+                elif mechanism == "AMQPLAIN":
+                    name, password = sasl.amqplain(response)
+                    user = users.authenticate(name, password, connection.peer.loopback)
+                elif mechanism == "ANONYMOUS":
+                    name = connection.settings.anonymous_user or ""
+                    user = users.get(name)
+            except SyntaxFault as error:
+                connection.link.report("malformed_login", "warning", {"mechanism": mechanism, "reason": error.text})
+        if user is None:
+            connection.login_name = name
+            raise LoginRefused(
+                f"Login was refused using authentication mechanism {mechanism}. "
+                "For details see the broker logfile."
+            )
+        return user
+
+    def _tune_ok(self, method: commands.Connection.TuneOk) -> None:
+        connection = self._connection
+        settings = connection.settings
+        frame_max = method.frame_max or 0
+        channel_max = method.channel_max or 0
+        check_tuned("frame_max", frame_max, SMALLEST_FRAME_MAX, settings.frame_max)
+        check_tuned("channel_max", channel_max, 1, settings.channel_max)
+        connection.frame_max = frame_max
+        connection.channel_max = channel_max
+        connection.heartbeat_s = method.heartbeat or 0
+        connection.reader.frame_max = frame_max
+        self.waits_for = commands.Connection.Open
+
+    def _open(self, method: commands.Connection.Open) -> None:
+        connection = self._connection
+        node, user = connection.node, connection.user
+        assert user is not None
+        limit = connection.settings.connection_max
+        if limit is not None and node.open_connections >= limit:
+            raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
+        name = method.virtual_host or ""
+        vhost = node.vhosts.get(name)
+        if vhost is None:
+            raise NotAllowed(f"vhost {name} not found")
+        if name not in user.permissions:
+            raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
+        connection.opened(vhost)
+        connection.send(encode.method(0, encode.CONNECTION_OPEN_OK, encode.short_string("")))
+
+
+def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:
+    """Raises NotAllowed (530) for a value in tune-ok that was not on offer."""
+    if value and value < smallest:
+        raise NotAllowed(f"negotiated {what} = {value} is lower than the minimum allowed value ({smallest})")
+    if largest and (not value or value > largest):
+        shown = value or "0 (no limit)"
+        raise NotAllowed(f"negotiated {what} = {shown} is higher than the maximum allowed value ({largest})")
+
+
+def octets(text: object) -> bytes:
+    """A long string as pamqp gives it: text where it is UTF-8, else bytes."""
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    assert text is None or isinstance(text, (bytes, bytearray))
+    return bytes(text or b"")
+
+

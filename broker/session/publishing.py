@@ -1,0 +1,198 @@
+"""basic.publish: checks, routing, enqueueing, returns (spec/core.md 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import properties
+from ..core.message import Address, Message, content_frames
+from ..core.queue import Queue
+from ..core.router import Route
+from ..core.users import User
+from ..core.vhost import VHost
+from ..errors import AccessRefused, NotSupported, PreconditionFailed, SyntaxFault
+from ..table import type_name
+from ..wire import encode
+from ..wire.frames import Publishes
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+ROUTES_LIMIT = 65_536  # remembered for one user in one vhost, some hundred octets each; beyond it all are forgotten
+LONGEST_MS = 315_360_000_000
+MANDATORY, IMMEDIATE = 1, 2
+ASKED = properties.USER_ID | properties.EXPIRATION  # properties that are to be checked
+IDS = 6  # octets of class id, method id and ticket in front of the exchange name
+
+
+def remembered_routes(vhost: VHost, user: User) -> dict[bytes, Route]:
+    """Shared by all channels of this user: what is remembered has passed the user's permissions."""
+    return vhost.routes.setdefault(user.name, {})
+
+
+def publish(channel: Channel, publishes: Publishes) -> None:
+    """Raises NotSupported (540), PreconditionFailed (406), AccessRefused (403), NotFound (404). HOT: bench A-M."""
+    route = channel.routes.get(publishes.method)
+    if route is None:
+        route = resolve(channel, publishes.method)
+    body_bytes = publishes.body_bytes
+    if not publishes.contents:
+        limit = channel.connection.settings.max_message_size
+        raise PreconditionFailed(f"message size {body_bytes} is larger than configured max size {limit}")
+    raw = publishes.property_bytes
+    if raw != channel.seen_properties:
+        see(channel, raw)
+    number = publishes.channel
+    largest = publishes.largest_frame
+    persistent = channel.seen_persistent
+    address = route.address
+    messages = [
+        Message(address, content, number, body_bytes, largest, persistent) for content in publishes.contents
+    ]
+    route.exchange.published += len(messages)
+    if route.queues is None or channel.seen_special or channel.transaction is not None:
+        for message in messages:
+            publish_one(channel, route, message)
+    else:
+        enqueue(channel, messages, route.queues, route.mandatory)
+
+
+def see(channel: Channel, raw: bytes) -> None:
+    """Look at properties that differ from those of the publish before; raises SyntaxFault (502)."""
+    channel.seen_properties = b""
+    properties.check(raw)
+    channel.seen_persistent = properties.delivery_mode(raw) == 2
+    channel.seen_special = (
+        properties.has(raw, ASKED)
+        or (b"CC" in raw and properties.has(raw, properties.HEADERS))
+        or (b"amq.rabbitmq.reply-to" in raw and properties.has(raw, properties.REPLY_TO))
+    )
+    channel.seen_properties = raw
+
+
+def resolve(channel: Channel, method: bytes) -> Route:
+    """The route for a publish that is not remembered, and remember it."""
+    try:
+        exchange_end = IDS + 1 + method[IDS]
+        key_end = exchange_end + 1 + method[exchange_end]
+        flags = method[key_end]
+    except IndexError:
+        raise SyntaxFault("method arguments end within a string") from None
+    if len(method) != key_end + 2:  # the flags and the end octet
+        raise SyntaxFault("method arguments are shorter or longer than the method has")
+    name = method[IDS + 1 : exchange_end].decode("utf-8", "surrogateescape")
+    key = method[exchange_end + 1 : key_end].decode("utf-8", "surrogateescape")
+    if flags & IMMEDIATE:
+        raise NotSupported("immediate=true")
+    channel.check("write", "exchange", name)
+    exchange = channel.vhost.exchange(name)
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal {exchange}")
+    address = Address(name, key)
+    queues, stable = channel.vhost.route(exchange, (key,), Message(address, b"", 0, 0, 0, False)) if (
+        exchange.type.by_key
+    ) else ((), False)
+    route = Route(address, exchange, queues if stable else None, bool(flags & MANDATORY))
+    if len(channel.routes) >= ROUTES_LIMIT:
+        channel.routes.clear()
+    channel.routes[method] = route
+    return route
+
+
+def publish_one(channel: Channel, route: Route, message: Message) -> None:
+    """A message that needs a look at itself: at its properties, at its headers to route, or at the transaction."""
+    keys: tuple[str, ...] = (route.address.routing_key,)
+    if channel.seen_special:
+        message, keys = examined(channel, message)
+    if route.queues is not None and len(keys) == 1:
+        queues = route.queues
+    else:
+        queues = channel.vhost.route(route.exchange, keys, message)[0]
+    if channel.transaction is not None:
+        channel.transaction.publish(message, queues, route.mandatory)
+    else:
+        enqueue(channel, [message], queues, route.mandatory)
+
+
+def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
+    """The message as it is to be delivered, and all its routing keys; raises PreconditionFailed (406)."""
+    raw = changed = message.property_bytes
+    if properties.text(raw, properties.REPLY_TO) == REPLY_TO:
+        if channel.reply_queue is None:
+            raise PreconditionFailed("fast reply consumer does not exist")
+        changed = properties.replace(changed, properties.REPLY_TO, channel.reply_queue.name)
+    check_expiration(properties.text(raw, properties.EXPIRATION))
+    keys = [message.address.routing_key]
+    headers = properties.headers(raw)
+    if headers is not None:
+        for name in ("CC", "BCC"):
+            value = headers.get(name)
+            if value is None:
+                continue
+            if not isinstance(value[1], list):
+                raise PreconditionFailed(
+                    f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
+                )
+            keys += [octets.decode("utf-8", "surrogateescape") for kind, octets in value[1] if kind == "S"]
+        if "BCC" in headers:
+            changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
+    user_id = properties.text(raw, properties.USER_ID)
+    if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
+        raise PreconditionFailed(
+            f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
+        )
+    if changed is not raw:
+        frames = content_frames(0, changed, message.body)
+        message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
+    return message, tuple(keys)
+
+
+def check_expiration(expiration: str | None) -> None:
+    """Raises PreconditionFailed (406) unless it is a number of milliseconds, in digits alone (spec/core.md 8.1)."""
+    if expiration is None:
+        return
+    digits = expiration.removeprefix("-")
+    number = digits.rstrip("".join(set(digits) - set("0123456789")))
+    reason = ""
+    if not digits or not digits[0].isascii() or not digits[0].isdigit():
+        reason = "no_integer"
+    elif number != digits or not digits.isdigit():
+        reason = "leftover_string"
+    elif expiration.startswith("-"):
+        reason = f"{{value_negative,{int(expiration)}}}"
+    elif int(digits) > LONGEST_MS:
+        reason = f"{{value_too_large,{int(digits)}}}"
+    if reason:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
+
+
+def enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...], mandatory: bool) -> None:
+    """Give messages to their queues, return them if they must not be lost, count them for confirms. HOT: bench A-M."""
+    connection = channel.connection
+    body_bytes = messages[0].body_bytes * len(messages)
+    durable = False
+    for queue in queues:
+        queue.push(messages, body_bytes)
+        durable = durable or queue.durable
+        if queue.congested():
+            connection.hold(queue)
+    if mandatory and not queues:
+        for message in messages:
+            send_back(channel, message)
+    confirms = channel.confirms
+    if confirms is not None:
+        journal = connection.node.journal
+        ticket = journal.ticket() if durable and messages[0].persistent else 0
+        if confirms.published(len(messages), ticket, journal.durable):
+            journal.when_durable(ticket, channel.committed)
+        if channel not in connection.confirming:
+            connection.confirming.append(channel)
+
+
+def send_back(channel: Channel, message: Message) -> None:
+    """basic.return, with the content (spec/core.md 8.3)."""
+    frames = message.frames
+    if message.channel != channel.number:
+        frames = encode.reframed(frames, channel.number, channel.connection.frame_max)
+    channel.send(encode.returned(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)

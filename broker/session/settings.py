@@ -1,0 +1,77 @@
+"""The values a session works by. The composition root fills them from the configuration."""
+
+from __future__ import annotations
+
+from ..table import Table
+
+
+class Settings:
+    """Sizes in octets, 0 for no limit where the protocol has it so; `None` is no limit elsewhere."""
+
+    __slots__ = (
+        "server_properties",
+        "mechanisms",
+        "anonymous_user",
+        "channel_max",
+        "frame_max",
+        "heartbeat_s",
+        "initial_frame_max",
+        "max_message_size",
+        "connection_max",
+        "consumer_max_per_channel",
+        "default_consumer_prefetch",
+    )
+
+    def __init__(
+        self,
+        server_properties: Table,
+        mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN"),
+        anonymous_user: str | None = None,
+        channel_max: int = 2047,
+        frame_max: int = 131_072,
+        heartbeat_s: int = 60,
+        initial_frame_max: int = 8192,
+        max_message_size: int = 16_777_216,
+        connection_max: int | None = None,
+        consumer_max_per_channel: int | None = None,
+        default_consumer_prefetch: int = 0,
+    ) -> None:
+        self.server_properties = server_properties
+        self.mechanisms = mechanisms
+        self.anonymous_user = anonymous_user
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat_s = heartbeat_s
+        self.initial_frame_max = initial_frame_max
+        self.max_message_size = max_message_size
+        self.connection_max = connection_max
+        self.consumer_max_per_channel = consumer_max_per_channel
+        self.default_consumer_prefetch = default_consumer_prefetch
+
+
+CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+
+
+def server_properties(product: str, version: str, cluster_name: str, platform: str) -> Table:
+    """What connection.start says of the broker (spec/core.md 1.2)."""
+    return Table.of(
+        {
+            "capabilities": Table.of(dict.fromkeys(CAPABILITIES, True)),
+            "cluster_name": cluster_name,
+            "copyright": "Copyright (c) the Warren authors",
+            "information": "Licensed under the Apache License 2.0",
+            "platform": platform,
+            "product": product,
+            "version": version,
+        }
+    )

@@ -1,0 +1,286 @@
+"""Cuts what a peer sends into frames, and whole publishes and acknowledgements straight out of the buffer.
+
+Layout of a frame: type (1 octet), channel (2), size of the payload (4), payload, end octet 0xCE. The reader knows the
+grammar of the stream, which method is followed by content and what that content must look like, but no queue and no
+channel's state: those are the session's. Sizes are checked before anything is waited for or kept.
+
+Two ways lead to the same events. Where method, header and body of a publish lie whole in the buffer they are taken in
+one step, and with them all that follow and differ in the body alone. All else goes frame by frame.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from ..errors import FrameError, UnexpectedFrame
+from .content import CONTENT_CLASS, MAX_BODY, Content, check_header
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+FRAME_END = 0xCE
+OVERHEAD = 8  # octets of a frame beside its payload
+PUBLISH = 0x003C0028
+ACK = 0x003C0050
+ACK_SIZE = 13
+HEADER_FIXED = 14  # class, weight, body size and one word of property flags
+
+_head = Struct(">BHI").unpack_from
+_index = Struct(">I").unpack_from
+_content_head = Struct(">BHIHHQ").unpack_from
+_ack = Struct(">QB").unpack_from
+
+
+class Method:
+    """A method other than a publish or an acknowledgement. `index` is class id << 16 | method id."""
+
+    __slots__ = ("channel", "index", "payload")
+
+    def __init__(self, channel: int, index: int, payload: bytes) -> None:
+        self.channel = channel
+        self.index = index
+        self.payload = payload
+
+
+class Publishes:
+    """Publishes on one channel, one after the other, with the same method and the same content header.
+
+    method     the method's payload with the end octet behind it: exchange, key and flags (ids and ticket in front)
+    header_end where the header frame ends in each of `contents`
+    contents   header frame and body frames of each; empty where the body was longer than the limit and was not kept
+    body_bytes length of each body
+    """
+
+    __slots__ = ("channel", "method", "header_end", "contents", "body_bytes", "largest_frame")
+
+    def __init__(
+        self, channel: int, method: bytes, header_end: int, contents: list[bytes], body_bytes: int, largest_frame: int
+    ) -> None:
+        self.channel = channel
+        self.method = method
+        self.header_end = header_end
+        self.contents = contents
+        self.body_bytes = body_bytes
+        self.largest_frame = largest_frame
+
+    @property
+    def property_bytes(self) -> bytes:
+        """Property flags and values, the same for all of them."""
+        return self.contents[0][OVERHEAD + 11 : self.header_end - 1]
+
+
+class Acks:
+    """basic.ack: either several single tags in the order they came, or one with `multiple`."""
+
+    __slots__ = ("channel", "tags", "multiple")
+
+    def __init__(self, channel: int, tags: list[int], multiple: bool) -> None:
+        self.channel = channel
+        self.tags = tags
+        self.multiple = multiple
+
+
+Event = Method | Publishes | Acks
+
+
+class FrameReader:
+    """One connection's input. `feed` what arrives, then take events with `next` until it gives None.
+
+    frame_max  the largest payload accepted, in octets; 0 is no limit
+    body_max   bodies longer than this are not kept; the publish is still reported, with no contents
+    unfinished_max  octets of unfinished contents that are kept for all channels together
+    """
+
+    __slots__ = ("frame_max", "body_max", "unfinished_max", "_data", "_at", "_parts", "_missing", "_unfinished")
+
+    def __init__(self, frame_max: int, body_max: int) -> None:
+        self.frame_max = frame_max
+        self.body_max = body_max
+        self.unfinished_max = 8 * body_max
+        self._data = b""
+        self._at = 0
+        self._parts: list[bytes] = []  # what arrived of a frame that is not whole yet
+        self._missing = 0  # octets to wait for before it is worth looking again
+        self._unfinished: dict[int, Content] = {}
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived. What was not consumed before is kept in front of it."""
+        if self._parts:
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return
+            data = b"".join(self._parts)
+            self._parts.clear()
+        elif self._at < len(self._data):
+            data = self._data[self._at :] + data
+        self._data = data
+        self._at = 0
+
+    def take(self, octets: int) -> bytes | None:
+        """Raw octets from the front, for the protocol header; None while there are not that many."""
+        if len(self._data) - self._at < octets:
+            return None
+        self._at += octets
+        return self._data[self._at - octets : self._at]
+
+    def peek(self) -> bytes:
+        """What is there and not consumed."""
+        return self._data[self._at :]
+
+    def next(self) -> Event | None:
+        """The next event, None when more input is needed; raises FrameError (501), UnexpectedFrame (505).
+
+        After an error the input cannot be trusted any more: take nothing further. HOT: bench A-M.
+        """
+        data = self._data
+        while True:
+            at = self._at
+            have = len(data) - at
+            if have < 7:
+                return None
+            kind, channel, size = _head(data, at)
+            if size > self.frame_max and self.frame_max:
+                raise self._too_large(kind, size)
+            stop = at + size + OVERHEAD
+            if stop > len(data):
+                if kind not in (METHOD, HEADER, BODY, HEARTBEAT):
+                    raise self._unknown(kind, at)
+                self._wait_for(stop - len(data))
+                return None
+            if data[stop - 1] != FRAME_END:
+                raise FrameError(
+                    f"type {kind}, all octets = <<>>: {{invalid_frame_end_marker,{data[stop - 1]}}}"
+                )
+            self._at = stop
+            if kind == METHOD:
+                if size < 4:
+                    raise FrameError(f"type 1, all octets = {shown(data[at + 7 : stop - 1])}: malformed method frame")
+                if channel in self._unfinished:
+                    raise self._unfinished[channel].expected(METHOD)
+                index = _index(data, at + 7)[0]
+                if index == PUBLISH and channel:
+                    event = self._publishes(at, stop, channel)
+                    if event is not None:
+                        return event
+                    continue
+                if index == ACK and size == ACK_SIZE:
+                    return self._acks(at, channel)
+                return Method(channel, index, data[at + 7 : stop - 1])
+            event = self._other(kind, channel, at, stop)
+            if event is not None:
+                return event
+
+    def _publishes(self, at: int, stop: int, channel: int) -> Publishes | None:
+        """From a publish method at `at`, ending at `stop`: all that is whole and alike. HOT: bench A-M."""
+        data = self._data
+        end = len(data)
+        method = data[at + 7 : stop]
+        if stop + 7 + HEADER_FIXED >= end:
+            self._unfinished[channel] = Content(method, channel)
+            return None
+        kind, number, size, class_id, weight, body = _content_head(data, stop)
+        body_at = stop + size + OVERHEAD
+        last = body_at + body + OVERHEAD if body else body_at
+        if (
+            kind != HEADER
+            or number != channel
+            or class_id != CONTENT_CLASS
+            or weight
+            or size < HEADER_FIXED
+            or last > end
+            or body > self.body_max
+            or data[body_at - 1] != FRAME_END
+            or data[last - 1] != FRAME_END
+            or (self.frame_max and (size > self.frame_max or body > self.frame_max))
+            or (body and _head(data, body_at) != (BODY, channel, body))
+        ):
+            self._unfinished[channel] = Content(method, channel)
+            return None
+        contents = [data[stop:last]]
+        stride = last - at
+        skip = stop - at
+        lead = data[at : body_at + 7] if body else data[at:body_at]
+        at = last
+        last += stride
+        while last <= end and data.startswith(lead, at) and data[last - 1] == FRAME_END:
+            contents.append(data[at + skip : last])
+            at = last
+            last += stride
+        self._at = at
+        return Publishes(channel, method, body_at - stop, contents, body, max(size, body) + OVERHEAD)
+
+    def _acks(self, at: int, channel: int) -> Acks:
+        """From an acknowledgement at `at`: with all single ones that follow it. HOT: bench I."""
+        data = self._data
+        tag, multiple = _ack(data, at + 11)
+        if multiple & 1:
+            return Acks(channel, [tag], True)
+        tags = [tag]
+        lead = data[at : at + 11]
+        end = len(data)
+        at += 21
+        while at + 21 <= end and data.startswith(lead, at) and data[at + 20] == FRAME_END:
+            tag, multiple = _ack(data, at + 11)
+            if multiple & 1:
+                break
+            tags.append(tag)
+            at += 21
+        self._at = at
+        return Acks(channel, tags, False)
+
+    def _other(self, kind: int, channel: int, at: int, stop: int) -> Publishes | None:
+        """A frame that is no method: part of a content, or a heartbeat."""
+        data = self._data
+        if kind == HEARTBEAT:
+            if channel:
+                raise UnexpectedFrame(f"type 8, all octets = {shown(data[at + 7 : stop - 1])}: unexpected heartbeat")
+            if stop - at != OVERHEAD:
+                raise self._unknown(kind, at)
+            return None
+        if kind not in (HEADER, BODY):
+            raise self._unknown(kind, at)
+        content = self._unfinished.get(channel)
+        if content is None:
+            if not channel:
+                raise UnexpectedFrame(f"type {kind}, all octets = {shown(data[at + 7 : stop - 1])}: content on channel 0")
+            raise UnexpectedFrame("expected method frame, got non method frame instead")
+        frame = data[at:stop]
+        if content.waits_for_header:
+            if kind != HEADER:
+                raise content.expected(kind)
+            check_header(frame)
+            content.header(frame, self.body_max)
+        elif kind == BODY:
+            content.body(frame)
+        else:
+            raise content.expected(kind)
+        if content.missing:
+            kept = sum(other.kept for other in self._unfinished.values()) if len(self._unfinished) > 1 else 0
+            if kept > self.unfinished_max:
+                raise FrameError(f"unfinished contents of {kept} octets exceed the maximum of {self.unfinished_max}")
+            return None
+        del self._unfinished[channel]
+        contents = [b"".join(content.frames)] if content.frames else []
+        return Publishes(
+            channel, content.method, content.header_end, contents, content.body_bytes, content.largest_frame
+        )
+
+    def _wait_for(self, octets: int) -> None:
+        """A frame is not whole: gather its parts without joining them each time."""
+        self._parts = [self._data[self._at :]]
+        self._missing = octets
+        self._data = b""
+        self._at = 0
+
+    def _too_large(self, kind: int, size: int) -> FrameError:
+        return FrameError(f"type {kind}, all octets = <<>>: {{frame_too_large,{size},{self.frame_max}}}")
+
+    def _unknown(self, kind: int, at: int) -> FrameError:
+        return FrameError(f"type {kind}, first 16 octets = {shown(self._data[at : at + 16])}: unknown_frame")
+
+
+def shown(octets: bytes) -> str:
+    """The first of them, as Erlang prints a binary."""
+    return "<<" + ",".join(str(octet) for octet in octets[:16]) + ">>"
+
+
+__all__ = ["MAX_BODY", "Acks", "Event", "FrameReader", "Method", "Publishes"]
