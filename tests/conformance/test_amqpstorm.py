@@ -1,0 +1,284 @@
+"""AMQPStorm. Mirrors its own functional tests (generic, reliability, web examples without the management API)."""
+
+import threading
+import time
+
+import pytest
+from amqpstorm import AMQPChannelError, AMQPConnectionError, AMQPMessageError, Connection, Message, UriConnection
+
+TIMEOUT_S = 5
+
+
+@pytest.fixture
+def connect(names, broker_host, broker_port):
+    opened = []
+
+    def open_one(user="guest", password="guest", **options):
+        opened.append(Connection(broker_host, user, password, port=broker_port, timeout=TIMEOUT_S, **options))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def connection(connect):
+    return connect()
+
+
+@pytest.fixture
+def channel(connection):
+    """A channel with confirms: each publish returns once the broker has it."""
+    channel = connection.channel(rpc_timeout=TIMEOUT_S)
+    channel.confirm_deliveries()
+    return channel
+
+
+@pytest.fixture
+def queue(channel):
+    return channel.queue.declare(exclusive=True)["queue"]
+
+
+def bodies(channel, queue):
+    """Everything in the queue, in order."""
+    found = []
+    while message := channel.basic.get(queue, no_ack=True):
+        found.append(message.body)
+    return found
+
+
+def test_open_and_close(connect):
+    connection = connect()
+    assert connection.is_open
+    assert connection.server_properties["capabilities"]["basic.nack"] is True
+    channel = connection.channel()
+    channel.close()
+    assert channel.is_closed
+    connection.close()
+    assert connection.is_closed
+    connection.open()
+    assert connection.is_open
+
+
+def test_the_uri_form_connects(broker_url):
+    with UriConnection(broker_url + "?heartbeat=30&timeout=5") as connection, connection.channel() as channel:
+        assert channel.is_open
+
+
+def test_a_wrong_password_is_refused(connect):
+    with pytest.raises(AMQPConnectionError, match="Login was refused") as error:
+        connect(password="not it")
+    assert error.value.error_code == 403
+
+
+def test_an_unknown_vhost_is_refused(connect):
+    with pytest.raises(AMQPConnectionError, match="vhost nowhere not found") as error:
+        connect(virtual_host="nowhere")
+    assert error.value.error_code == 530
+
+
+def test_heartbeats_keep_an_idle_connection(connect):
+    connection = connect(heartbeat=1)
+    time.sleep(2.6)  # the clock is what is tested
+    connection.check_for_errors()
+    connection.channel().close()
+
+
+def test_many_channels_open_and_close(connection):
+    channels = [connection.channel() for _ in range(50)]
+    assert len({channel.channel_id for channel in channels}) == 50
+    for channel in channels:
+        channel.close()
+    assert connection.channel().is_open
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "text"),
+    [
+        (lambda c: c.queue.declare("no.such", passive=True), 404, "no queue 'no.such' in vhost '/'"),
+        (lambda c: c.exchange.declare("no.such", passive=True), 404, "no exchange 'no.such' in vhost '/'"),
+        (lambda c: c.basic.get("no.such"), 404, "no queue 'no.such' in vhost '/'"),
+        (lambda c: c.basic.consume(print, "no.such"), 404, "no queue 'no.such' in vhost '/'"),
+        (lambda c: c.exchange.declare("amq.direct", "topic", durable=True), 406, "inequivalent arg 'type'"),
+        (lambda c: c.basic.publish("", "key", "no.such"), 404, "no exchange 'no.such' in vhost '/'"),
+        (lambda c: c.tx.select(), 406, "cannot switch from confirm to tx mode"),
+    ],
+    ids=["queue", "exchange", "get", "consume", "type", "publish", "tx"],
+)
+def test_a_channel_error_closes_the_channel_which_can_be_opened_again(channel, call, code, text):
+    with pytest.raises(AMQPChannelError, match=text) as error:
+        call(channel)
+    assert error.value.error_code == code
+    channel.open()
+    assert channel.queue.declare(exclusive=True)["queue"].startswith("amq.gen-")
+
+
+def test_an_exclusive_queue_is_locked(connect, queue):
+    with pytest.raises(AMQPChannelError, match="cannot obtain exclusive access to locked queue") as error:
+        connect().channel().queue.declare(queue, passive=True)
+    assert error.value.error_code == 405
+
+
+def test_queues_and_exchanges_come_and_go(channel, names):
+    exchange, queue = names.exchange(), names.queue()
+    channel.exchange.declare(exchange, "topic")
+    assert channel.queue.declare(queue, auto_delete=False)["message_count"] == 0
+    channel.queue.bind(queue, exchange, "a.#")
+    channel.basic.publish("in", "a.b", exchange)
+    channel.basic.publish("out", "b", exchange)
+    assert channel.queue.declare(queue, passive=True)["message_count"] == 1
+    assert channel.queue.purge(queue)["message_count"] == 1
+    channel.queue.unbind(queue, exchange, "a.#")
+    channel.basic.publish("unbound", "a.b", exchange)
+    assert bodies(channel, queue) == []
+    assert channel.queue.delete(queue)["message_count"] == 0
+    channel.exchange.delete(exchange)
+
+
+def test_exchanges_bound_to_exchanges(channel, queue, names):
+    source, sink = names.exchange(), names.exchange()
+    for exchange in (source, sink):
+        channel.exchange.declare(exchange, "fanout")
+    channel.exchange.bind(sink, source)
+    channel.queue.bind(queue, sink)
+    channel.basic.publish("through", "", source)
+    channel.exchange.unbind(sink, source)
+    channel.basic.publish("unbound", "", source)
+    assert bodies(channel, queue) == ["through"]
+
+
+def test_a_publish_is_confirmed_or_returned(channel, queue):
+    assert channel.basic.publish("kept", queue) is True
+    for _ in range(20):
+        with pytest.raises(AMQPMessageError, match="NO_ROUTE") as error:
+            channel.basic.publish("back", "no.such.queue", mandatory=True)
+        assert error.value.error_code == 312
+    assert bodies(channel, queue) == ["kept"]
+
+
+def test_a_full_queue_nacks_the_publish(channel):
+    queue = channel.queue.declare(exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})[
+        "queue"
+    ]
+    assert channel.basic.publish("fits", queue) is True
+    assert channel.basic.publish("too much", queue) is False
+
+
+@pytest.mark.parametrize("size", [0, 1_000_000, 10_000_000])
+def test_a_body_of_any_size_comes_back_whole(channel, queue, size):
+    body = bytes(range(250)) * (size // 250)
+    channel.basic.publish(body, queue)
+    assert channel.basic.get(queue, no_ack=True, auto_decode=False).body == body
+
+
+def test_every_property_comes_back(channel, queue):
+    properties = {
+        "content_type": "text/plain",
+        "content_encoding": "utf-8",
+        "headers": {"int": 1, "double": 2.5, "none": None, "list": [1, "a", {"b": True}], "big": -(1 << 40)},
+        "delivery_mode": 2,
+        "priority": 3,
+        "correlation_id": "c",
+        "reply_to": "r",
+        "expiration": "60000",
+        "message_id": "m",
+        "message_type": "t",
+        "user_id": "guest",
+        "app_id": "a",
+    }
+    channel.basic.publish("body", queue, properties=properties)
+    message = channel.basic.get(queue, no_ack=True)
+    assert {name: message.properties[name] for name in properties} == properties
+
+
+def test_settling_one_by_one(channel, queue):
+    for body in ("a", "b", "c"):
+        channel.basic.publish(body, queue)
+    first, second, third = (channel.basic.get(queue) for _ in range(3))
+    assert not first.redelivered
+    third.nack(requeue=True)
+    second.reject(requeue=True)
+    first.ack()
+    second = channel.basic.get(queue)
+    assert (second.body, second.redelivered) == ("b", True)
+    second.reject(requeue=False)
+    channel.basic.recover(requeue=True)
+    assert bodies(channel, queue) == ["c"]
+
+
+def test_an_unknown_delivery_tag_closes_the_channel(channel, queue):
+    channel.basic.ack(99)
+    with pytest.raises(AMQPChannelError, match="unknown delivery tag 99"):
+        channel.queue.declare(queue, passive=True)
+
+
+def test_a_consumer_is_served_within_its_prefetch(connection, channel, queue):
+    consuming = connection.channel()
+    consuming.basic.qos(prefetch_count=2)
+    for number in range(10):
+        channel.basic.publish(str(number), queue)
+    came, full = [], []
+
+    def on_message(message: Message) -> None:
+        came.append(message.body)
+        full.append(message)
+        if len(full) == 2:
+            full.pop().ack()
+            full.pop().ack()
+        if len(came) == 10:
+            consuming.stop_consuming()
+
+    consuming.basic.consume(on_message, queue)
+    consuming.start_consuming()
+    assert came == [str(number) for number in range(10)]
+    assert bodies(channel, queue) == []
+
+
+def test_the_generator_gets_what_waits_and_a_cancel_ends_it(channel, queue):
+    for body in ("a", "b"):
+        channel.basic.publish(body, queue)
+    tag = channel.basic.consume(queue=queue)
+    came = []
+    for message in channel.build_inbound_messages(break_on_empty=False):
+        came.append(message.body)
+        message.ack()
+        if len(came) == 2:
+            break
+    assert channel.basic.cancel(tag)["consumer_tag"] == tag
+    assert (came, channel.consumer_tags) == (["a", "b"], [])
+
+
+def test_deleting_the_queue_ends_its_consumer(connection, channel, names):
+    queue = names.queue()
+    channel.queue.declare(queue)
+    consuming = connection.channel()
+    consuming.basic.consume(lambda message: None, queue)
+    ended = threading.Thread(target=consuming.start_consuming, daemon=True)
+    ended.start()
+    channel.queue.delete(queue)
+    ended.join(TIMEOUT_S)
+    assert not ended.is_alive()
+    assert consuming.consumer_tags == []
+
+
+def test_a_transaction_commits_and_rolls_back(connection, channel, queue):
+    tx = connection.channel()
+    with tx.tx:
+        tx.basic.publish("committed", queue)
+        assert bodies(channel, queue) == []
+    tx.tx.select()
+    tx.basic.publish("rolled back", queue)
+    tx.tx.rollback()
+    assert bodies(channel, queue) == ["committed"]
+
+
+def test_direct_reply_to(connection, channel, queue):
+    client = connection.channel()
+    client.basic.consume(queue="amq.rabbitmq.reply-to", no_ack=True)
+    Message.create(client, "request", {"reply_to": "amq.rabbitmq.reply-to", "correlation_id": "1"}).publish(queue)
+    client.queue.declare(queue, passive=True)  # the answer comes after the request was taken
+    request = channel.basic.get(queue, no_ack=True)
+    channel.basic.publish("reply", request.reply_to, properties={"correlation_id": request.correlation_id})
+    reply = next(client.build_inbound_messages())
+    assert (reply.body, reply.correlation_id) == ("reply", "1")

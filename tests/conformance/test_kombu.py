@@ -1,0 +1,281 @@
+"""kombu over its pyamqp transport. Mirrors kombu's own integration tests (t/integration/common.py)."""
+
+import contextlib
+import socket
+import time
+from collections import deque
+
+import pytest
+from amqp.exceptions import AccessRefused, ConsumerCancelled, NotAllowed, NotFound, PreconditionFailed
+from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu.common import Broadcast, eventloop
+from kombu.pidbox import Mailbox
+from kombu.pools import producers
+
+TIMEOUT_S = 5
+
+
+@pytest.fixture
+def connect(names, broker_host, broker_port):
+    opened = []
+
+    def open_one(**options):
+        options.setdefault("transport_options", {"confirm_publish": True})
+        connection = Connection(broker_host, port=broker_port, transport="pyamqp", connect_timeout=TIMEOUT_S, **options)
+        opened.append(connection)
+        connection.connect()
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.release()
+
+
+@pytest.fixture
+def connection(connect):
+    return connect()
+
+
+@pytest.fixture
+def channel(connection):
+    return connection.default_channel
+
+
+def drain(connection, *consumers, count):
+    """Lets the consumers receive `count` messages in all and acknowledges them."""
+    came = []
+
+    def on_message(body, message):
+        came.append(body)
+        message.ack()
+
+    for consumer in consumers:
+        consumer.register_callback(on_message)
+        consumer.consume()
+    while len(came) < count:
+        connection.drain_events(timeout=TIMEOUT_S)
+    for consumer in consumers:
+        consumer.cancel()
+    return came
+
+
+def test_connect_reconnect_and_close(connection):
+    assert connection.connected
+    connection.close()
+    assert not connection.connected
+    connection.ensure_connection(max_retries=1)
+    assert connection.connected
+
+
+def test_a_wrong_password_is_refused(connect):
+    with pytest.raises(AccessRefused, match="Login was refused"):
+        connect(password="not it")
+
+
+def test_an_unknown_vhost_is_refused(connect):
+    with pytest.raises(NotAllowed, match="vhost nowhere not found"):
+        connect(virtual_host="nowhere")
+
+
+def test_heartbeat_checks_pass_on_an_idle_connection(connect):
+    connection = connect(heartbeat=1)
+    assert connection.get_heartbeat_interval() == 1
+    until = time.monotonic() + 2.6
+    while time.monotonic() < until:
+        with contextlib.suppress(socket.timeout):
+            connection.drain_events(timeout=0.5)
+        connection.heartbeat_check(rate=2)  # raises when the broker has been silent for too long
+    assert connection.connected
+
+
+@pytest.mark.parametrize("body", [{"a": [1, 2.5, None, "é"]}, "text", b"bytes", "x" * 1_000_000])
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_a_body_is_published_and_consumed(connection, channel, names, body, compression):
+    queue = Queue(names.queue(), Exchange(names.exchange(), "direct"), "key", auto_delete=True)
+    Producer(channel).publish(
+        body, exchange=queue.exchange, routing_key="key", declare=[queue], compression=compression, retry=True
+    )
+    consumer = Consumer(channel, [queue], accept=["json", "text/plain", "application/data"])
+    assert drain(connection, consumer, count=1) == [body]
+
+
+def test_a_direct_exchange_serves_the_matching_keys(connection, channel, names):
+    exchange = Exchange(names.exchange(), "direct")
+    queues = [Queue(names.queue(), exchange, key) for key in ("one", "two")]
+    producer = Producer(channel, exchange)
+    for number, key in enumerate(["one", "two", "one", "three"]):
+        producer.publish(number, routing_key=key, declare=list(queues))
+    assert drain(connection, Consumer(channel, queues[0]), count=2) == [0, 2]
+    assert drain(connection, Consumer(channel, queues[1]), count=1) == [1]
+
+
+def test_a_fanout_exchange_serves_every_queue(connection, channel, names):
+    exchange = Exchange(names.exchange(), "fanout")
+    queues = [Queue(names.queue(), exchange) for _ in range(3)]
+    Producer(channel, exchange).publish("all", declare=list(queues))
+    assert drain(connection, *(Consumer(channel, queue) for queue in queues), count=3) == ["all"] * 3
+
+
+def test_a_topic_exchange_serves_the_matching_patterns(connection, channel, names):
+    exchange = Exchange(names.exchange(), "topic")
+    stars = Queue(names.queue(), exchange, "*.stock")
+    hashes = Queue(names.queue(), exchange, "us.#")
+    producer = Producer(channel, exchange)
+    for key in ("us.stock", "eu.stock", "us.bond.long"):
+        producer.publish(key, routing_key=key, declare=[stars, hashes])
+    assert drain(connection, Consumer(channel, stars), count=2) == ["us.stock", "eu.stock"]
+    assert drain(connection, Consumer(channel, hashes), count=2) == ["us.stock", "us.bond.long"]
+
+
+def test_an_exchange_is_bound_to_an_exchange(connection, channel, names):
+    source, sink = (Exchange(names.exchange(), "fanout")(channel) for _ in range(2))
+    source.declare()
+    sink.declare()
+    queue = Queue(names.queue(), sink)(channel)
+    queue.declare()
+    sink.bind_to(source)
+    Producer(channel, source).publish("through")
+    assert drain(connection, Consumer(channel, queue), count=1) == ["through"]
+
+
+def test_the_predeclared_exchanges_pass_a_passive_declare(channel):
+    for name in ("amq.direct", "amq.fanout", "amq.topic", "amq.headers"):
+        Exchange(name, passive=True)(channel).declare()
+
+
+def test_a_queue_is_purged_and_deleted(channel, names):
+    queue = Queue(names.queue())(channel)
+    queue.declare()
+    for number in range(3):
+        Producer(channel).publish(number, routing_key=queue.name)
+    assert queue.purge() == 3
+    queue.delete()
+    with pytest.raises(NotFound):
+        Queue(queue.name)(channel).queue_declare(passive=True)
+
+
+def test_queue_options_become_arguments(channel, names):
+    options = {"expires": 60, "message_ttl": 30, "max_length": 10, "max_length_bytes": 1000, "max_priority": 5}
+    queue = Queue(names.queue(), **options)(channel)
+    queue.declare()
+    queue.declare()
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'x-max-priority'"):
+        Queue(queue.name, **{**options, "max_priority": 6})(channel).declare()
+
+
+def test_a_message_is_got_acknowledged_rejected_and_requeued(channel, names):
+    queue = Queue(names.queue())(channel)
+    queue.declare()
+    Producer(channel).publish({"n": 1}, routing_key=queue.name)
+    message = queue.get()
+    assert (message.payload, message.delivery_info["redelivered"]) == ({"n": 1}, False)
+    message.requeue()
+    message = queue.get()
+    assert message.delivery_info["redelivered"]
+    message.reject()
+    assert queue.get() is None
+    Producer(channel).publish({"n": 2}, routing_key=queue.name)
+    queue.get().ack()
+    assert queue.get() is None
+
+
+def test_a_changed_prefetch_is_obeyed_at_once(connection, channel, names):
+    """What Celery does when it takes tasks with an ETA: the shared limit of the channel is raised under way."""
+    queue = Queue(names.queue())
+    producer = Producer(channel)
+    for number in range(5):
+        producer.publish(number, routing_key=queue.name, declare=[queue])
+    came = []
+    consumer = Consumer(channel, [queue], on_message=came.append)
+    consumer.qos(prefetch_count=1, apply_global=True)
+    consumer.consume()
+    for limit in (1, 3, 4):
+        consumer.qos(prefetch_count=limit, apply_global=True)
+        while len(came) < limit:
+            connection.drain_events(timeout=TIMEOUT_S)
+        with pytest.raises(socket.timeout):
+            connection.drain_events(timeout=0.1)
+    consumer.recover(requeue=True)
+    while len(came) < 8:
+        connection.drain_events(timeout=TIMEOUT_S)
+    assert [message.payload for message in came] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert [message.delivery_info["redelivered"] for message in came] == [False] * 4 + [True] * 4
+
+
+def test_priorities_order_what_waits_and_what_returns(connection, channel, names):
+    queue = Queue(names.queue(), max_priority=10)
+    producer = Producer(channel)
+    for priority in (3, 6, 3, 9, 0):
+        producer.publish(priority, routing_key=queue.name, priority=priority, declare=[queue])
+    bound = queue(channel)
+    messages = [bound.get() for _ in range(5)]
+    assert [message.payload for message in messages] == [9, 6, 3, 3, 0]
+    for message in messages:
+        message.requeue()
+    assert drain(connection, Consumer(channel, queue), count=5) == [9, 6, 3, 3, 0]
+
+
+def test_an_unroutable_message_reaches_on_return(connection):
+    returned = []
+    with connection.channel() as channel:
+        producer = Producer(channel, on_return=lambda *args: returned.append(args))
+        producer.publish("back", routing_key="no.such.queue", mandatory=True)
+    ((error, exchange, routing_key, message),) = returned
+    assert (error.reply_code, exchange, routing_key) == (312, "", "no.such.queue")
+    assert message.body == "back"
+
+
+def test_a_queue_deleted_under_a_consumer_cancels_it(connection, channel, names):
+    queue = Queue(names.queue())
+    consumer = Consumer(channel, [queue], on_message=lambda message: None)
+    consumer.consume()
+    with pytest.raises(ConsumerCancelled):
+        queue(connection.channel()).delete()
+        connection.drain_events(timeout=TIMEOUT_S)
+
+
+def test_simple_queues(connection, names):
+    queue = connection.SimpleQueue(names.queue())
+    names.exchanges.append(queue.queue.name)
+    for number in range(3):
+        queue.put(number)
+    got = []
+    for _ in range(3):
+        message = queue.get(timeout=TIMEOUT_S)
+        got.append(message.payload)
+        message.ack()
+    with pytest.raises(queue.Empty):
+        queue.get(block=False)
+    queue.close()
+    assert got == [0, 1, 2]
+
+
+def test_a_broadcast_reaches_every_consumer(connect, names):
+    exchange = names.exchange("broadcast")
+    came = deque()
+    listeners = [connect() for _ in range(2)]
+    for connection in listeners:
+        Consumer(connection, [Broadcast(exchange)], callbacks=[lambda body, _: came.append(body)]).consume()
+    with producers[listeners[0]].acquire(block=True) as producer:
+        producer.publish("to all", exchange=Exchange(exchange, "fanout"))
+    for connection in listeners:
+        for _ in eventloop(connection, limit=1, timeout=TIMEOUT_S):
+            pass
+    producers[listeners[0]].force_close_all()
+    assert list(came) == ["to all"] * 2
+
+
+def test_a_mailbox_asks_and_is_answered(connect, names):
+    """pidbox: what Celery's remote control is made of (fanout exchange, queues that expire, a reply exchange)."""
+    namespace = names.exchange("mailbox")
+    names.exchanges += [f"{namespace}.pidbox", f"reply.{namespace}.pidbox"]
+    serving, asking = connect(), connect()
+    handlers = {"add": lambda state, a, b: a + b}
+    node = Mailbox(namespace)(serving).Node("node", {}, serving.default_channel, handlers)
+    consumer = node.listen()
+    mailbox, channel = Mailbox(namespace)(asking), asking.default_channel
+    mailbox.reply_queue(channel).declare()
+    mailbox._publish("add", {"a": 2, "b": 3}, reply_ticket="ticket", channel=channel, timeout=TIMEOUT_S)
+    serving.drain_events(timeout=TIMEOUT_S)
+    assert mailbox._collect("ticket", limit=1, timeout=TIMEOUT_S, channel=channel) == [{"node": 5}]
+    consumer.cancel()

@@ -1,0 +1,347 @@
+"""py-amqp, the client below kombu and Celery. It answers AMQPLAIN first and sends no capability it was not given."""
+
+import contextlib
+import datetime
+import decimal
+import socket
+import time
+
+import pytest
+from amqp import Connection, Message
+from amqp.exceptions import (
+    AccessRefused,
+    AMQPNotImplementedError,
+    ConsumerCancelled,
+    MessageNacked,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
+
+TIMEOUT_S = 5
+
+
+@pytest.fixture
+def connect(names, broker_host, broker_port):
+    opened = []
+
+    def open_one(**options):
+        connection = Connection(f"{broker_host}:{broker_port}", connect_timeout=TIMEOUT_S, **options)
+        opened.append(connection)
+        connection.connect()
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def connection(connect):
+    return connect()
+
+
+@pytest.fixture
+def channel(connection):
+    return connection.channel()
+
+
+@pytest.fixture
+def queue(channel):
+    return channel.queue_declare("", exclusive=True, auto_delete=False).queue
+
+
+def bodies(channel, queue):
+    """Everything in the queue, in order."""
+    found = []
+    while message := channel.basic_get(queue, no_ack=True):
+        found.append(message.body)
+    return found
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+def test_both_mechanisms_log_in(connect, mechanism):
+    connection = connect(login_method=mechanism)
+    assert connection.connected
+    assert connection.server_capabilities["publisher_confirms"] is True
+    connection.close()
+    assert not connection.connected
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+def test_a_wrong_password_is_refused(connect, mechanism):
+    with pytest.raises(AccessRefused, match=f"Login was refused using authentication mechanism {mechanism}"):
+        connect(password="not it", login_method=mechanism)
+
+
+def test_an_unknown_vhost_is_refused(connect):
+    with pytest.raises(NotAllowed, match="vhost nowhere not found"):
+        connect(virtual_host="nowhere")
+
+
+def test_heartbeats_keep_an_idle_connection(connect):
+    connection = connect(heartbeat=1)
+    assert connection.heartbeat == 1
+    until = time.monotonic() + 2.6
+    while time.monotonic() < until:
+        with contextlib.suppress(socket.timeout):
+            connection.drain_events(timeout=0.5)
+        connection.heartbeat_tick()  # raises when the broker has been silent for too long
+    connection.channel().close()
+
+
+def test_blocked_callbacks_can_be_registered(connect):
+    calls = []
+    connection = connect(on_blocked=calls.append, on_unblocked=lambda: calls.append(None))
+    connection.channel().close()
+    assert connection.client_properties["capabilities"]["connection.blocked"] is True
+    assert calls == []
+
+
+def test_channels_open_close_and_flow(connection):
+    for _ in range(50):
+        connection.channel(5).close()
+    channel = connection.channel(5)
+    channel.flow(True)
+    with pytest.raises(AMQPNotImplementedError):
+        channel.flow(False)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "method", "text"),
+    [
+        (lambda c, q: c.queue_declare("no.such", passive=True), NotFound, (50, 10), "no queue 'no.such' in vhost '/'"),
+        (lambda c, q: c.basic_get("no.such"), NotFound, (60, 70), "no queue 'no.such' in vhost '/'"),
+        (lambda c, q: c.basic_consume("no.such"), NotFound, (60, 20), "no queue 'no.such' in vhost '/'"),
+        (lambda c, q: c.exchange_declare("no.such", "", passive=True), NotFound, (40, 10), "no exchange 'no.such'"),
+        (lambda c, q: c.queue_bind(q, "no.such"), NotFound, (50, 20), "no exchange 'no.such' in vhost '/'"),
+        (lambda c, q: c.queue_declare(q, passive=False, exclusive=True), AccessRefused, (50, 10), "reserved prefix"),
+        (lambda c, q: c.exchange_declare("amq.topic", "direct", durable=True), PreconditionFailed, (40, 10), "'type'"),
+        (lambda c, q: c.exchange_delete("amq.direct"), AccessRefused, (40, 20), "deletion of system exchange"),
+        (lambda c, q: c.basic_qos(1, 0, False), AMQPNotImplementedError, (60, 10), "prefetch_size!=0 (1)"),
+        (lambda c, q: c.tx_commit(), PreconditionFailed, (90, 20), "channel is not transactional"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_errors_name_the_failing_method(channel, queue, call, error, method, text):
+    with pytest.raises(error) as caught:
+        call(channel, queue)
+    assert caught.value.method_sig == method
+    assert text in caught.value.reply_text
+
+
+def test_nothing_declared_yet_has_no_name_to_expand(channel):
+    with pytest.raises(NotFound, match="no previously declared queue"):
+        channel.basic_get("")
+
+
+def test_an_empty_name_is_the_queue_declared_last(channel, names):
+    exchange = names.exchange()
+    channel.exchange_declare(exchange, "direct", auto_delete=True)
+    queue = channel.queue_declare("", exclusive=True).queue
+    channel.queue_bind("", exchange, "")
+    channel.basic_publish(Message("mine"), exchange, queue)
+    assert channel.basic_get("", no_ack=True).body == "mine"
+    assert channel.queue_purge("") == 0
+    assert channel.queue_delete("") == 0
+
+
+def test_an_exclusive_queue_is_locked(connect, queue):
+    with pytest.raises(ResourceLocked):
+        connect().channel().queue_declare(queue, passive=True)
+
+
+def test_a_queue_with_another_ttl_is_not_equivalent(connection, channel, names):
+    queue = names.queue()
+    channel.queue_declare(queue, auto_delete=False, arguments={"x-message-ttl": 5000, "x-unknown": 1})
+    channel.queue_declare(queue, auto_delete=False, arguments={"x-message-ttl": 5000, "x-unknown": 2})
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'x-message-ttl'"):
+        channel.queue_declare(queue, auto_delete=False, arguments={"x-message-ttl": 6000})
+
+
+def test_nowait_methods_have_no_reply(channel, names):
+    exchange, queue = names.exchange(), names.queue()
+    channel.exchange_declare(exchange, "topic", nowait=True, auto_delete=False)
+    channel.queue_declare(queue, nowait=True, auto_delete=False)
+    channel.queue_bind(queue, exchange, "#", nowait=True)
+    channel.basic_publish(Message("x"), exchange, "key")
+    assert bodies(channel, queue) == ["x"]
+    channel.queue_purge(queue, nowait=True)
+    channel.queue_delete(queue, nowait=True)
+    channel.exchange_delete(exchange, nowait=True)
+    with pytest.raises(NotFound):
+        channel.queue_declare(queue, passive=True)
+
+
+def test_confirmed_publishes_and_a_nack(connect):
+    channel = connect(confirm_publish=True).channel()
+    queue = channel.queue_declare(
+        "", exclusive=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"}
+    ).queue
+    for body in ("one", "two"):
+        channel.basic_publish(Message(body), "", queue, confirm_timeout=TIMEOUT_S)
+    with pytest.raises(MessageNacked):
+        channel.basic_publish(Message("three"), "", queue, confirm_timeout=TIMEOUT_S)
+    assert bodies(channel, queue) == ["one", "two"]
+
+
+def test_a_return_reaches_its_event_before_the_confirm(connect):
+    channel = connect(confirm_publish=True).channel()
+    events = []
+    channel.events["basic_return"].add(lambda *args: events.append(args))
+    channel.events["basic_ack"].add(lambda tag, multiple: events.append("ack"))
+    channel.basic_publish(Message("back"), "", "no.such.queue", mandatory=True, confirm_timeout=TIMEOUT_S)
+    (error, exchange, routing_key, message), ack = events
+    assert (error.reply_code, error.reply_text, exchange, routing_key) == (312, "NO_ROUTE", "", "no.such.queue")
+    assert (message.body, ack) == ("back", "ack")
+
+
+@pytest.mark.parametrize("size", [0, 1_000_000, 10_000_000])
+def test_a_body_of_any_size_comes_back_whole(channel, queue, size):
+    body = bytes(range(250)) * (size // 250)
+    channel.basic_publish(Message(body), "", queue)
+    message = channel.basic_get(queue, no_ack=True)
+    assert (message.body if isinstance(message.body, bytes) else message.body.encode()) == body
+
+
+def test_every_property_and_header_type_comes_back(channel, queue):
+    headers = {
+        "bool": True,
+        "int": -5,
+        "big": 1 << 40,
+        "double": 2.5,
+        "text": "café",
+        "none": None,
+        "time": datetime.datetime(2024, 2, 29),
+        "decimal": decimal.Decimal("3.14"),
+        "array": [1, "two", [3, {"four": 4}]],
+        "table": {"a": {"b": []}},
+    }
+    properties = {
+        "content_type": "text/plain",
+        "content_encoding": "utf-8",
+        "application_headers": headers,
+        "delivery_mode": 2,
+        "priority": 3,
+        "correlation_id": "c",
+        "reply_to": "r",
+        "expiration": "60000",
+        "message_id": "m",
+        "timestamp": 1_700_000_000,
+        "type": "t",
+        "user_id": "guest",
+        "app_id": "a",
+        "cluster_id": "x",
+    }
+    channel.basic_publish(Message("body", **properties), "", queue)
+    assert channel.basic_get(queue, no_ack=True).properties == properties
+
+
+def test_a_consumer_is_served_within_its_prefetch_and_settles(connection, channel, queue):
+    for number in range(5):
+        channel.basic_publish(Message(str(number)), "", queue)
+    channel.basic_qos(0, 2, False)
+    came = []
+    tag = channel.basic_consume(queue, callback=came.append)
+    while len(came) < 2:
+        connection.drain_events(timeout=TIMEOUT_S)
+    with pytest.raises(socket.timeout):
+        connection.drain_events(timeout=0.1)
+    channel.basic_reject(came[0].delivery_tag, requeue=True)
+    channel.basic_reject(came[1].delivery_tag, requeue=False)
+    while len(came) < 4:
+        connection.drain_events(timeout=TIMEOUT_S)
+    assert [(message.body, message.delivery_info["redelivered"]) for message in came] == [
+        ("0", False),
+        ("1", False),
+        ("0", True),
+        ("2", False),
+    ]
+    assert {message.delivery_info["consumer_tag"] for message in came} == {tag}
+    channel.basic_cancel(tag)
+    channel.basic_ack(came[-1].delivery_tag, multiple=True)
+    channel.basic_recover(requeue=True)
+    assert bodies(channel, queue) == ["3", "4"]
+
+
+def test_the_server_names_a_consumer(channel, queue):
+    assert channel.basic_consume(queue).startswith("amq.ctag-")
+
+
+def test_a_consumer_tag_serves_one_consumer_of_a_channel(channel, queue):
+    assert channel.basic_consume(queue, consumer_tag="mine") == "mine"
+    with pytest.raises(NotAllowed, match="attempt to reuse consumer tag 'mine'"):
+        channel.basic_consume(queue, consumer_tag="mine")
+
+
+def test_a_live_change_of_the_global_prefetch(connection, channel, queue):
+    for number in range(4):
+        channel.basic_publish(Message(str(number)), "", queue)
+    channel.basic_qos(0, 1, True)
+    came = []
+    channel.basic_consume(queue, callback=came.append)
+    while len(came) < 1:
+        connection.drain_events(timeout=TIMEOUT_S)
+    with pytest.raises(socket.timeout):
+        connection.drain_events(timeout=0.1)
+    channel.basic_qos(0, 3, True)
+    while len(came) < 3:
+        connection.drain_events(timeout=TIMEOUT_S)
+    with pytest.raises(socket.timeout):
+        connection.drain_events(timeout=0.1)
+
+
+def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
+    queue, cancelled = names.queue(), []
+    channel.queue_declare(queue, auto_delete=False)
+    told = channel.basic_consume(queue, on_cancel=cancelled.append)
+    channel.queue_delete(queue)
+    while not cancelled:
+        connection.drain_events(timeout=TIMEOUT_S)
+    assert cancelled == [told]
+    channel.queue_declare(queue, auto_delete=False)
+    untold = channel.basic_consume(queue)
+    with pytest.raises(ConsumerCancelled, match=untold):
+        channel.queue_delete(queue)
+        connection.drain_events(timeout=TIMEOUT_S)
+
+
+def test_a_transaction_commits_and_rolls_back(connection, channel, queue):
+    tx = connection.channel()
+    tx.tx_select()
+    tx.basic_publish(Message("rolled back"), "", queue)
+    tx.tx_rollback()
+    tx.basic_publish(Message("committed"), "", queue)
+    assert bodies(channel, queue) == []
+    tx.tx_commit()
+    assert bodies(channel, queue) == ["committed"]
+    with pytest.raises(PreconditionFailed, match="cannot switch from tx to confirm mode"):
+        tx.confirm_select()
+
+
+def test_exchanges_bound_to_exchanges(channel, queue, names):
+    source, sink = names.exchange(), names.exchange()
+    channel.exchange_declare(source, "fanout", auto_delete=False)
+    channel.exchange_declare(sink, "topic", auto_delete=False)
+    channel.exchange_bind(sink, source)
+    channel.queue_bind(queue, sink, "a.*")
+    channel.basic_publish(Message("in"), source, "a.b")
+    channel.basic_publish(Message("out"), source, "b")
+    channel.exchange_unbind(sink, source)
+    channel.basic_publish(Message("unbound"), source, "a.b")
+    assert bodies(channel, queue) == ["in"]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda c, q: c.basic_publish(Message("now"), "", q, immediate=True), "immediate=true"),
+        (lambda c, q: c.basic_recover(requeue=False), "requeue=false"),
+    ],
+    ids=["immediate", "recover"],
+)
+def test_what_rabbitmq_does_not_implement_closes_the_connection(connection, channel, queue, call, text):
+    with pytest.raises(AMQPNotImplementedError, match=text):
+        call(channel, queue)
+        connection.drain_events(timeout=TIMEOUT_S)
