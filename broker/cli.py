@@ -68,9 +68,12 @@ def serve(options: argparse.Namespace) -> int:
         print(f"warren: {error}", file=sys.stderr)
         return CONFIG_STATUS
 
-    from . import app, logs
+    from . import logs  # before app: logs has its own way of importing structlog
 
     logs.configure(config.log_level, config.log_format)
+
+    from . import app
+
     return app.serve(config)
 
 
