@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "wire": LEAVES | {"pamqp"},
     "session": LEAVES | {"wire", "core", "pamqp"},
     "storage": LEAVES | {"core.ports", "core.message", "core.definitions"},
-    "net": LEAVES | {"session", "wire", "core.ports", "uvloop", "structlog"},
+    "net": LEAVES | {"session", "wire", "core.ports", "core.node", "uvloop", "structlog"},
     "plugin": LEAVES | {"core"},
     "config": {"msgspec"},
     "logs": {"structlog"},
