@@ -1,0 +1,175 @@
+"""Checks 147 to 151: publisher confirms (section 10)."""
+
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Confirm, Queue, Tx
+
+from tests.support.amqp import Client
+from tests.support.broker import Peer
+from tests.support.channel import Channel
+from tests.support.received import Content
+
+Name = Callable[[str], str]
+PERSISTENT = {"delivery_mode": 2}
+
+
+@pytest.mark.check(147)
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("mandatory", [False, True])
+@pytest.mark.parametrize("routable", [False, True])
+def test_every_publish_is_confirmed(
+    ch: Channel, name: Name, durable: bool, persistent: bool, mandatory: bool, routable: bool
+) -> None:
+    ch.declare(queue := name("queue"), durable=durable)
+    ch.confirm()
+    properties = PERSISTENT if persistent else None
+    for _ in range(20):
+        ch.publish("", queue if routable else "nowhere", b"body", properties, mandatory=mandatory)
+    returned, acked, nacked = confirmed(ch, 20)
+    assert (acked, nacked) == (set(range(1, 21)), set())
+    assert returned == (20 if mandatory and not routable else 0)
+    assert ch.count(queue) == (20 if routable else 0)
+
+
+def confirmed(ch: Channel, last: int) -> tuple[int, set[int], set[int]]:
+    """Read until the publishes 1 to `last` are settled: how many returned, which were acked, which nacked."""
+    returned, acked, nacked = 0, set[int](), set[int]()
+    while len(acked) + len(nacked) < last:
+        item = ch.next()
+        if isinstance(item, Content):
+            returned += 1
+            continue
+        assert isinstance(item, Basic.Ack | Basic.Nack) and 1 <= item.delivery_tag <= last
+        settled = acked | nacked
+        assert item.delivery_tag not in settled, "settled twice"
+        covered = range(1, item.delivery_tag + 1) if item.multiple else [item.delivery_tag]
+        (acked if isinstance(item, Basic.Ack) else nacked).update(set(covered) - settled)
+    return returned, acked, nacked
+
+
+@pytest.mark.check(147)
+def test_a_publish_to_many_queues_is_confirmed_once(ch: Channel, name: Name) -> None:
+    ch.exchange(exchange := name("exchange"), "fanout")
+    for at in range(10):
+        ch.declare(queue := name(f"queue-{at}"), durable=at % 2 == 0)
+        ch.bind(queue, exchange)
+    ch.confirm()
+    for _ in range(5):
+        ch.publish(exchange, "", b"body", PERSISTENT)
+    assert ch.confirms(range(1, 6)) == ({1, 2, 3, 4, 5}, set())
+    ch.nothing()
+
+
+@pytest.mark.check(147)
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_what_is_consumed_at_once_is_confirmed_too(ch: Channel, client: Client, name: Name, no_ack: bool) -> None:
+    ch.declare(queue := name("queue"), durable=True)
+    consumer = client.channel()
+    consumer.consume(queue, no_ack=no_ack)
+    ch.confirm()
+    for _ in range(10):
+        ch.publish("", queue, b"body", PERSISTENT)
+    assert ch.confirms(range(1, 11)) == (set(range(1, 11)), set())
+    consumer.deliveries(10)
+
+
+@pytest.mark.check(147)
+def test_numbers_start_with_the_first_publish_after_select(ch: Channel, queue: str) -> None:
+    for _ in range(3):
+        ch.publish("", queue, b"before")
+    ch.confirm()
+    ch.publish("", queue, b"after")
+    assert ch.confirms([1]) == ({1}, set())
+    ch.confirm()  # again: the numbers go on
+    ch.publish("", queue, b"after")
+    assert ch.confirms([2]) == ({2}, set())
+
+
+@pytest.mark.check(147)
+def test_each_channel_counts_for_itself(client: Client, queue: str) -> None:
+    one, two, plain = client.channel(), client.channel(), client.channel()
+    one.confirm()
+    two.send(Confirm.Select, nowait=True)
+    for channel in (one, two, two, plain):
+        channel.publish("", queue, b"body")
+    assert one.confirms([1]) == ({1}, set())
+    assert two.confirms([1, 2]) == ({1, 2}, set())
+    plain.nothing()
+
+
+@pytest.mark.check(147)
+def test_a_refused_publish_is_not_confirmed(ch: Channel) -> None:
+    ch.confirm()
+    ch.publish("missing", "key", b"body")
+    ch.expect_close(404)
+    again = ch.client.channel(ch.number)
+    again.publish("", "nowhere", b"body")
+    again.nothing()
+
+
+@pytest.mark.check(148)
+@pytest.mark.parametrize("end", [Queue.Delete, Queue.Purge])
+def test_confirms_complete_when_the_queue_is_deleted_or_purged(client: Client, ch: Channel, name: Name, end: type) -> None:
+    ch.declare(queue := name("queue"), durable=True)
+    ch.confirm()
+    for _ in range(50):
+        ch.publish("", queue, b"body", PERSISTENT)
+    client.channel().call(end, queue=queue)
+    _, acked, nacked = confirmed(ch, 50)
+    assert (len(acked), nacked) == (50, set())
+
+
+@pytest.mark.check(149)
+@pytest.mark.parametrize("settle", ["nack", "reject", "drop", "recover"])
+def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Channel, name: Name, settle: str) -> None:
+    ch.declare(queue := name("queue"), durable=True)
+    consumer = client.channel()
+    consumer.consume(queue)
+    ch.confirm()
+    for _ in range(10):
+        ch.publish("", queue, b"body", PERSISTENT)
+    for delivery in consumer.deliveries(10):
+        if settle in ("nack", "reject"):
+            {"nack": consumer.nack, "reject": consumer.reject}[settle](delivery.tag)
+        elif settle == "drop":
+            consumer.reject(delivery.tag, requeue=False)
+    if settle == "recover":
+        consumer.call(Basic.Recover, requeue=True)
+    assert ch.confirms(range(1, 11)) == (set(range(1, 11)), set())
+
+
+@pytest.mark.check(150)
+def test_a_thousand_publishes_are_each_confirmed_once(ch: Channel, name: Name) -> None:
+    ch.declare(durable := name("durable"), durable=True)
+    ch.declare(transient := name("transient"))
+    ch.confirm()
+    for at in range(1000):
+        queue = (durable, transient, "nowhere")[at % 3]
+        ch.publish("", queue, b"body", PERSISTENT if at % 2 else None)
+    assert ch.confirms(range(1, 1001)) == (set(range(1, 1001)), set())
+    ch.nothing()
+
+
+@pytest.mark.check(151)
+def test_a_confirming_channel_does_not_become_transactional(ch: Channel) -> None:
+    ch.confirm()
+    closed = ch.refused(406, Tx.Select)
+    assert closed.reply_text == "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
+
+
+@pytest.mark.check(151)
+def test_a_transactional_channel_does_not_become_confirming(ch: Channel) -> None:
+    ch.transact()
+    closed = ch.refused(406, Confirm.Select)
+    assert closed.reply_text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
+
+
+def test_a_confirmed_message_is_seen_by_every_channel(broker: Peer, ch: Channel, queue: str) -> None:
+    other = broker.connect().channel()
+    ch.confirm()
+    for number in range(1, 51):
+        ch.publish("", queue, b"body")
+        ch.confirms([number])
+        assert other.get(queue) is not None

@@ -1,0 +1,250 @@
+"""Checks 116 to 122, 128 to 132 and 146: consumers, their turns, and their end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Queue
+
+from tests.support.amqp import CAPABILITIES, Client
+from tests.support.broker import Peer
+from tests.support.channel import Channel
+from tests.support.codec import Typed
+
+Name = Callable[[str], str]
+
+
+def fill(ch: Channel, queue: str, count: int) -> list[bytes]:
+    bodies = [str(at).encode() for at in range(count)]
+    for body in bodies:
+        ch.publish("", queue, body)
+    ch.sync()
+    return bodies
+
+
+@pytest.mark.check(116)
+def test_consume_ok_comes_before_the_first_delivery(ch: Channel, queue: str) -> None:
+    bodies = fill(ch, queue, 3)
+    ch.send(Basic.Consume, queue=queue)
+    reply = ch.next()
+    assert isinstance(reply, Basic.ConsumeOk)
+    assert reply.consumer_tag.startswith("amq.ctag-") and len(reply.consumer_tag) == 31
+    deliveries = ch.deliveries(3)
+    assert [delivery.body for delivery in deliveries] == bodies
+    assert [delivery.tag for delivery in deliveries] == [1, 2, 3]
+    assert {delivery.method.consumer_tag for delivery in deliveries} == {reply.consumer_tag}
+    assert not any(delivery.redelivered for delivery in deliveries)
+
+
+@pytest.mark.check(116)
+def test_a_consumer_without_an_answer_gets_deliveries_all_the_same(ch: Channel, queue: str) -> None:
+    ch.send(Basic.Consume, queue=queue, consumer_tag="tag", nowait=True)
+    ch.publish("", queue, b"body")
+    assert ch.delivery().method.consumer_tag == "tag"
+
+
+@pytest.mark.check(117)
+def test_a_tag_is_used_once_on_a_channel(client: Client, ch: Channel, queue: str) -> None:
+    ch.consume(queue, consumer_tag="tag")
+    client.channel().consume(queue, consumer_tag="tag")
+    closed = ch.refused(530, Basic.Consume, queue=queue, consumer_tag="tag")
+    assert closed.reply_text == "NOT_ALLOWED - attempt to reuse consumer tag 'tag'"
+
+
+@pytest.mark.check(117)
+def test_a_tag_is_free_after_cancel(ch: Channel, queue: str) -> None:
+    for _ in range(3):
+        ch.cancel(ch.consume(queue, consumer_tag="tag"))
+
+
+@pytest.mark.check(118)
+def test_consuming_from_a_missing_queue_is_refused(ch: Channel) -> None:
+    closed = ch.refused(404, Basic.Consume, queue="missing")
+    assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
+
+
+@pytest.mark.check(119)
+@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
+def test_an_exclusive_consumer_is_alone(client: Client, ch: Channel, queue: str, first: bool, second: bool) -> None:
+    tag = ch.consume(queue, exclusive=first)
+    closed = client.channel().refused(403, Basic.Consume, queue=queue, exclusive=second)
+    assert closed.reply_text == f"ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
+    ch.declare(queue, passive=True)
+    ch.publish("", queue, b"body")
+    ch.delivery()
+    ch.cancel(tag)
+    client.channel().consume(queue, exclusive=second)
+
+
+@pytest.mark.check(119)
+def test_an_exclusive_consumer_does_not_stop_get(client: Client, ch: Channel, queue: str) -> None:
+    ch.qos(1)
+    ch.consume(queue, exclusive=True)
+    fill(ch, queue, 2)
+    assert client.channel().drain(queue) == [b"1"]
+
+
+@pytest.mark.check(119)
+def test_exclusive_use_ends_with_the_channel(client: Client, ch: Channel, queue: str) -> None:
+    ch.consume(queue, exclusive=True)
+    ch.close()
+    client.channel().consume(queue, exclusive=True)
+
+
+@pytest.mark.check(120)
+@pytest.mark.parametrize("priority", ["banana", None, {"a": 1}, [1], 1.5])
+def test_a_consumer_priority_is_an_integer(ch: Channel, queue: str, priority: Any) -> None:
+    arguments = {"x-priority": priority}
+    closed = ch.refused(406, Basic.Consume, queue=queue, arguments=arguments)
+    assert closed.reply_text.startswith("PRECONDITION_FAILED - invalid arg 'x-priority' for queue")
+    if priority == "banana":
+        assert closed.reply_text.endswith("expected integer, got longstr\"")
+
+
+@pytest.mark.check(121)
+def test_consumers_are_served_by_priority(client: Client, ch: Channel, queue: str) -> None:
+    ch.qos(1)
+    high, middle, low = (
+        ch.consume(queue, consumer_tag=tag, arguments={"x-priority": Typed("b", priority)} if priority else {})
+        for tag, priority in (("high", 1), ("middle", 0), ("low", -1))
+    )
+    fill(ch, queue, 4)
+    first, second, third = ch.deliveries(3)
+    assert [item.method.consumer_tag for item in (first, second, third)] == [high, middle, low]
+    ch.nothing(queue)
+    ch.ack(second.tag)
+    last = ch.delivery()
+    assert (last.method.consumer_tag, last.body) == (middle, b"3")
+
+
+@pytest.mark.check(121)
+def test_a_high_priority_consumer_with_room_gets_all(ch: Channel, queue: str) -> None:
+    ch.consume(queue, consumer_tag="low", arguments={"x-priority": -1})
+    ch.consume(queue, consumer_tag="high", arguments={"x-priority": 5})
+    fill(ch, queue, 20)
+    assert {delivery.method.consumer_tag for delivery in ch.deliveries(20)} == {"high"}
+
+
+@pytest.mark.check(122)
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_equal_consumers_take_turns(client: Client, queue: str, no_ack: bool) -> None:
+    channels = [client.channel() for _ in range(3)]
+    for channel in channels:
+        channel.consume(queue, no_ack=no_ack)
+    publisher = client.channel()
+    for at in range(9):
+        publisher.publish("", queue, str(at).encode())
+        publisher.sync()
+    for at, channel in enumerate(channels):
+        assert [item.body for item in channel.deliveries(3)] == [b"%d" % (at + 3 * turn) for turn in range(3)]
+
+
+@pytest.mark.check(122)
+def test_a_backlog_is_dealt_out_in_turns(client: Client, ch: Channel, queue: str) -> None:
+    ch.qos(2)
+    ch.consume(queue, consumer_tag="one")
+    ch.consume(queue, consumer_tag="two")
+    fill(ch, queue, 4)
+    assert [item.method.consumer_tag for item in ch.deliveries(4)] == ["one", "two", "one", "two"]
+
+
+@pytest.mark.check(128)
+def test_a_cancelled_consumer_gets_no_more_and_keeps_what_it_has(client: Client, ch: Channel, queue: str) -> None:
+    fill(ch, queue, 1)
+    tag = ch.consume(queue)
+    delivery = ch.delivery()
+    ch.cancel(tag)
+    ch.publish("", queue, b"later")
+    ch.nothing()
+    assert client.channel().drain(queue) == [b"later"]
+    ch.ack(delivery.tag)
+    ch.sync()
+    ch.close()
+    assert client.channel().count(queue) == 0
+
+
+@pytest.mark.check(129)
+def test_cancelling_an_unknown_tag_is_no_error(ch: Channel) -> None:
+    assert ch.call(Basic.Cancel, consumer_tag="unknown").consumer_tag == "unknown"
+    ch.send(Basic.Cancel, consumer_tag="unknown", nowait=True)
+    ch.nothing()
+
+
+@pytest.mark.check(130)
+def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch: Channel, queue: str) -> None:
+    other = broker.connect().channel()
+    tags = {ch.consume(queue), ch.consume(queue)}
+    foreign = other.consume(queue)
+    client.channel().call(Queue.Delete, queue=queue)
+    told = [ch.next(), ch.next(), other.next()]
+    assert all(isinstance(item, Basic.Cancel) and item.nowait for item in told)
+    assert [{told[0].consumer_tag, told[1].consumer_tag}, told[2].consumer_tag] == [tags, foreign]
+    ch.nothing()
+
+
+@pytest.mark.check(130)
+def test_the_channel_that_deletes_is_told_of_its_own_consumers(ch: Channel, queue: str) -> None:
+    tag = ch.consume(queue)
+    ch.call(Queue.Delete, queue=queue)
+    cancelled = ch.next()
+    assert (cancelled.name, cancelled.consumer_tag) == ("Basic.Cancel", tag)
+
+
+@pytest.mark.check(130)
+@pytest.mark.differs("a client's cancel-ok is refused: 503")
+def test_a_client_may_answer_the_servers_cancel(ch: Channel, queue: str) -> None:
+    tag = ch.consume(queue)
+    ch.call(Queue.Delete, queue=queue)
+    ch.next()
+    ch.send(Basic.CancelOk, consumer_tag=tag)
+    ch.sync()
+
+
+@pytest.mark.check(131)
+@pytest.mark.parametrize("said", [{}, {"consumer_cancel_notify": False}, {"consumer_cancel_notify": "yes"}])
+def test_clients_that_cannot_be_told_are_not(broker: Peer, queue: str, said: dict[str, Any]) -> None:
+    able = {key: value for key, value in CAPABILITIES.items() if key != "consumer_cancel_notify"}
+    ch = broker.connect(capabilities={**able, **said}).channel()
+    ch.consume(queue)
+    ch.call(Queue.Delete, queue=queue)
+    ch.nothing()
+
+
+@pytest.mark.check(132)
+def test_get_tells_how_many_are_left(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 3)
+    for left in (2, 1, 0):
+        message = ch.get(queue)
+        assert message is not None
+        method = message.method
+        assert (method.message_count, method.routing_key, method.exchange) == (left, queue, "")
+        assert (message.body, message.redelivered) == (b"%d" % (2 - left), False)
+    assert isinstance(ch.call(Basic.Get, queue=queue), Basic.GetEmpty)
+
+
+@pytest.mark.check(132)
+def test_get_and_consume_count_tags_together(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 3)
+    first = ch.get(queue)
+    ch.qos(1)
+    ch.consume(queue)
+    second = ch.delivery()
+    third = ch.get(queue, no_ack=False)
+    assert first is not None and third is not None
+    assert [first.tag, second.tag, third.tag] == [1, 2, 3]
+
+
+@pytest.mark.check(146)
+@pytest.mark.in_process("the link's room is set")
+def test_a_consumer_that_does_not_read_swallows_no_more_than_its_buffer(broker: Peer, ch: Channel, queue: str) -> None:
+    slow = broker.connect()
+    slow.channel().consume(queue)
+    broker.stall(slow)
+    body = b"x" * 10_000
+    for _ in range(2000):
+        ch.publish("", queue, body)
+    ch.sync()
+    assert ch.count(queue) > 1500
+    assert broker.unsent_bytes(slow) < 5_000_000
+    ch.consume(queue)
+    assert len(ch.deliveries(1000)) == 1000

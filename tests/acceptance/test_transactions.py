@@ -1,0 +1,251 @@
+"""Checks 154 to 159: transactions (section 11)."""
+
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Tx
+
+from tests.support.amqp import Client
+from tests.support.channel import Channel
+from tests.support.received import Content
+
+Name = Callable[[str], str]
+
+
+def fill(ch: Channel, queue: str, count: int) -> None:
+    publisher = ch.client.channel()
+    for at in range(1, count + 1):
+        publisher.publish("", queue, str(at).encode())
+    publisher.sync()
+    publisher.close()
+
+
+def held(ch: Channel, queue: str, count: int) -> list[int]:
+    """The tags of so many messages that are now out."""
+    tags = []
+    for _ in range(count):
+        message = ch.get(queue, no_ack=False)
+        assert message is not None
+        tags.append(message.tag)
+    return tags
+
+
+def left(ch: Channel, queue: str) -> list[bytes]:
+    """What the queue holds once the channel is closed."""
+    ch.close()
+    return ch.client.channel().drain(queue)
+
+
+@pytest.mark.check(154)
+def test_publishes_appear_at_the_commit(client: Client, ch: Channel, queue: str) -> None:
+    ch.transact()
+    for body in (b"1", b"2"):
+        ch.publish("", queue, body)
+    ch.sync()
+    other = client.channel()
+    assert other.count(queue) == 0
+    assert ch.get(queue) is None
+    ch.commit()
+    assert other.drain(queue) == [b"1", b"2"]
+    ch.commit()
+    assert other.count(queue) == 0
+
+
+@pytest.mark.check(154)
+def test_publishes_are_forgotten_at_the_rollback(client: Client, ch: Channel, queue: str) -> None:
+    ch.transact()
+    ch.publish("", queue, b"forgotten")
+    ch.rollback()
+    ch.publish("", queue, b"kept")
+    ch.transact()  # again: it goes on
+    ch.commit()
+    assert client.channel().drain(queue) == [b"kept"]
+
+
+@pytest.mark.check(154)
+def test_publishes_are_forgotten_when_the_channel_closes(ch: Channel, queue: str) -> None:
+    ch.transact()
+    ch.publish("", queue, b"forgotten")
+    assert left(ch, queue) == []
+
+
+@pytest.mark.check(154)
+def test_publishes_are_validated_at_once(ch: Channel) -> None:
+    ch.transact()
+    ch.publish("missing", "key", b"body")
+    ch.expect_close(404)
+
+
+@pytest.mark.check(154)
+def test_publishes_are_delivered_in_order_with_others_in_between(client: Client, ch: Channel, queue: str) -> None:
+    ch.transact()
+    other = client.channel()
+    for at in range(10):
+        ch.publish("", queue, b"tx %d" % at)
+        other.publish("", queue, b"plain %d" % at)
+    other.sync()
+    ch.commit()
+    assert other.drain(queue) == [b"plain %d" % at for at in range(10)] + [b"tx %d" % at for at in range(10)]
+
+
+@pytest.mark.check(155)
+def test_acks_take_effect_at_the_commit(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 3)
+    ch.transact()
+    tags = held(ch, queue, 3)
+    ch.ack(tags[2])
+    ch.ack(tags[0])
+    ch.commit()
+    assert left(ch, queue) == [b"2"]
+
+
+@pytest.mark.check(155)
+def test_uncommitted_acks_are_undone_when_the_channel_closes(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 3)
+    ch.transact()
+    for tag in held(ch, queue, 3):
+        ch.ack(tag)
+    assert left(ch, queue) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.check(155)
+def test_acks_can_be_given_again_after_a_rollback(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 4)
+    ch.transact()
+    tags = held(ch, queue, 4)
+    for tag in (tags[1], tags[3], tags[0]):
+        ch.ack(tag)
+    ch.rollback()
+    ch.nothing(queue)  # still out, not given back
+    assert ch.count(queue) == 0
+    for tag in (tags[3], tags[0], tags[1]):
+        ch.ack(tag)
+    ch.commit()
+    assert left(ch, queue) == [b"3"]
+
+
+@pytest.mark.check(155)
+def test_what_a_rollback_restores_is_covered_by_an_ack_of_many(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 4)
+    ch.transact()
+    tags = held(ch, queue, 4)
+    ch.ack(tags[2])
+    ch.ack(tags[0])
+    ch.rollback()
+    ch.ack(tags[2], multiple=True)
+    ch.commit()
+    assert left(ch, queue) == [b"4"]
+
+
+@pytest.mark.check(155)
+def test_all_can_be_acknowledged_at_once(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 3)
+    ch.transact()
+    held(ch, queue, 3)
+    ch.ack(0, multiple=True)
+    ch.commit()
+    assert left(ch, queue) == []
+
+
+@pytest.mark.check(155)
+def test_what_was_acknowledged_cannot_be_again_before_the_commit(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 1)
+    ch.transact()
+    (tag,) = held(ch, queue, 1)
+    ch.ack(tag)
+    ch.ack(tag)
+    assert ch.expect_close(406).reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+
+
+@pytest.mark.check(156)
+@pytest.mark.parametrize("method", ["nack", "reject"])
+def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queue: str, method: str) -> None:
+    fill(ch, queue, 3)
+    ch.transact()
+    tags = held(ch, queue, 3)
+    give_back = {"nack": ch.nack, "reject": ch.reject}[method]
+    give_back(tags[0])
+    give_back(tags[1], requeue=False)
+    ch.sync()
+    assert client.channel().count(queue) == 0
+    ch.commit()
+    again = client.channel().get(queue)
+    assert again is not None and (again.body, again.redelivered) == (b"1", True)
+    assert left(ch, queue) == [b"3"]
+
+
+@pytest.mark.check(156)
+@pytest.mark.parametrize("method", ["nack", "reject"])
+def test_giving_back_is_undone_by_a_rollback(ch: Channel, queue: str, method: str) -> None:
+    fill(ch, queue, 2)
+    ch.transact()
+    tags = held(ch, queue, 2)
+    for tag in tags:
+        {"nack": ch.nack, "reject": ch.reject}[method](tag, requeue=False)
+    ch.rollback()
+    assert ch.count(queue) == 0
+    ch.ack(tags[1])
+    ch.commit()
+    assert left(ch, queue) == [b"1"]
+
+
+@pytest.mark.check(156)
+def test_acks_and_nacks_mix(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 5)
+    ch.transact()
+    tags = held(ch, queue, 5)
+    ch.nack(tags[1], multiple=True)
+    ch.ack(tags[2])
+    ch.reject(tags[4], requeue=False)
+    ch.commit()
+    assert left(ch, queue) == [b"1", b"2", b"4"]
+
+
+@pytest.mark.check(157)
+@pytest.mark.parametrize("method", [Tx.Commit, Tx.Rollback])
+def test_there_is_nothing_to_end_without_select(ch: Channel, method: type) -> None:
+    assert ch.refused(406, method).reply_text == "PRECONDITION_FAILED - channel is not transactional"
+
+
+@pytest.mark.check(158)
+def test_messages_return_at_the_commit(ch: Channel) -> None:
+    ch.transact()
+    ch.publish("", "nowhere", b"1", mandatory=True)
+    ch.publish("", "nowhere", b"2", mandatory=True)
+    ch.nothing()
+    ch.send(Tx.Commit)
+    first, second, last = ch.next(), ch.next(), ch.next()
+    assert isinstance(first, Content) and isinstance(second, Content) and isinstance(last, Tx.CommitOk)
+    assert [(item.method.name, item.body) for item in (first, second)] == [("Basic.Return", b"1"), ("Basic.Return", b"2")]
+
+
+@pytest.mark.check(158)
+def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
+    ch.transact()
+    ch.publish("", "nowhere", b"body", mandatory=True)
+    ch.rollback()
+    ch.commit()
+    ch.nothing()
+
+
+@pytest.mark.check(159)
+def test_recover_leaves_what_was_acknowledged(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 2)
+    ch.transact()
+    tags = held(ch, queue, 2)
+    ch.ack(tags[0])
+    ch.call(Basic.Recover, requeue=True)
+    again = ch.get(queue, no_ack=False)
+    assert again is not None and (again.body, again.redelivered) == (b"2", True)
+    assert ch.get(queue) is None
+    ch.ack(again.tag)
+    ch.commit()
+    assert left(ch, queue) == []
+
+
+def test_consuming_without_acknowledgement_is_no_part_of_a_transaction(ch: Channel, queue: str) -> None:
+    fill(ch, queue, 2)
+    ch.transact()
+    assert ch.get(queue, no_ack=True) is not None
+    ch.rollback()
+    assert left(ch, queue) == [b"2"]
