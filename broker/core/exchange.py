@@ -10,7 +10,7 @@ ALTERNATE = ("alternate-exchange", "x-alternate-exchange")  # RabbitMQ's name, a
 
 
 class Exchange(Destination):
-    """`outgoing` are the bindings of which it is the source, `incoming` those that lead to it, both by `binding_key`."""
+    """`outgoing` are the bindings of which it is the source, `incoming` those that lead to it, by `binding_key`."""
 
     __slots__ = (
         "vhost",

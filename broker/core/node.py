@@ -33,7 +33,7 @@ class Node:
         return vhost
 
     def pump(self) -> None:
-        """Deliver what can be delivered now. Queues that deliveries make ready (never more than a few) follow at once."""
+        """Deliver what can be delivered now, also what a delivery itself makes ready."""
         pending = self.pending
         while pending:
             queues = pending.copy()

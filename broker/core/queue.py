@@ -24,7 +24,7 @@ RELEASE_BELOW = 2_000
 
 
 class Queue(Destination):
-    """`owner` is the connection that has it exclusively, or None. `dirty` queues stand in the node's list to be pumped."""
+    """`owner` is the connection that has it exclusively, or None. A `dirty` queue stands in line to be pumped."""
 
     __slots__ = (
         "vhost",

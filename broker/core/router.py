@@ -18,9 +18,7 @@ class Route:
 
     __slots__ = ("address", "exchange", "queues", "mandatory")
 
-    def __init__(
-        self, address: Address, exchange: Exchange, queues: tuple[Queue, ...] | None, mandatory: bool
-    ) -> None:
+    def __init__(self, address: Address, exchange: Exchange, queues: tuple[Queue, ...] | None, mandatory: bool) -> None:
         self.address = address
         self.exchange = exchange
         self.queues = queues

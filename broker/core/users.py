@@ -11,7 +11,7 @@ UNKNOWN = "no such user"  # stands in for a user who is not there, so that both 
 
 
 class Permission:
-    """Regular expressions on names, searched for, not matched whole; the empty one matches nothing but the empty name."""
+    """Regular expressions on names, searched for, not matched whole; the empty one matches the empty name alone."""
 
     __slots__ = ("configure", "write", "read", "_compiled")
 

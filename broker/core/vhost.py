@@ -322,7 +322,8 @@ def plain(value: object) -> str:
 
 
 def inequivalent(what: str, where: str, received: str, current: str) -> PreconditionFailed:
-    return PreconditionFailed(f"inequivalent arg '{what}' for {where}: received '{received}' but current is '{current}'")
+    shown = f"received '{received}' but current is '{current}'"
+    return PreconditionFailed(f"inequivalent arg '{what}' for {where}: {shown}")
 
 
 def inequivalent_argument(key: str, where: str, received: Table, current: Table) -> PreconditionFailed:
@@ -331,6 +332,7 @@ def inequivalent_argument(key: str, where: str, received: Table, current: Table)
     if new is not None and old is not None:
         return inequivalent(key, where, text_of(new), text_of(old))
     shown = [
-        "none" if value is None else f"the value '{text_of(value)}' of type '{type_name(value)}'" for value in (new, old)
+        f"the value '{text_of(value)}' of type '{type_name(value)}'" if value is not None else "none"
+        for value in (new, old)
     ]
     return PreconditionFailed(f"inequivalent arg '{key}' for {where}: received {shown[0]} but current is {shown[1]}")

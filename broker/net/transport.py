@@ -189,5 +189,5 @@ def peer_of(transport: asyncio.Transport) -> Peer:
     remote = transport.get_extra_info("peername") or ("", 0)
     local = transport.get_extra_info("sockname") or ("", 0)
     host = str(remote[0])
-    loopback = host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+    loopback = host.startswith(("127.", "::ffff:127.")) or host == "::1"
     return Peer(host, int(remote[1]), str(local[0]), int(local[1]), loopback)

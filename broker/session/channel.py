@@ -14,7 +14,7 @@ from ..core.users import User
 from ..core.vhost import VHost
 from ..errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..table import Table
-from ..wire.frames import ACK, Publishes
+from ..wire.frames import ACK, PUBLISH, Publishes
 from . import basic, confirms, exchanges, publishing, queues, settling, transactions
 from .consuming import Subscription
 
@@ -75,7 +75,8 @@ class Channel:
         self.confirms: confirms.Confirms | None = None
         self.transaction: transactions.Transaction | None = None
         self.reply_queue: VolatileQueue | None = None
-        self.seen_properties = b""  # of the publish before, with what they say: persistent, and in need of a closer look
+        # Properties of the publish before, and what they say: persistent, in need of a closer look.
+        self.seen_properties = b""
         self.seen_persistent = False
         self.seen_special = False
         self.routes: dict[bytes, Route] = publishing.remembered_routes(self.vhost, self.user)
@@ -91,21 +92,21 @@ class Channel:
             elif index not in IGNORED:
                 raise CommandInvalid("unimplemented method")
         except AMQPError as error:
-            raise named(error, index)
+            raise named(error, index) from None
 
     def publish(self, publishes: Publishes) -> None:
         """HOT: bench A-M."""
         try:
             publishing.publish(self, publishes)
         except AMQPError as error:
-            raise named(error, 0x003C0028)
+            raise named(error, PUBLISH) from None
 
     def ack(self, tags: list[int], multiple: bool) -> None:
         """HOT: bench B, D, I, L."""
         try:
             settling.ack(self, tags, multiple)
         except AMQPError as error:
-            raise named(error, ACK)
+            raise named(error, ACK) from None
 
     # What the functions that serve methods share
 
@@ -193,4 +194,3 @@ def named(error: AMQPError, index: int) -> AMQPError:
     if not error.class_id:
         error.class_id, error.method_id = index >> 16, index & 0xFFFF
     return error
-

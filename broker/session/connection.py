@@ -314,7 +314,7 @@ class Connection(Publisher):
         self.link.close(after_s)
 
     def _fail(self, error: AMQPError) -> None:
-        """connection.close, with what it says; or only the end, where a login failed and the client is not to be told."""
+        """connection.close; or the end alone, where a login failed and the client did not ask to be told."""
         self._trusted = not isinstance(error, FrameError)
         if self.state == CLOSING:
             return

@@ -72,9 +72,7 @@ class Handshake:
         connection.client_properties = properties
         capabilities = properties.get("capabilities")
         if capabilities is not None and isinstance(capabilities[1], Table):
-            connection.capabilities = frozenset(
-                name for name, value in capabilities[1].items() if value == ("t", True)
-            )
+            connection.capabilities = frozenset(name for name, value in capabilities[1].items() if value == ("t", True))
         connection.user = self._login(method.mechanism or "", octets(method.response))
         settings = connection.settings
         connection.send(
@@ -109,8 +107,7 @@ class Handshake:
         if user is None:
             connection.login_name = name
             raise LoginRefused(
-                f"Login was refused using authentication mechanism {mechanism}. "
-                "For details see the broker logfile."
+                f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
             )
         return user
 
@@ -159,5 +156,3 @@ def octets(text: object) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     assert text is None or isinstance(text, (bytes, bytearray))
     return bytes(text or b"")
-
-

@@ -47,9 +47,7 @@ def publish(channel: Channel, publishes: Publishes) -> None:
     largest = publishes.largest_frame
     persistent = channel.seen_persistent
     address = route.address
-    messages = [
-        Message(address, content, number, body_bytes, largest, persistent) for content in publishes.contents
-    ]
+    messages = [Message(address, content, number, body_bytes, largest, persistent) for content in publishes.contents]
     route.exchange.published += len(messages)
     if route.queues is None or channel.seen_special or channel.transaction is not None:
         for message in messages:
@@ -90,9 +88,11 @@ def resolve(channel: Channel, method: bytes) -> Route:
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal {exchange}")
     address = Address(name, key)
-    queues, stable = channel.vhost.route(exchange, (key,), Message(address, b"", 0, 0, 0, False)) if (
-        exchange.type.by_key
-    ) else ((), False)
+    queues, stable = (
+        channel.vhost.route(exchange, (key,), Message(address, b"", 0, 0, 0, False))
+        if (exchange.type.by_key)
+        else ((), False)
+    )
     route = Route(address, exchange, queues if stable else None, bool(flags & MANDATORY))
     if len(channel.routes) >= ROUTES_LIMIT:
         channel.routes.clear()

@@ -51,9 +51,7 @@ def active(channel: Channel, name: str, method: commands.Queue.Declare, argument
     if name not in vhost.queues:
         check_dead_letter_exchange(channel, name, arguments)
     exclusive = bool(method.exclusive)
-    queue = vhost.declare_queue(
-        name, bool(method.durable), exclusive, bool(method.auto_delete), arguments, connection
-    )
+    queue = vhost.declare_queue(name, bool(method.durable), exclusive, bool(method.auto_delete), arguments, connection)
     if exclusive:
         connection.owned[name] = queue
     return queue
@@ -80,7 +78,7 @@ def check_dead_letter_exchange(channel: Channel, name: str, arguments: Table) ->
 
 
 def declare_reply(channel: Channel, name: str, nowait: bool) -> None:
-    """Whether somebody waits for a reply under this name; the bare name asks for this channel. Raises NotFound (404)."""
+    """Whether somebody waits for replies under this name; the bare one asks for this channel. Raises NotFound (404)."""
     known = channel.reply_queue is not None if name == REPLY_TO else name in channel.vhost.volatile
     if not known:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")

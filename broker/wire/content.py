@@ -11,6 +11,8 @@ CONTENT_CLASS = 60
 MAX_BODY = 536_870_912  # 512 MiB: what no configuration can exceed
 PUBLISH_IDS = (60, 40)
 OVERHEAD = 8
+NO_HEADER = "expected content header for class 60, got non content header frame instead"
+NO_BODY = "expected content body, got non content body frame instead"
 
 _fixed = Struct(">HHQ").unpack_from
 
@@ -69,11 +71,7 @@ class Content:
 
     def expected(self, kind: int) -> UnexpectedFrame:
         """The error for a frame of another kind than the one that must come next."""
-        if self.waits_for_header:
-            text = "expected content header for class 60, got non content header frame instead"
-        else:
-            text = "expected content body, got non content body frame instead"
-        return UnexpectedFrame(text, *PUBLISH_IDS)
+        return UnexpectedFrame(NO_HEADER if self.waits_for_header else NO_BODY, *PUBLISH_IDS)
 
 
 def check_header(frame: bytes) -> None:
@@ -85,6 +83,6 @@ def check_header(frame: bytes) -> None:
         text = f"expected content header for class 60, got one for class {class_id} instead"
         raise UnexpectedFrame(text, *PUBLISH_IDS)
     if weight:
-        raise UnexpectedFrame("expected content header for class 60, got non content header frame instead", *PUBLISH_IDS)
+        raise UnexpectedFrame(NO_HEADER, *PUBLISH_IDS)
     if body_bytes > MAX_BODY:
         raise FrameError(f"content body size {body_bytes} exceeds maximum allowed size {MAX_BODY}", *PUBLISH_IDS)

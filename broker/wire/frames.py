@@ -147,9 +147,7 @@ class FrameReader:
                 self._wait_for(stop - len(data))
                 return None
             if data[stop - 1] != FRAME_END:
-                raise FrameError(
-                    f"type {kind}, all octets = <<>>: {{invalid_frame_end_marker,{data[stop - 1]}}}"
-                )
+                raise FrameError(f"type {kind}, all octets = <<>>: {{invalid_frame_end_marker,{data[stop - 1]}}}")
             self._at = stop
             if kind == METHOD:
                 if size < 4:
@@ -241,7 +239,8 @@ class FrameReader:
         content = self._unfinished.get(channel)
         if content is None:
             if not channel:
-                raise UnexpectedFrame(f"type {kind}, all octets = {shown(data[at + 7 : stop - 1])}: content on channel 0")
+                octets = shown(data[at + 7 : stop - 1])
+                raise UnexpectedFrame(f"type {kind}, all octets = {octets}: content on channel 0")
             raise UnexpectedFrame("expected method frame, got non method frame instead")
         frame = data[at:stop]
         if content.waits_for_header:
