@@ -94,6 +94,20 @@ def peer() -> bool:
     return "WARREN_PEER" in os.environ
 
 
+@pytest.fixture
+def length_limits(request: pytest.FixtureRequest, peer: bool) -> None:
+    """For a test that needs x-max-length to be obeyed: our broker takes the argument and does not act on it yet."""
+    if not peer:
+        request.applymarker(pytest.mark.xfail(reason="length limits are not built yet", strict=True))
+
+
+@pytest.fixture
+def priorities(request: pytest.FixtureRequest, peer: bool) -> None:
+    """For a test that needs x-max-priority to be obeyed: our broker takes the argument and does not act on it yet."""
+    if not peer:
+        request.applymarker(pytest.mark.xfail(reason="priority queues are not built yet", strict=True))
+
+
 @pytest.fixture(scope="session")
 def broker_host(broker_address: tuple[str, int]) -> str:
     return broker_address[0]

@@ -83,7 +83,7 @@ def test_heartbeat_checks_pass_on_an_idle_connection(connect):
     until = time.monotonic() + 2.6
     while time.monotonic() < until:
         with contextlib.suppress(socket.timeout):
-            connection.drain_events(timeout=0.5)
+            connection.drain_events(timeout=0.2)
         connection.heartbeat_check(rate=2)  # raises when the broker has been silent for too long
     assert connection.connected
 
@@ -202,6 +202,7 @@ def test_a_changed_prefetch_is_obeyed_at_once(connection, channel, names):
     assert [message.delivery_info["redelivered"] for message in came] == [False] * 4 + [True] * 4
 
 
+@pytest.mark.usefixtures("priorities")
 def test_priorities_order_what_waits_and_what_returns(connection, channel, names):
     queue = Queue(names.queue(), max_priority=10)
     producer = Producer(channel)

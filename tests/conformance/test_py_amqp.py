@@ -86,7 +86,7 @@ def test_heartbeats_keep_an_idle_connection(connect):
     until = time.monotonic() + 2.6
     while time.monotonic() < until:
         with contextlib.suppress(socket.timeout):
-            connection.drain_events(timeout=0.5)
+            connection.drain_events(timeout=0.2)
         connection.heartbeat_tick()  # raises when the broker has been silent for too long
     connection.channel().close()
 
@@ -174,7 +174,16 @@ def test_nowait_methods_have_no_reply(channel, names):
         channel.queue_declare(queue, passive=True)
 
 
-def test_confirmed_publishes_and_a_nack(connect):
+def test_publishes_are_confirmed(connect):
+    channel = connect(confirm_publish=True).channel()
+    queue = channel.queue_declare("", exclusive=True).queue
+    for number in range(100):
+        channel.basic_publish(Message(str(number)), "", queue, confirm_timeout=TIMEOUT_S)
+    assert channel.queue_declare(queue, passive=True).message_count == 100
+
+
+@pytest.mark.usefixtures("length_limits")
+def test_a_full_queue_nacks_the_publish(connect):
     channel = connect(confirm_publish=True).channel()
     queue = channel.queue_declare(
         "", exclusive=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"}
