@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.amqp import Client
-from tests.support.broker import InProcessPeer, Peer, SocketPeer
+from tests.support.broker import Peer, SocketPeer
 from tests.support.channel import Channel
+from tests.support.in_process import InProcessPeer
 
 PEER = os.environ.get("WARREN_PEER", "")
 LAST_CHECK = 166

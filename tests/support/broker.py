@@ -1,4 +1,4 @@
-"""The broker under test: one inside this process with a clock that stands still, or any that listens on a socket."""
+"""The broker under test, as a test sees it; and the one that listens on a socket. support/in_process.py has the other."""
 
 import itertools
 import os
@@ -48,6 +48,14 @@ class Peer:
 
     def add_user(self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")) -> None:
         """A user whose password is the name, with permissions to configure, write and read in the vhost `/`."""
+        raise NotImplementedError
+
+    def stall(self, client: Client) -> None:
+        """From now on this client does not read."""
+        raise NotImplementedError
+
+    def unsent_bytes(self, client: Client) -> int:
+        """What waits for a client."""
         raise NotImplementedError
 
     def close_connection(self, client: Client, reason: str) -> None:
@@ -123,12 +131,3 @@ class SocketPeer(Peer):
                 except Closed:
                     pass  # exclusive to a connection whose end the broker has not seen yet
         client.close()
-
-
-class InProcessPeer(Peer):
-    """A broker in this process."""
-
-    in_process = True
-
-    def name(self, word: str) -> str:
-        return word

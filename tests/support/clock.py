@@ -1,13 +1,16 @@
-"""A clock that stands still until a test moves it."""
+"""Time that stands still until a test moves it: the core's clock, and an event loop that lives by it."""
 
+import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
+from typing import Any
+
+from broker.core.ports import Clock, Timer
 
 
-class FakeTimer:
+class FakeTimer(Timer):
     """What `call_at` gives back: it can be cancelled until it has run."""
-
-    __slots__ = ("cancelled", "function", "number", "when_ms")
 
     def __init__(self, when_ms: int, number: int, function: Callable[[], None]) -> None:
         self.when_ms = when_ms
@@ -22,20 +25,24 @@ class FakeTimer:
         return (self.when_ms, self.number) < (other.when_ms, other.number)
 
 
-class FakeClock:
-    """The Clock port of the core. Timers run inside `advance`, in the order of their time, then of their making."""
+class FakeClock(Clock):
+    """Timers run inside `advance`, in the order of their time, then of their making."""
 
     def __init__(self, start_ms: int = 1_000_000) -> None:
         self._now_ms = start_ms
         self._timers: list[FakeTimer] = []
         self._made = 0
+        self.after_each: Callable[[], None] = lambda: None  # runs after each timer, as the rest of a loop's turn does
 
     def now_ms(self) -> int:
         return self._now_ms
 
-    def call_at(self, when_ms: int, function: Callable[[], None]) -> FakeTimer:
+    def timestamp_s(self) -> int:
+        return 1_700_000_000 + self._now_ms // 1000
+
+    def call_at(self, when_ms: int, fn: Callable[[], None]) -> FakeTimer:
         self._made += 1
-        timer = FakeTimer(when_ms, self._made, function)
+        timer = FakeTimer(when_ms, self._made, fn)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -47,4 +54,29 @@ class FakeClock:
             self._now_ms = max(self._now_ms, timer.when_ms)
             if not timer.cancelled:
                 timer.function()
+                self.after_each()
         self._now_ms = end_ms
+
+
+class FakeLoop(asyncio.AbstractEventLoop):
+    """The part of an event loop that the transport uses, by the fake clock. `turn` is one turn of it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._ready: deque[Callable[[], None]] = deque()
+
+    def time(self) -> float:
+        return self._clock.now_ms() / 1000
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        self._ready.append(lambda: callback(*args))
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        return self._clock.call_at(self._clock.now_ms() + round(delay * 1000), lambda: callback(*args))
+
+    def turn(self) -> bool:
+        """Run what was ready when the turn began; whether there was any."""
+        count = len(self._ready)
+        for _ in range(count):
+            self._ready.popleft()()
+        return count > 0

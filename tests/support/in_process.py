@@ -1,0 +1,186 @@
+"""A broker inside this process: the real one from its transport inwards, with sockets, loop and clock replaced."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from broker.app import build_node, build_settings
+from broker.config import Config
+from broker.core.users import Permission, User, hash_password
+from broker.errors import ConnectionForced
+from broker.net.server import Server
+from broker.net.transport import Transport
+
+from .amqp import Client
+from .broker import Peer
+from .clock import FakeClock, FakeLoop
+from .received import Silence
+
+READ_BYTES = 1 << 18  # what uvloop hands over at once
+PATIENCE_MS = 2000  # for a broker that reads no more for a while
+
+
+class FakeSocket(asyncio.Transport):
+    """What the transport takes for a socket. `stalled` is a client that does not read."""
+
+    def __init__(self, peer: "InProcessPeer", address: str) -> None:
+        super().__init__({"peername": (address, 50000), "sockname": ("127.0.0.1", 5672)})
+        self._peer = peer
+        self.incoming = bytearray()  # for the broker, which may have paused reading
+        self.outgoing = bytearray()  # for the client
+        self.stalled = False
+        self.reading = True
+        self.closing = False
+        self.ended = False  # the client has, or will see, the end
+        self.high = 1 << 16
+        self.transport = Transport(peer.server)
+        self.transport.connection_made(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or self.high
+
+    def write(self, data: Any) -> None:
+        if self.closing:
+            return
+        self.outgoing += data
+        if self.stalled and len(self.outgoing) > self.high:
+            self.transport.pause_writing()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            self._peer.loop.call_soon(self._lost)
+
+    def abort(self) -> None:
+        self.close()
+
+    def _lost(self) -> None:
+        self.ended = True
+        self.transport.connection_lost(None)
+
+    def feed(self) -> bool:
+        """Hand over what came, if the broker reads; whether there was any."""
+        if not (self.incoming and self.reading) or self.closing:
+            return False
+        data = bytes(self.incoming[:READ_BYTES])
+        del self.incoming[:READ_BYTES]
+        self.transport.data_received(data)
+        return True
+
+
+class InProcessPipe:
+    """The client's end of a FakeSocket."""
+
+    def __init__(self, peer: "InProcessPeer", socket: FakeSocket) -> None:
+        self.socket = socket
+        self._peer = peer
+
+    def send(self, data: bytes) -> None:
+        if not self.socket.ended:
+            self.socket.incoming += data
+            self._peer.settle()
+
+    def receive(self, wait_ms: int | None) -> bytes:
+        if not self.socket.outgoing and wait_ms:
+            self._peer.clock.advance(wait_ms)
+        if self.socket.outgoing:
+            data = bytes(self.socket.outgoing)
+            self.socket.outgoing.clear()
+            return data
+        if self.socket.ended:
+            return b""
+        raise Silence(f"nothing came{f' in {wait_ms} ms' if wait_ms else ''}")
+
+    def close(self) -> None:
+        if not self.socket.closing:
+            self._peer.settle()
+            self.socket.transport.eof_received()
+            self.socket.close()
+        self._peer.settle()
+
+
+class InProcessPeer(Peer):
+    """A fresh broker. All that a client sends is dealt with before `send` returns."""
+
+    in_process = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.loop = FakeLoop(self.clock)
+        self.clock.after_each = self.settle
+        self.config = Config()
+        self.node = build_node(self.config, self.clock)
+        self.log: list[tuple[str, str, dict[str, object]]] = []
+        self._sockets: list[FakeSocket] = []
+        self.server = self._new_server()
+
+    def _new_server(self) -> Server:
+        asyncio._set_running_loop(self.loop)
+        try:
+            settings, timeout_s = build_settings(self.config), self.config.handshake_timeout_s
+            return Server(self.node, settings, timeout_s, lambda *line: self.log.append(line))
+        finally:
+            asyncio._set_running_loop(None)
+
+    def settle(self) -> None:
+        """Turn the loop until nothing is ready; where the broker holds back a publisher, time must pass for that."""
+        patience = PATIENCE_MS
+        while True:
+            busy = self.loop.turn()
+            for socket in self._sockets:
+                busy = socket.feed() or busy
+            if busy:
+                continue
+            if patience <= 0 or not any(socket.incoming and not socket.closing for socket in self._sockets):
+                return
+            patience -= 1
+            after_each, self.clock.after_each = self.clock.after_each, lambda: None
+            self.clock.advance(1)
+            self.clock.after_each = after_each
+
+    def dial(self, address: str = "127.0.0.1") -> Client:  # type: ignore[override]
+        socket = FakeSocket(self, address)
+        self._sockets.append(socket)
+        return self._kept(Client(InProcessPipe(self, socket)))
+
+    def settings(self, **changed: Any) -> None:
+        self.config = msgspec.structs.replace(self.config, **changed)
+        self.server = self._new_server()
+
+    def add_vhost(self, name: str) -> None:
+        self.node.add_vhost(name)
+
+    def add_user(self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")) -> None:
+        user = User(name, hash_password(name, b"salt"), frozenset(tags))
+        user.permissions["/"] = Permission(*permissions)
+        self.node.users.add(user)
+
+    def close_connection(self, client: Client, reason: str) -> None:
+        self.server.connections[socket_of(client).transport].close(ConnectionForced(reason))
+        self.settle()
+
+    def stall(self, client: Client) -> None:
+        socket_of(client).stalled = True
+
+    def unsent_bytes(self, client: Client) -> int:
+        socket = socket_of(client)
+        return len(socket.outgoing) + len(self.server.connections[socket.transport].out)
+
+    def name(self, word: str) -> str:
+        return word
+
+
+def socket_of(client: Client) -> FakeSocket:
+    assert isinstance(client.pipe, InProcessPipe)
+    return client.pipe.socket
