@@ -111,7 +111,9 @@ def test_a_refused_publish_is_not_confirmed(ch: Channel) -> None:
 
 @pytest.mark.check(148)
 @pytest.mark.parametrize("end", [Queue.Delete, Queue.Purge])
-def test_confirms_complete_when_the_queue_is_deleted_or_purged(client: Client, ch: Channel, name: Name, end: type) -> None:
+def test_confirms_complete_when_the_queue_is_deleted_or_purged(
+    client: Client, ch: Channel, name: Name, end: type
+) -> None:
     ch.declare(queue := name("queue"), durable=True)
     ch.confirm()
     for _ in range(50):
@@ -132,7 +134,7 @@ def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Ch
         ch.publish("", queue, b"body", PERSISTENT)
     for delivery in consumer.deliveries(10):
         if settle in ("nack", "reject"):
-            {"nack": consumer.nack, "reject": consumer.reject}[settle](delivery.tag)
+            (consumer.nack if settle == "nack" else consumer.reject)(delivery.tag)
         elif settle == "drop":
             consumer.reject(delivery.tag, requeue=False)
     if settle == "recover":

@@ -28,7 +28,7 @@ def test_consume_ok_comes_before_the_first_delivery(ch: Channel, queue: str) -> 
     ch.send(Basic.Consume, queue=queue)
     reply = ch.next()
     assert isinstance(reply, Basic.ConsumeOk)
-    assert reply.consumer_tag.startswith("amq.ctag-") and len(reply.consumer_tag) == 31
+    assert str(reply.consumer_tag).startswith("amq.ctag-") and len(str(reply.consumer_tag)) == 31
     deliveries = ch.deliveries(3)
     assert [delivery.body for delivery in deliveries] == bodies
     assert [delivery.tag for delivery in deliveries] == [1, 2, 3]
@@ -98,7 +98,7 @@ def test_a_consumer_priority_is_an_integer(ch: Channel, queue: str, priority: An
     closed = ch.refused(406, Basic.Consume, queue=queue, arguments=arguments)
     assert closed.reply_text.startswith("PRECONDITION_FAILED - invalid arg 'x-priority' for queue")
     if priority == "banana":
-        assert closed.reply_text.endswith("expected integer, got longstr\"")
+        assert closed.reply_text.endswith('expected integer, got longstr"')
 
 
 @pytest.mark.check(121)

@@ -115,7 +115,9 @@ def test_flow_cannot_be_switched_off(ch: Channel) -> None:
 
 @pytest.mark.check(59)
 @pytest.mark.differs("cuts within characters before 4.0")
-@pytest.mark.parametrize("queue", ["q" * 255, "ü" * 127, "漢" * 85, "q" + "漢" * 84], ids=["one", "two", "three", "odd"])
+@pytest.mark.parametrize(
+    "queue", ["q" * 255, "ü" * 127, "漢" * 85, "q" + "漢" * 84], ids=["one", "two", "three", "odd"]
+)
 def test_a_reply_text_is_cut_to_fit_between_characters(ch: Channel, queue: str) -> None:
     closed = ch.refused(404, Queue.Declare, queue=queue, passive=True)  # pamqp decodes: it is UTF-8
     assert 250 <= len(closed.reply_text.encode()) <= 255

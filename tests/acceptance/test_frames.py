@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Queue
@@ -122,9 +123,7 @@ def test_a_content_without_its_body_is_refused(ch: Channel, queue: str, after: b
 def test_a_header_of_another_class_is_refused(ch: Channel, queue: str) -> None:
     ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 0, class_id=10))
     closed = ch.client.expect_close(505)
-    assert (
-        closed.reply_text == "UNEXPECTED_FRAME - expected content header for class 60, got one for class 10 instead"
-    )
+    assert closed.reply_text == "UNEXPECTED_FRAME - expected content header for class 60, got one for class 10 instead"
 
 
 @pytest.mark.check(36)
@@ -212,7 +211,9 @@ def test_empty_body_frames_are_tolerated(ch: Channel, queue: str) -> None:
 
 @pytest.mark.check(41)
 @pytest.mark.parametrize("properties", [None, {"type": "empty", "headers": {"k": 1}}])
-def test_an_empty_message_is_delivered_without_a_body_frame(ch: Channel, queue: str, properties: dict | None) -> None:
+def test_an_empty_message_is_delivered_without_a_body_frame(
+    ch: Channel, queue: str, properties: dict[str, Any] | None
+) -> None:
     ch.publish("", queue, b"", properties)
     ch.publish("", queue, b"next")
     ch.consume(queue, no_ack=True)

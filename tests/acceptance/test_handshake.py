@@ -14,7 +14,9 @@ from tests.support.channel import Channel
 CAPABILITIES = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                 "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
                 "direct_reply_to")  # fmt: skip
-LOGIN_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
+LOGIN_REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
+)
 
 
 def started(broker: Peer, **peer: Any) -> Client:
@@ -38,7 +40,9 @@ def test_the_header_of_0_9_1_is_answered_with_start(broker: Peer) -> None:
 
 
 @pytest.mark.check(2)
-@pytest.mark.parametrize("sent", [b"AMQP\x01\x01\x64\x03", b"AMQP\x00\x64\x03\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
+@pytest.mark.parametrize(
+    "sent", [b"AMQP\x01\x01\x64\x03", b"AMQP\x00\x64\x03\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"]
+)
 def test_a_header_of_no_known_version_is_answered_with_a_header_and_the_end(broker: Peer, sent: bytes) -> None:
     client = broker.dial()
     client.raw(sent)
@@ -135,8 +139,12 @@ def test_anonymous_logs_in_as_the_configured_user(broker: Peer) -> None:
 
 
 @pytest.mark.check(9)
-@pytest.mark.parametrize(("mechanism", "response"), [("NOPE", ""), ("PLAIN", "guest"), ("PLAIN", "\0guest"), ("AMQPLAIN", b"\x05LOG")])
-def test_an_unknown_mechanism_or_a_broken_response_ends_the_connection(broker: Peer, mechanism: str, response: Any) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "response"), [("NOPE", ""), ("PLAIN", "guest"), ("PLAIN", "\0guest"), ("AMQPLAIN", b"\x05LOG")]
+)
+def test_an_unknown_mechanism_or_a_broken_response_ends_the_connection(
+    broker: Peer, mechanism: str, response: Any
+) -> None:
     client = started(broker)
     client.login(mechanism, response)
     came = client.read_to_end(7000)
@@ -164,7 +172,8 @@ def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
         client.channel(number)
     client.unopened(7).send(ChannelMethods.Open)
     closed = client.expect_close(530)
-    assert closed.reply_text == "NOT_ALLOWED - number of channels opened (64) has reached the negotiated channel_max (64)"
+    text = "number of channels opened (64) has reached the negotiated channel_max (64)"
+    assert closed.reply_text == f"NOT_ALLOWED - {text}"
 
 
 @pytest.mark.check(12, 13)
@@ -178,7 +187,9 @@ def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
         (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
     ],
 )
-def test_limits_outside_what_was_proposed_are_refused(broker: Peer, channel_max: int, frame_max: int, text: str) -> None:
+def test_limits_outside_what_was_proposed_are_refused(
+    broker: Peer, channel_max: int, frame_max: int, text: str
+) -> None:
     client = tuning(broker)
     client.tune(channel_max, frame_max)
     closed = client.expect_close(530)

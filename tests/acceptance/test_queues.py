@@ -24,8 +24,8 @@ KNOWN = {
 
 
 def differs(arg: str, queue: str, received: str, current: str) -> str:
-    text = f"inequivalent arg '{arg}' for queue '{queue}' in vhost '/': received '{received}' but current is '{current}'"
-    return f"PRECONDITION_FAILED - {text}"
+    text = f"arg '{arg}' for queue '{queue}' in vhost '/': received '{received}' but current is '{current}'"
+    return f"PRECONDITION_FAILED - inequivalent {text}"
 
 
 @pytest.mark.check(77)

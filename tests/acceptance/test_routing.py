@@ -127,7 +127,9 @@ def test_many_hashes_and_a_long_key_do_not_blow_up(ch: Channel, name: Name) -> N
         assert reached(ch, exchange, found, words) == {"#.a.#"}
 
 
-def headers_bound(ch: Channel, name: Name, specs: dict[str, dict[str, Any]], kind: str = "headers") -> tuple[str, dict]:
+def headers_bound(
+    ch: Channel, name: Name, specs: dict[str, dict[str, Any]], kind: str = "headers"
+) -> tuple[str, dict[str, str]]:
     ch.exchange(exchange := name("exchange"), kind)
     found = {}
     for word, arguments in specs.items():
@@ -154,7 +156,12 @@ HEADERS: list[tuple[dict[str, Any] | None, set[str]]] = [
 
 @pytest.mark.check(104)
 def test_headers_match_all_or_any_without_the_x_keys(ch: Channel, name: Name) -> None:
-    specs = {"all": {**SPEC, "x-match": "all"}, "any": {**SPEC, "x-match": "any"}, "none": {}, "no": {"x-match": "any"}}
+    specs: dict[str, dict[str, Any]] = {
+        "all": {**SPEC, "x-match": "all"},
+        "any": {**SPEC, "x-match": "any"},
+        "none": {},
+        "no": {"x-match": "any"},
+    }
     exchange, found = headers_bound(ch, name, specs)
     for headers, expected in HEADERS:
         assert reached(ch, exchange, found, "ignored", headers) == expected, headers
@@ -162,7 +169,7 @@ def test_headers_match_all_or_any_without_the_x_keys(ch: Channel, name: Name) ->
 
 @pytest.mark.check(104)
 def test_headers_compare_values_with_their_kind(ch: Channel, name: Name) -> None:
-    specs = {
+    specs: dict[str, dict[str, Any]] = {
         "integer": {"k": 1},
         "string": {"k": "1"},
         "true": {"k": True},
@@ -195,7 +202,9 @@ def test_headers_tell_integers_from_floats(ch: Channel, name: Name) -> None:
 @pytest.mark.check(105)
 def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> None:
     keys = {"x-a": "1", "b": "2"}
-    specs = {match: {**keys, "x-match": match} for match in ("all", "any", "all-with-x", "any-with-x")}
+    specs: dict[str, dict[str, Any]] = {
+        match: {**keys, "x-match": match} for match in ("all", "any", "all-with-x", "any-with-x")
+    }
     exchange, found = headers_bound(ch, name, specs)
     for headers, expected in [
         ({"x-a": "1", "b": "2"}, set(specs)),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from pamqp import base
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp import Client
@@ -30,7 +31,7 @@ def held(ch: Channel, queue: str) -> Content:
     return message
 
 
-def ends_with_unknown_tag(ch: Channel, tag: int, method: type) -> None:
+def ends_with_unknown_tag(ch: Channel, tag: int, method: type[base.Frame]) -> None:
     closed = ch.expect_close(406)
     assert closed.reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
     assert (closed.class_id, closed.method_id) == (method.index >> 16, method.index & 0xFFFF)
@@ -58,7 +59,7 @@ def test_a_tag_that_was_never_given_is_refused(ch: Channel, tag: int) -> None:
 
 @pytest.mark.check(134)
 @pytest.mark.parametrize("method", [Basic.Nack, Basic.Reject])
-def test_a_tag_that_was_never_given_cannot_be_given_back(ch: Channel, method: type) -> None:
+def test_a_tag_that_was_never_given_cannot_be_given_back(ch: Channel, method: type[base.Frame]) -> None:
     ch.send(method, delivery_tag=7, requeue=True)
     ends_with_unknown_tag(ch, 7, method)
 
@@ -216,7 +217,7 @@ def test_deliveries_without_acknowledgement_do_not_come_back(client: Client, ch:
 
 @pytest.mark.check(141)
 @pytest.mark.parametrize("method", [Basic.Recover, Basic.RecoverAsync])
-def test_recover_brings_back_all_that_was_out(ch: Channel, queue: str, method: type) -> None:
+def test_recover_brings_back_all_that_was_out(ch: Channel, queue: str, method: type[base.Frame]) -> None:
     fill(ch, queue, 2)
     held(ch, queue)
     ch.consume(queue)

@@ -163,9 +163,8 @@ def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queu
     fill(ch, queue, 3)
     ch.transact()
     tags = held(ch, queue, 3)
-    give_back = {"nack": ch.nack, "reject": ch.reject}[method]
-    give_back(tags[0])
-    give_back(tags[1], requeue=False)
+    for tag, requeue in ((tags[0], True), (tags[1], False)):
+        (ch.nack if method == "nack" else ch.reject)(tag, requeue=requeue)
     ch.sync()
     assert client.channel().count(queue) == 0
     ch.commit()
@@ -181,7 +180,7 @@ def test_giving_back_is_undone_by_a_rollback(ch: Channel, queue: str, method: st
     ch.transact()
     tags = held(ch, queue, 2)
     for tag in tags:
-        {"nack": ch.nack, "reject": ch.reject}[method](tag, requeue=False)
+        (ch.nack if method == "nack" else ch.reject)(tag, requeue=False)
     ch.rollback()
     assert ch.count(queue) == 0
     ch.ack(tags[1])
@@ -216,7 +215,10 @@ def test_messages_return_at_the_commit(ch: Channel) -> None:
     ch.send(Tx.Commit)
     first, second, last = ch.next(), ch.next(), ch.next()
     assert isinstance(first, Content) and isinstance(second, Content) and isinstance(last, Tx.CommitOk)
-    assert [(item.method.name, item.body) for item in (first, second)] == [("Basic.Return", b"1"), ("Basic.Return", b"2")]
+    assert [(item.method.name, item.body) for item in (first, second)] == [
+        ("Basic.Return", b"1"),
+        ("Basic.Return", b"2"),
+    ]
 
 
 @pytest.mark.check(158)

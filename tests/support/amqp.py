@@ -1,4 +1,4 @@
-"""A synchronous AMQP 0-9-1 client for tests, which says and sees everything: it knows no queue of its own, retries nothing.
+"""A synchronous AMQP 0-9-1 client for tests. It says whatever it is told to, sees everything, and retries nothing.
 
 It speaks through a pipe (support/broker.py): a socket, or a broker inside this process, where nothing ever waits.
 """

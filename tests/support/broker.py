@@ -1,4 +1,4 @@
-"""The broker under test, as a test sees it; and the one that listens on a socket. support/in_process.py has the other."""
+"""The broker under test as a test sees it, and the one that listens on a socket; in_process.py has the other."""
 
 import itertools
 import os
@@ -46,7 +46,9 @@ class Peer:
     def add_vhost(self, name: str) -> None:
         raise NotImplementedError
 
-    def add_user(self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")) -> None:
+    def add_user(
+        self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")
+    ) -> None:
         """A user whose password is the name, with permissions to configure, write and read in the vhost `/`."""
         raise NotImplementedError
 

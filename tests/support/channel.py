@@ -66,7 +66,7 @@ class Channel:
         return item
 
     def nothing(self, *queues: str) -> None:
-        """Nothing waits on this channel, and nothing comes while the server answers some more (`queues` are asked too)."""
+        """Nothing waits here, and nothing comes while the server answers some more (`queues` are asked too)."""
         assert not self.client.inbox(self.number), f"unexpected: {list(map(describe, self.client.inbox(self.number)))}"
         for queue in queues:
             self.declare(queue, passive=True)
@@ -158,7 +158,7 @@ class Channel:
         self.call(Tx.Rollback)
 
     def confirms(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
-        """Read until these publishes are settled: those acked and those nacked. Each number may be settled once only."""
+        """Read until these publishes are settled: those acked and those nacked. Each may be settled once only."""
         waiting = set(numbers)
         verdicts: tuple[set[int], set[int]] = (set(), set())
         while waiting:

@@ -1,6 +1,5 @@
 """Time that stands still until a test moves it: the core's clock, and an event loop that lives by it."""
 
-import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
@@ -58,7 +57,7 @@ class FakeClock(Clock):
         self._now_ms = end_ms
 
 
-class FakeLoop(asyncio.AbstractEventLoop):
+class FakeLoop:
     """The part of an event loop that the transport uses, by the fake clock. `turn` is one turn of it."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -68,10 +67,10 @@ class FakeLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._clock.now_ms() / 1000
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, **_: Any) -> Any:
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
         self._ready.append(lambda: callback(*args))
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, **_: Any) -> Any:
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> FakeTimer:
         return self._clock.call_at(self._clock.now_ms() + round(delay * 1000), lambda: callback(*args))
 
     def turn(self) -> bool:

@@ -1,8 +1,8 @@
 """Bytes of AMQP 0-9-1 as a test wants them, legal or not.
 
-pamqp knows the methods and their fields; what it refuses to write (odd names, a chosen integer width, bytes that are not
-UTF-8) is written here without its checks. Python values become the field types that most clients use; `Typed` picks
-any other.
+pamqp knows the methods and their fields; what it refuses to write (odd names, a chosen integer width, bytes that are
+not UTF-8) is written here without its checks. Python values become the field types that most clients use; `Typed`
+picks any other.
 """
 
 import struct
@@ -19,8 +19,9 @@ BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 _FIXED = {"t": ">?", "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">q",
           "f": ">f", "d": ">d", "T": ">Q"}  # fmt: skip
 _METHOD_FIELD = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q"}
-PROPERTY_NAMES = ("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
-                  "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id")  # fmt: skip
+PROPERTY_NAMES = ("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
+                  "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id",
+                  "cluster_id")  # fmt: skip
 
 
 class Typed:
@@ -74,8 +75,8 @@ def field(value: Any) -> bytes:
         return Typed("d", value).encode()
     if value is None:
         return Typed("V").encode()
-    letter = {str: "S", bytes: "x", dict: "F", list: "A"}[type(value)]
-    return Typed(letter, value).encode()
+    letters: dict[type, str] = {str: "S", bytes: "x", dict: "F", list: "A"}
+    return Typed(letters[type(value)], value).encode()
 
 
 def pairs(values: Mapping[str, Any]) -> bytes:
@@ -162,7 +163,7 @@ def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
 
 
 def decode_method(payload: bytes) -> base.Frame:
-    method = commands.INDEX_MAPPING[int.from_bytes(payload[:4], "big")]()
+    method: base.Frame = commands.INDEX_MAPPING[int.from_bytes(payload[:4], "big")]()
     method.unmarshal(payload[4:])
     return method
 

@@ -1,7 +1,8 @@
 """A broker inside this process: the real one from its transport inwards, with sockets, loop and clock replaced."""
 
 import asyncio
-from typing import Any
+import os
+from typing import Any, cast
 
 import msgspec
 
@@ -17,7 +18,7 @@ from .broker import Peer
 from .clock import FakeClock, FakeLoop
 from .received import Silence
 
-READ_BYTES = 1 << 18  # what uvloop hands over at once
+READ_BYTES = int(os.environ.get("WARREN_READ", 1 << 18))  # what uvloop hands over at once, or less
 PATIENCE_MS = 2000  # for a broker that reads no more for a while
 
 
@@ -72,8 +73,9 @@ class FakeSocket(asyncio.Transport):
         """Hand over what came, if the broker reads; whether there was any."""
         if not (self.incoming and self.reading) or self.closing:
             return False
-        data = bytes(self.incoming[:READ_BYTES])
-        del self.incoming[:READ_BYTES]
+        size = max(READ_BYTES, len(self.incoming) // 64)
+        data = bytes(self.incoming[:size])
+        del self.incoming[:size]
         self.transport.data_received(data)
         return True
 
@@ -126,7 +128,7 @@ class InProcessPeer(Peer):
         self.server = self._new_server()
 
     def _new_server(self) -> Server:
-        asyncio._set_running_loop(self.loop)
+        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self.loop))
         try:
             settings, timeout_s = build_settings(self.config), self.config.handshake_timeout_s
             return Server(self.node, settings, timeout_s, lambda *line: self.log.append(line))
@@ -161,7 +163,9 @@ class InProcessPeer(Peer):
     def add_vhost(self, name: str) -> None:
         self.node.add_vhost(name)
 
-    def add_user(self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")) -> None:
+    def add_user(
+        self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")
+    ) -> None:
         user = User(name, hash_password(name, b"salt"), frozenset(tags))
         user.permissions["/"] = Permission(*permissions)
         self.node.users.add(user)
