@@ -29,6 +29,9 @@ CLUSTER_ID: Final = 1 << 2
 _UNKNOWN: Final = 1 << 1  # the one flag of the first word that names no property
 _CONTINUED: Final = 1  # another word of flags follows
 _OCTETS: Final = DELIVERY_MODE | PRIORITY
+_STRINGS: Final = frozenset(1 << bit for bit in range(2, 16)) - {HEADERS, DELIVERY_MODE, PRIORITY, TIMESTAMP}
+_COMBINATIONS_LIMIT: Final = 256
+_combinations: dict[int, tuple[int, ...]] = {}
 
 
 class Properties:
@@ -133,19 +136,47 @@ class Properties:
         return flags.to_bytes(2, "big") + b"".join(values)
 
 
-def check(raw: bytes) -> None:
-    """Refuse property bytes that are malformed, or headers too deep or too large, with SyntaxFault (502)."""
+def check(raw: bytes) -> int:
+    """Refuse property bytes that are malformed, or headers too deep or too large, with SyntaxFault (502).
+
+    Returns the delivery mode, 0 where it is absent, as it is passed on the way. HOT: bench L, for each publish whose
+    properties are not those of the one before.
+    """
     flags, at = _flags(raw)
-    left = flags & ~_CONTINUED
-    while left:
-        flag = 1 << left.bit_length() - 1
-        end = _end(raw, flag, at)
-        if flag == HEADERS:
-            table.check(raw[at + 4 : end])
-        at = end
-        left ^= flag
-    if at != len(raw):
+    limit = len(raw)
+    mode = 0
+    try:
+        for bit in _present(flags):
+            if bit in _STRINGS:
+                at += 1 + raw[at]
+            elif bit == DELIVERY_MODE:
+                mode = raw[at]
+                at += 1
+            elif bit == HEADERS:
+                start = at + 4
+                at = start + int.from_bytes(raw[at:start], "big")
+                if at > limit or start > limit:
+                    break
+                table.check(raw, start, at)
+            else:
+                at += 8 if bit == TIMESTAMP else 1
+    except IndexError:
+        at = limit + 1
+    if at > limit:
+        raise SyntaxFault("content header is truncated")
+    if at < limit:
         raise SyntaxFault("content header is longer than its properties")
+    return mode
+
+
+def _present(flags: int) -> tuple[int, ...]:
+    """The properties that are there, in their order. Few combinations are in use, so they are remembered."""
+    present = _combinations.get(flags)
+    if present is None:
+        present = tuple(1 << bit for bit in range(15, 1, -1) if flags & 1 << bit)
+        if len(_combinations) < _COMBINATIONS_LIMIT:
+            _combinations[flags] = present
+    return present
 
 
 def delivery_mode(raw: bytes) -> int:

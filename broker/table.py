@@ -35,6 +35,12 @@ _FORMATS: Final = {letter: struct.Struct(">" + code) for letter, code in zip("bB
 _DECIMAL: Final = struct.Struct(">BI")
 _WIDTHS: Final = {ord(letter): form.size for letter, form in _FORMATS.items()} | {ord("t"): 1, ord("V"): 0, ord("D"): 5}
 _SIZED: Final = frozenset(b"SxAF")  # these carry a length of four octets
+_STRING: Final = ord("S")
+_NESTED: Final = (_TABLE, _ARRAY)
+_FIXED: Final = frozenset(_WIDTHS)
+_LENGTH: Final = struct.Struct(">I").unpack_from
+# By type letter, the octets of the letter and what has a fixed size behind it; 0 where there is no such type.
+_STEPS: Final = tuple(5 if letter in _SIZED else 1 + _WIDTHS.get(letter, -1) for letter in range(256))
 
 _TYPE_NAMES: Final = {
     "t": "bool", "b": "byte", "B": "unsignedbyte", "s": "short", "u": "unsignedshort", "I": "signedint",
@@ -174,10 +180,15 @@ class Table:
 Table.EMPTY = Table(b"")
 
 
-def check(raw: bytes) -> None:
-    """Refuse bytes that are no table, or one too deep or too large, with SyntaxFault (502). No length in front."""
+def check(raw: bytes, at: int = 0, end: int = -1) -> None:
+    """Refuse bytes that are no table, or one too deep or too large, with SyntaxFault (502). No length in front.
+
+    The table stands between `at` and `end`, by default all of `raw`. HOT: bench L, for each publish with headers.
+    """
+    if end < 0:
+        end = len(raw)
     enclosing: list[tuple[int, bool]] = []  # of each table or array around this one, its end and whether it is a table
-    at, end, is_table = 0, len(raw), True
+    is_table = True
     entries = 0
     while True:
         if at == end:
@@ -189,10 +200,18 @@ def check(raw: bytes) -> None:
         if entries > MAX_ENTRIES:
             raise SyntaxFault(f"field table has more than {MAX_ENTRIES} entries")
         if is_table:
-            at = _named(raw, at, end)
-        after = _end(raw, at, end)
+            at += 1 + raw[at]
+            if at >= end:
+                raise SyntaxFault("field table is truncated in a field name")
         kind = raw[at]
-        if kind in (_TABLE, _ARRAY):
+        after = at + _STEPS[kind]
+        if kind == _STRING and after <= end:
+            after += _LENGTH(raw, at + 1)[0]
+        elif kind not in _FIXED:
+            after = _end(raw, at, end)
+        if after > end:
+            raise SyntaxFault(f"field table is truncated in a value of type {chr(kind)}")
+        if kind in _NESTED:
             if len(enclosing) + 2 > MAX_DEPTH:
                 raise SyntaxFault(f"field table is nested more than {MAX_DEPTH} deep")
             enclosing.append((end, is_table))
@@ -313,15 +332,12 @@ def _named(raw: bytes, at: int, limit: int) -> int:
 
 def _end(raw: bytes, at: int, limit: int) -> int:
     """Where the value ends whose type letter stands at `at`."""
-    width = _WIDTHS.get(raw[at])
-    if width is not None:
-        end = at + 1 + width
-    elif raw[at] in _SIZED:
-        end = at + 5
-        if end <= limit:
-            end += int.from_bytes(raw[at + 1 : at + 5], "big")
-    else:
+    step = _STEPS[raw[at]]
+    if not step:
         raise SyntaxFault(f"field table has a value of unknown type {raw[at]}")
+    end = at + step
+    if raw[at] in _SIZED and end <= limit:
+        end += int.from_bytes(raw[at + 1 : end], "big")
     if end > limit:
         raise SyntaxFault(f"field table is truncated in a value of type {chr(raw[at])}")
     return end

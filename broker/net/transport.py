@@ -39,6 +39,7 @@ class Transport(asyncio.Protocol, Link):
         self._quiet = 0  # looks in a row that saw nothing new
         self._send_timer: asyncio.TimerHandle | None = None
         self._watch_timer: asyncio.TimerHandle | None = None
+        self._hold_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
 
     # asyncio.Protocol
@@ -90,7 +91,10 @@ class Transport(asyncio.Protocol, Link):
         output = connection.take_output()
         if output:
             self._sent = True
-            self._socket.write(output)
+            if len(output) == 1:
+                self._socket.write(output[0])
+            else:
+                self._socket.writelines(output)
         connection.flushed(self._writable)
 
     def running(self, heartbeat_s: int) -> None:
@@ -107,9 +111,13 @@ class Transport(asyncio.Protocol, Link):
             self._held = True
             if not self._resting:
                 self._socket.pause_reading()
-            self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
+            if self._hold_timer is None:
+                self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 
     def release(self) -> None:
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
         if self._held:
             self._held = False
             if not self._resting and self._socket is not None:
@@ -143,12 +151,15 @@ class Transport(asyncio.Protocol, Link):
             self._socket.resume_reading()
 
     def _look_at_hold(self) -> None:
-        if not self._held or self._connection is None:
+        self._hold_timer = None
+        if self._connection is None or not self._connection.congested:
             return
-        if self._connection.still_held():
-            self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
+        if self._connection.to_be_held():
+            self.hold()
         else:
             self.release()
+        if self._hold_timer is None:
+            self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 
     def _handshake_late(self) -> None:
         self.report("handshake_timeout", "warning", {})
@@ -180,7 +191,7 @@ class Transport(asyncio.Protocol, Link):
         self._watch_timer = self._loop.call_later(self._heartbeat_s, self._watch_heartbeat)
 
     def _cancel_timers(self) -> None:
-        for timer in (self._send_timer, self._watch_timer, self._end_timer):
+        for timer in (self._send_timer, self._watch_timer, self._hold_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
 

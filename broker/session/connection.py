@@ -29,8 +29,9 @@ CHANNEL_CLOSE_OK = 0x00140029
 CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
 OUTPUT_LIMIT = 1 << 20  # octets of deliveries that may wait to be written before consumers must wait
 
-HOLD_MS = 5
-HOLD_PROGRESS = 100  # deliveries in HOLD_MS, 20,000 a second: a queue that drains slower does not hold publishers back
+HOLD_MS = 50
+HOLD_PROGRESS = 500  # deliveries in HOLD_MS, 10,000 a second: a queue that drains slower does not hold publishers back
+FREE_LOOKS = 4  # of HOLD_MS each
 
 HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
 
@@ -46,6 +47,8 @@ class Connection(Publisher):
         self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size)
         self.state = HANDSHAKE
         self.out = bytearray()
+        self._large: list[bytes | bytearray] = []  # what comes before `out`, with contents too long to copy
+        self._large_bytes = 0
         self.channels: dict[int, Channel] = {}
         self.user: User | None = None
         self.login_name = ""
@@ -59,7 +62,8 @@ class Connection(Publisher):
         self.stalled: list[Subscription] = []
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
-        self.congested: dict[Queue, int] = {}
+        self.congested: dict[Queue, int] = {}  # with what each had delivered when last looked at
+        self._free_looks = 0
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
         self._trusted = True
@@ -238,11 +242,22 @@ class Connection(Publisher):
             self._flushing = True
             self.link.flush_soon()
 
-    def take_output(self) -> bytearray:
-        """What is to be written now; the connection begins anew."""
-        self._flushing = False
-        output = self.out
+    def add_large(self, frames: bytes) -> bytearray:
+        """Queue frames without copying them; gives the buffer for what comes next."""
+        self._large += (self.out, frames)
+        self._large_bytes += len(self.out) + len(frames)
         self.out = bytearray()
+        return self.out
+
+    def take_output(self) -> list[bytes | bytearray]:
+        """What is to be written now, in order; the connection begins anew."""
+        self._flushing = False
+        output: list[bytes | bytearray] = self._large
+        if self.out:
+            output.append(self.out)
+            self.out = bytearray()
+        self._large = []
+        self._large_bytes = 0
         return output
 
     def flushed(self, writable: bool) -> None:
@@ -258,31 +273,39 @@ class Connection(Publisher):
 
     def free_output(self) -> int:
         """Octets of deliveries that may be added before consumers must wait."""
-        return OUTPUT_LIMIT - len(self.out) if self._writable else 0
+        return OUTPUT_LIMIT - len(self.out) - self._large_bytes if self._writable else 0
 
     # Holding back: while a queue with consumers has too much, its publishers are not read (architecture 3)
 
     def hold(self, queue: Queue) -> None:
-        """Read no more until the queue has drained, or does not drain any more."""
+        """Read no more until the queue has drained, or is found not to drain. Who also consumes is always read."""
+        if queue in self.congested or any(channel.consumers for channel in self.channels.values()):
+            return
         queue.hold(self)
         self.congested[queue] = queue.delivered
-        self.link.hold()
+        if not self._free_looks:
+            self.link.hold()
 
     def drained(self, queue: Queue) -> None:
         self.congested.pop(queue, None)
         if not self.congested:
             self.link.release()
 
-    def still_held(self) -> bool:
-        """Asked every HOLD_MS while held. A queue whose consumers do not keep up must not stop its publishers: they go
-        on, to be held again after the next chunk."""
+    def to_be_held(self) -> bool:
+        """Asked every HOLD_MS while a queue is congested.
+
+        Consumers that do not keep up must not stop publishers: where nothing much was delivered while they were held,
+        they are free for some looks, then held for one again: it may have been their flood that slowed the consumers.
+        """
         draining = False
         for queue, delivered in self.congested.items():
             draining = draining or queue.delivered - delivered >= HOLD_PROGRESS
             self.congested[queue] = queue.delivered
-        if not draining:
-            self.congested.clear()
-        return draining
+        if self._free_looks:
+            self._free_looks -= 1
+        elif not draining:
+            self._free_looks = FREE_LOOKS
+        return not self._free_looks
 
     def confirm(self) -> None:
         """Tell publishers what has been confirmed since the last time."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DELIVERY_OVERHEAD = 128  # octets of method and header frames that a delivery takes beside its body, about
 UNLIMITED = 1 << 30
+LARGE = 1 << 14  # octets of frames that are written as they are: above it, one more buffer costs less than a copy
 
 _u64 = Struct(">Q").pack
 
@@ -85,9 +86,13 @@ class Subscription(Consumer):
             out += _u64(tag)
             out += b"\x01" + delivered[1:] if redelivered else delivered
             if message.channel == number and message.largest_frame <= frame_max:
-                out += message.frames
+                frames = message.frames
             else:
-                out += encode.reframed(message.frames, number, connection.frame_max)
+                frames = encode.reframed(message.frames, number, connection.frame_max)
+            if len(frames) < LARGE:
+                out += frames
+            else:
+                out = connection.add_large(frames)
             if unacked is not None:
                 unacked[tag] = (queue, self, position, message)
                 position += step

@@ -59,8 +59,7 @@ def publish(channel: Channel, publishes: Publishes) -> None:
 def see(channel: Channel, raw: bytes) -> None:
     """Look at properties that differ from those of the publish before; raises SyntaxFault (502)."""
     channel.seen_properties = b""
-    properties.check(raw)
-    channel.seen_persistent = properties.delivery_mode(raw) == 2
+    channel.seen_persistent = properties.check(raw) == 2
     channel.seen_special = (
         properties.has(raw, ASKED)
         or (b"CC" in raw and properties.has(raw, properties.HEADERS))

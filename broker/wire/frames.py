@@ -89,7 +89,18 @@ class FrameReader:
     unfinished_max  octets of unfinished contents that are kept for all channels together
     """
 
-    __slots__ = ("frame_max", "body_max", "unfinished_max", "_data", "_at", "_parts", "_missing", "_unfinished")
+    __slots__ = (
+        "frame_max",
+        "body_max",
+        "unfinished_max",
+        "_data",
+        "_at",
+        "_parts",
+        "_missing",
+        "_behind",
+        "_behind_at",
+        "_unfinished",
+    )
 
     def __init__(self, frame_max: int, body_max: int) -> None:
         self.frame_max = frame_max
@@ -98,20 +109,26 @@ class FrameReader:
         self._data = b""
         self._at = 0
         self._parts: list[bytes] = []  # what arrived of a frame that is not whole yet
-        self._missing = 0  # octets to wait for before it is worth looking again
+        self._missing = 0  # octets that frame still needs
+        self._behind = b""  # what arrived together with the end of that frame, and where in it the next one starts
+        self._behind_at = 0
         self._unfinished: dict[int, Content] = {}
 
     def feed(self, data: bytes) -> None:
         """Take what arrived. What was not consumed before is kept in front of it."""
         if self._parts:
-            self._parts.append(data)
-            self._missing -= len(data)
-            if self._missing > 0:
+            if len(data) < self._missing:
+                self._parts.append(data)
+                self._missing -= len(data)
                 return
+            # Only the frame that was cut is put together; what came behind it is not copied.
+            self._parts.append(data[: self._missing])
+            self._behind, self._behind_at = data, self._missing
             data = b"".join(self._parts)
             self._parts.clear()
-        elif self._at < len(self._data):
-            data = self._data[self._at :] + data
+        elif self._at < len(self._data) or self._behind:
+            data = self._data[self._at :] + self._behind[self._behind_at :] + data
+            self._behind = b""
         self._data = data
         self._at = 0
 
@@ -122,10 +139,6 @@ class FrameReader:
         self._at += octets
         return self._data[self._at - octets : self._at]
 
-    def peek(self) -> bytes:
-        """What is there and not consumed."""
-        return self._data[self._at :]
-
     def next(self) -> Event | None:
         """The next event, None when more input is needed; raises FrameError (501), UnexpectedFrame (505).
 
@@ -135,6 +148,10 @@ class FrameReader:
         while True:
             at = self._at
             have = len(data) - at
+            if not have and self._behind:
+                data, at = self._data, self._at = self._behind, self._behind_at
+                self._behind = b""
+                have = len(data) - at
             if have < 7:
                 return None
             kind, channel, size = _head(data, at)
