@@ -15,6 +15,7 @@ import pika
 import pytest
 from celery import chain, group
 from celery.exceptions import TaskRevokedError
+from kombu import pools
 
 HERE = Path(__file__).resolve().parent
 START_TIMEOUT_S = 30
@@ -85,7 +86,10 @@ def tasks(broker_url):
         finally:
             if worker.process.poll() is None:
                 worker.stop()
+        module.app.backend.result_consumer.stop()
+        module.app.pool.force_close_all()
         module.app.close()
+        pools.reset()
         with pika.BlockingConnection(pika.URLParameters(broker_url)) as connection:
             channel = connection.channel()
             for made in (name, f"{name}.other"):
