@@ -66,6 +66,45 @@ def test_a_table_nested_five_hundred_deep_ends_only_its_connection(broker: Peer,
     broker.connect().channel().sync()
 
 
+@pytest.mark.parametrize("letter", ["F", "A"])
+@pytest.mark.parametrize("exchange", ["", "amq.headers"])
+def test_a_header_nested_five_hundred_deep_harms_nobody(
+    broker: Peer, ch: Channel, queue: str, exchange: str, letter: str
+) -> None:
+    nested = b"V"
+    for _ in range(500):
+        nested = letter.encode() + codec.long_string((b"\x01k" if letter == "F" else b"") + nested)
+    ch.bind(queue, "amq.headers", arguments={"absent": queue})
+    client = broker.connect()
+    client.channel().publish(exchange, queue, b"body", {"headers": b"\x01k" + nested + b"\x02CC" + codec.field([])})
+    ch.sync()
+    assert ch.count(queue) <= 1
+
+
+@pytest.mark.differs("RabbitMQ answers 541")
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"\x80\x00",  # a content type that is not there
+        b"\x80\x00\x05text",  # ... that is longer than the frame
+        b"\x20\x00\x00\x00\x00\x09\x01kS",  # headers longer than the frame
+        b"\x20\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a header longer than the headers
+        b"\x00\x40\x00",  # a timestamp of one octet
+        b"\x00",  # half of the flags
+        b"\x00\x01",  # more flags announced
+        b"\x80\x00\x04textmore",  # octets left over
+    ],
+)
+def test_properties_that_cannot_be_decoded_reach_no_consumer(
+    broker: Peer, ch: Channel, queue: str, properties: bytes
+) -> None:
+    other = broker.connect().channel()
+    ch.publish("", queue, b"body", properties)
+    closed = ch.client.next()
+    assert isinstance(closed, Connection.Close) and closed.reply_code in (501, 502), closed
+    assert other.count(queue) == 0
+
+
 @pytest.mark.differs("RabbitMQ sends 501 with ids 0/0 since 4.0, and drops before")
 def test_a_queue_name_that_is_not_utf8_is_a_frame_error(ch: Channel) -> None:
     ch.send(Queue.Declare, queue=b"\xff\xfe")

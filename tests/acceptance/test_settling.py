@@ -275,3 +275,16 @@ def test_settling_what_came_from_a_deleted_queue_is_no_error(ch: Channel, queue:
     ch.sync()
     ch.ack(first.tag)
     ends_with_unknown_tag(ch, first.tag, Basic.Ack)
+
+
+@pytest.mark.timeout(30)
+def test_an_ack_of_twenty_thousand_is_one_step(client: Client, ch: Channel, queue: str) -> None:
+    fill(ch, queue, 20_000)
+    ch.consume(queue)
+    ch.deliveries(20_000)
+    ch.ack(19_999, multiple=True)
+    ch.sync()
+    ch.ack(5, multiple=True)
+    ends_with_unknown_tag(ch, 5, Basic.Ack)
+    probe = client.channel()
+    assert probe.drain(queue) == [b"20000"]
