@@ -37,7 +37,7 @@ class Transaction:
         settlements, self.settlements = self.settlements, []
         for message, queues, mandatory in publishes:
             alive = tuple(queue for queue in queues if not queue.deleted)
-            publishing.enqueue(channel, [message], alive, mandatory)
+            publishing.enqueue(channel, [message], message.body_bytes, message.persistent, alive, mandatory)
         for _, entry, acknowledged, back in settlements:
             settling.finish(channel, entry, acknowledged, back)
 

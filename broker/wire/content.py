@@ -24,7 +24,6 @@ class Content:
         "method",
         "channel",
         "frames",
-        "header_end",
         "body_bytes",
         "missing",
         "largest_frame",
@@ -37,7 +36,6 @@ class Content:
         self.method = method
         self.channel = channel
         self.frames: list[bytes] = []
-        self.header_end = 0
         self.body_bytes = 0
         self.missing = 1  # octets of the body still to come; not known before the header
         self.largest_frame = 0
@@ -48,7 +46,6 @@ class Content:
     def header(self, frame: bytes, body_max: int) -> None:
         """The header frame, already checked with `check_header`."""
         self.waits_for_header = False
-        self.header_end = len(frame)
         self.body_bytes = self.missing = _fixed(frame, 7)[2]
         self._dropped = self.body_bytes > body_max
         self._keep(frame)

@@ -24,7 +24,7 @@ ACK_SIZE = 13
 HEADER_FIXED = 14  # class, weight, body size and one word of property flags
 
 _head = Struct(">BHI").unpack_from
-_index = Struct(">I").unpack_from
+_index = _size = Struct(">I").unpack_from
 _content_head = Struct(">BHIHHQ").unpack_from
 _ack = Struct(">QB").unpack_from
 
@@ -41,30 +41,32 @@ class Method:
 
 
 class Publishes:
-    """Publishes on one channel, one after the other, with the same method and the same content header.
+    """Publishes on one channel, one after the other, with the same method.
 
-    method     the method's payload with the end octet behind it: exchange, key and flags (ids and ticket in front)
-    header_end where the header frame ends in each of `contents`
-    contents   header frame and body frames of each; empty where the body was longer than the limit and was not kept
-    body_bytes length of each body
+    method    the method's payload with the end octet behind it: exchange, key and flags (ids and ticket in front)
+    contents  header frame and body frames of each, whole
+    alike     their header frames are the same, to the octet
+    too_long  octets of a body that is over the limit and was not kept; `contents` is empty then
+    largest_frame  octets of the longest frame, 0 where no content has more than one frame of each kind
     """
 
-    __slots__ = ("channel", "method", "header_end", "contents", "body_bytes", "largest_frame")
+    __slots__ = ("channel", "method", "contents", "alike", "too_long", "largest_frame")
 
     def __init__(
-        self, channel: int, method: bytes, header_end: int, contents: list[bytes], body_bytes: int, largest_frame: int
+        self,
+        channel: int,
+        method: bytes,
+        contents: list[bytes],
+        alike: bool,
+        too_long: int = 0,
+        largest_frame: int = 0,
     ) -> None:
         self.channel = channel
         self.method = method
-        self.header_end = header_end
         self.contents = contents
-        self.body_bytes = body_bytes
+        self.alike = alike
+        self.too_long = too_long
         self.largest_frame = largest_frame
-
-    @property
-    def property_bytes(self) -> bytes:
-        """Property flags and values, the same for all of them."""
-        return self.contents[0][OVERHEAD + 11 : self.header_end - 1]
 
 
 class Acks:
@@ -188,40 +190,60 @@ class FrameReader:
         """From a publish method at `at`, ending at `stop`: all that is whole and alike. HOT: bench A-M."""
         data = self._data
         end = len(data)
-        method = data[at + 7 : stop]
-        if stop + 7 + HEADER_FIXED >= end:
-            self._unfinished[channel] = Content(method, channel)
+        last = self._content_end(stop, channel)
+        if not last:
+            self._unfinished[channel] = Content(data[at + 7 : stop], channel)
             return None
-        kind, number, size, class_id, weight, body = _content_head(data, stop)
-        body_at = stop + size + OVERHEAD
-        last = body_at + body + OVERHEAD if body else body_at
-        if (
-            kind != HEADER
-            or number != channel
-            or class_id != CONTENT_CLASS
-            or weight
-            or size < HEADER_FIXED
-            or last > end
-            or body > self.body_max
-            or data[body_at - 1] != FRAME_END
-            or data[last - 1] != FRAME_END
-            or (self.frame_max and (size > self.frame_max or body > self.frame_max))
-            or (body and _head(data, body_at) != (BODY, channel, body))
-        ):
-            self._unfinished[channel] = Content(method, channel)
-            return None
+        start, skip, stride = at, stop - at, last - at
         contents = [data[stop:last]]
-        stride = last - at
-        skip = stop - at
-        lead = data[at : body_at + 7] if body else data[at:body_at]
+        header_end = OVERHEAD + _size(data, stop + 3)[0]
+        body_at = stop + header_end
+        # First those that differ in their body alone,
+        lead = data[at : body_at + 7] if last > body_at else data[at:body_at]
         at = last
         last += stride
         while last <= end and data.startswith(lead, at) and data[last - 1] == FRAME_END:
             contents.append(data[at + skip : last])
             at = last
             last += stride
+        # then those with other properties, or bodies of another length.
+        alike = len(contents)
+        lead = data[start:stop]
+        while data.startswith(lead, at):
+            last = self._content_end(at + skip, channel)
+            if not last:
+                break
+            contents.append(data[at + skip : last])
+            at = last
         self._at = at
-        return Publishes(channel, method, body_at - stop, contents, body, max(size, body) + OVERHEAD)
+        return Publishes(channel, data[start + 7 : stop], contents, alike == len(contents))
+
+    def _content_end(self, at: int, channel: int) -> int:
+        """Where the content ends whose header frame starts at `at`; 0 unless it is whole and in one body frame at most.
+
+        HOT: bench L.
+        """
+        data = self._data
+        if at + 7 + HEADER_FIXED >= len(data):
+            return 0
+        kind, number, size, class_id, weight, body = _content_head(data, at)
+        body_at = at + size + OVERHEAD
+        end = int(body_at + body + OVERHEAD if body else body_at)
+        if (
+            kind != HEADER
+            or number != channel
+            or class_id != CONTENT_CLASS
+            or weight
+            or size < HEADER_FIXED
+            or end > len(data)
+            or body > self.body_max
+            or data[body_at - 1] != FRAME_END
+            or data[end - 1] != FRAME_END
+            or (self.frame_max and (size > self.frame_max or body > self.frame_max))
+            or (body and _head(data, body_at) != (BODY, channel, body))
+        ):
+            return 0
+        return end
 
     def _acks(self, at: int, channel: int) -> Acks:
         """From an acknowledgement at `at`: with all single ones that follow it. HOT: bench I."""
@@ -275,10 +297,9 @@ class FrameReader:
                 raise FrameError(f"unfinished contents of {kept} octets exceed the maximum of {self.unfinished_max}")
             return None
         del self._unfinished[channel]
-        contents = [b"".join(content.frames)] if content.frames else []
-        return Publishes(
-            channel, content.method, content.header_end, contents, content.body_bytes, content.largest_frame
-        )
+        if not content.frames:
+            return Publishes(channel, content.method, [], True, content.body_bytes)
+        return Publishes(channel, content.method, [b"".join(content.frames)], True, 0, content.largest_frame)
 
     def _wait_for(self, octets: int) -> None:
         """A frame is not whole: gather its parts without joining them each time."""
