@@ -148,6 +148,18 @@ def test_a_backlog_is_dealt_out_in_turns(client: Client, ch: Channel, queue: str
     assert [item.method.consumer_tag for item in ch.deliveries(4)] == ["one", "two", "one", "two"]
 
 
+@pytest.mark.check(122)
+def test_consumers_of_one_channel_get_a_burst_in_order(client: Client, ch: Channel, queue: str) -> None:
+    for tag in ("one", "two", "three"):
+        ch.consume(queue, consumer_tag=tag)
+    publisher = client.channel()
+    for at in range(30):
+        publisher.publish("", queue, b"%d" % at)
+    burst = ch.deliveries(30)
+    assert [item.body for item in burst] == [b"%d" % at for at in range(30)]
+    assert [item.method.consumer_tag for item in burst[:6]] == ["one", "two", "three"] * 2
+
+
 @pytest.mark.check(128)
 def test_a_cancelled_consumer_gets_no_more_and_keeps_what_it_has(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)

@@ -1,5 +1,6 @@
 """Checks 1 to 28: the handshake and the life of a connection."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.broker import Peer
 from tests.support.channel import Channel
+from tests.support.received import Closed
 
 CAPABILITIES = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                 "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
@@ -203,8 +205,8 @@ def test_a_connection_with_limits_out_of_range_does_not_open(broker: Peer, chann
     client = tuning(broker)
     client.tune(channel_max, frame_max)
     client.send(Connection.Open, virtual_host="/")
-    came = client.read_to_end(33_000 if broker.in_process else 5_000)
-    assert not any(isinstance(item, Connection.OpenOk) for item in came)
+    with contextlib.suppress(Closed):  # RabbitMQ says nothing
+        client.expect_close(530)
 
 
 @pytest.mark.check(14)

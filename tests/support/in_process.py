@@ -90,9 +90,9 @@ class InProcessPipe:
     def send(self, data: bytes) -> None:
         if not self.socket.ended:
             self.socket.incoming += data
-            self._peer.settle()
 
     def receive(self, wait_ms: int | None) -> bytes:
+        self._peer.settle()
         if not self.socket.outgoing and wait_ms:
             self._peer.clock.advance(wait_ms)
         if self.socket.outgoing:
@@ -112,7 +112,7 @@ class InProcessPipe:
 
 
 class InProcessPeer(Peer):
-    """A fresh broker. All that a client sends is dealt with before `send` returns."""
+    """A fresh broker. What clients sent is dealt with, all of it, when one of them looks for an answer."""
 
     in_process = True
 
