@@ -106,7 +106,7 @@ class Subscription(Consumer):
     def settled(self) -> None:
         """One of its deliveries is acknowledged or back in the queue. HOT: bench I, L."""
         self.unacked -= 1
-        if self.waiting:
+        if self.waiting and not self.channel.prefetch_limit:
             self.queue.wake(self)
 
     def cancelled(self) -> None:

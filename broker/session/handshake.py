@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ACCEPTED_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OUR_HEADER = b"AMQP\x00\x00\x09\x01"
+TUNE = (10, 30)  # what is wrong in tune-ok is reported with the ids of tune
 SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do (spec/core.md 26)
 REFUSAL_DELAY_S = 3.0  # a brake on guessing passwords
 NAMED = 40  # octets of an unknown header that the log shows
@@ -144,10 +145,10 @@ class Handshake:
 def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:
     """Raises NotAllowed (530) for a value in tune-ok that was not on offer."""
     if value and value < smallest:
-        raise NotAllowed(f"negotiated {what} = {value} is lower than the minimum allowed value ({smallest})")
+        raise NotAllowed(f"negotiated {what} = {value} is lower than the minimum allowed value ({smallest})", *TUNE)
     if largest and (not value or value > largest):
         shown = value or "0 (no limit)"
-        raise NotAllowed(f"negotiated {what} = {shown} is higher than the maximum allowed value ({largest})")
+        raise NotAllowed(f"negotiated {what} = {shown} is higher than the maximum allowed value ({largest})", *TUNE)
 
 
 def octets(text: object) -> bytes:

@@ -13,6 +13,7 @@ from ..errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
 from ..table import Table, check
 
 FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
+ACCESS_REQUEST = 0x001E000A  # of AMQP 0-8, which pamqp does not know: always granted, so its arguments do not matter
 EMPTY_TABLE = b"\0\0\0\0"
 
 
@@ -22,11 +23,13 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     Raises CommandInvalid (503) for an unknown method, FrameError (501) for a short string that is not UTF-8, and
     SyntaxFault (502) for all else that cannot be decoded; each with the ids of the method.
     """
+    if index == ACCESS_REQUEST:
+        return base.Frame(), Table.EMPTY
     class_id, method_id = index >> 16, index & 0xFFFF
     kind = commands.INDEX_MAPPING.get(index)
     if kind is None:
         raise CommandInvalid("unimplemented method", class_id, method_id)
-    method = kind()
+    method = kind.__new__(kind)  # not called: some methods warn of their age, and all arguments are about to be set
     try:
         arguments, table = _walk(method, payload[4:])
         method.unmarshal(arguments)
