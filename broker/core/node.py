@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from .ports import Clock, Journal, Observer
 from .queue import Queue
 from .registry import Registry
@@ -21,7 +23,7 @@ class Node:
         self.registry = Registry()
         self.vhosts: dict[str, VHost] = {}
         self.observers: list[Observer] = []
-        self.pending: list[Queue] = []
+        self.pending: deque[Queue] = deque()
         self.open_connections = 0
 
     def add_vhost(self, name: str) -> VHost:
@@ -36,7 +38,4 @@ class Node:
         """Deliver what can be delivered now, also what a delivery itself makes ready."""
         pending = self.pending
         while pending:
-            queues = pending.copy()
-            pending.clear()
-            for queue in queues:
-                queue.pump()
+            pending.popleft().pump()  # one by one: should one fail, the others are still in line

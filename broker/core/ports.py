@@ -61,15 +61,17 @@ class Journal:
 class Consumer:
     """One consumer of one queue, as the queue sees it.
 
+    `line` is what its deliveries are written to: consumers that share one see the order of all of them.
     `waiting` is the queue's own mark: the consumer had no room when last asked and has left the turn until it calls
     `Queue.wake`.
     """
 
-    __slots__ = ("tag", "queue", "no_ack", "exclusive", "priority", "waiting")
+    __slots__ = ("tag", "queue", "line", "no_ack", "exclusive", "priority", "waiting")
 
-    def __init__(self, tag: str, queue: Queue, no_ack: bool, exclusive: bool, priority: int) -> None:
+    def __init__(self, tag: str, queue: Queue, line: object, no_ack: bool, exclusive: bool, priority: int) -> None:
         self.tag = tag
         self.queue = queue
+        self.line = line
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority

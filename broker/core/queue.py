@@ -60,7 +60,7 @@ class Queue(Destination):
         owner: object,
         auto_delete: bool,
         arguments: Table,
-        pending: list[Queue],
+        pending: deque[Queue],
         journal: Journal,
     ) -> None:
         super().__init__(name)
@@ -157,8 +157,12 @@ class Queue(Destination):
                 self._hand(takers[0], messages, position, 1, False)
                 continue
             consumers.rotate(takers, taken)
-            for index, taker in enumerate(takers[:taken]):
-                self._hand(taker, messages[index::step], position + index, step, False)
+            if len({id(taker.line) for taker in takers}) == step:
+                for index, taker in enumerate(takers[:taken]):
+                    self._hand(taker, messages[index::step], position + index, step, False)
+            else:
+                for index, message in enumerate(messages):
+                    self._hand(takers[index % step], [message], position + index, 1, False)
 
     def _take(self, count: int) -> list[Message]:
         """Remove that many fresh messages from the front."""

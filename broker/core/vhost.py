@@ -5,6 +5,8 @@ Permissions are not asked here, the session does that; nor is any argument that 
 
 from __future__ import annotations
 
+from collections import deque
+
 from ..errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ..table import Table, same, text_of, type_name
 from .arguments import check_queue_arguments, differing_queue_argument
@@ -33,7 +35,7 @@ class VHost:
     """`routes` are what sessions remember here: by user, then by the octets of a publish. Each change empties them."""
 
     def __init__(
-        self, name: str, registry: Registry, pending: list[Queue], journal: Journal, observers: list[Observer]
+        self, name: str, registry: Registry, pending: deque[Queue], journal: Journal, observers: list[Observer]
     ) -> None:
         self.name = name
         self.exchanges: dict[str, Exchange] = {}

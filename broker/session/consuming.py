@@ -37,7 +37,7 @@ class Subscription(Consumer):
         prefetch: int,
         arguments: Table,
     ) -> None:
-        super().__init__(tag, queue, no_ack, exclusive, priority)
+        super().__init__(tag, queue, channel.connection, no_ack, exclusive, priority)
         self.channel = channel
         self.prefetch = prefetch
         self.arguments = arguments

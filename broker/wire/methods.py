@@ -29,7 +29,9 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     kind = commands.INDEX_MAPPING.get(index)
     if kind is None:
         raise CommandInvalid("unimplemented method", class_id, method_id)
-    method = kind.__new__(kind)  # not called: some methods warn of their age, and all arguments are about to be set
+    method: base.Frame = object.__new__(
+        kind
+    )  # not called: some methods warn of their age, and all arguments are about to be set
     try:
         arguments, table = _walk(method, payload[4:])
         method.unmarshal(arguments)
