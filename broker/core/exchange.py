@@ -64,5 +64,8 @@ class Exchange(Destination):
 
 def binding_key(source: str, destination: Destination, routing_key: str, arguments: Table) -> bytes:
     """The identity of a binding (spec/core.md 7): equal for two bindings that are the same."""
-    names = "\0".join((source, destination.kind, destination.name, routing_key))
-    return names.encode("utf-8", "surrogateescape") + b"\0" + arguments.key()
+    names = [
+        name.encode("utf-8", "surrogateescape") for name in (source, destination.kind, destination.name, routing_key)
+    ]
+    # Each with its length in front: a name may hold any octet, so none could part them.
+    return b"".join([bytes((len(name),)) + name for name in names]) + arguments.key()
