@@ -59,7 +59,8 @@ class Consumers:
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         """Up to `wanted` consumers whose turn it is, in their order, and how many messages each of them can take.
 
-        The list is empty when nobody has room. With `n` consumers, message i is for consumer i mod n.
+        The list is empty when nobody has room. With `n` consumers, message i is for consumer i mod n. Who shares room
+        with others is taken alone, since a delivery to one of them leaves less for the next.
         """
         for priority in self._order:
             turn = self._turns[priority]
@@ -73,8 +74,13 @@ class Consumers:
                 if room <= 0:
                     consumer.waiting = True
                     continue
+                if consumer.shares and takers:
+                    turn.appendleft(consumer)
+                    break
                 least = min(least, room) if takers else room
                 takers.append(consumer)
+                if consumer.shares:
+                    break
             turn.extend(takers)
             if takers:
                 return takers, least

@@ -63,10 +63,10 @@ class Consumer:
 
     `line` is what its deliveries are written to: consumers that share one see the order of all of them.
     `waiting` is the queue's own mark: the consumer had no room when last asked and has left the turn until it calls
-    `Queue.wake`.
+    `Queue.wake`. `shares` says that what room it has is also that of other consumers.
     """
 
-    __slots__ = ("tag", "queue", "line", "no_ack", "exclusive", "priority", "waiting")
+    __slots__ = ("tag", "queue", "line", "no_ack", "exclusive", "priority", "waiting", "shares")
 
     def __init__(self, tag: str, queue: Queue, line: object, no_ack: bool, exclusive: bool, priority: int) -> None:
         self.tag = tag
@@ -76,6 +76,7 @@ class Consumer:
         self.exclusive = exclusive
         self.priority = priority
         self.waiting = False
+        self.shares = False
 
     def room(self, body_bytes: int) -> int:
         """How many messages with bodies of about that size can be delivered now, by credit and unsent octets."""

@@ -62,6 +62,7 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     if queue.consumers.exclusive or exclusive and len(queue.consumers):
         raise AccessRefused(f"{queue} in exclusive use")
     subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, channel.prefetch, arguments)
+    subscription.shares = channel.prefetch_limit > 0
     channel.consumers[tag] = subscription
     if not method.nowait:
         channel.send(encode.method(channel.number, encode.CONSUME_OK, encode.short_string(tag)))

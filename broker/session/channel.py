@@ -141,6 +141,8 @@ class Channel:
         settled = self.transaction.settlements if self.transaction is not None else []
         entries = list(self.unacked.values()) + [entry for _, entry, _, _ in settled]
         self.prefetch_limit = count
+        for subscription in self.consumers.values():
+            subscription.shares = count > 0
         self.prefetched = sum(subscription is not None for _, subscription, _, _ in entries)
         self.released(0)
 

@@ -33,7 +33,7 @@ def test_a_delivery_that_fails_leaves_the_other_queues_in_line() -> None:
     consumers = []
     for name in ("one", "two"):
         queue = vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
-        consumers.append(Greedy(name, queue, True, False, 0))
+        consumers.append(Greedy(name, queue, object(), True, False, 0))
         queue.add_consumer(consumers[-1])
     node.pump()
     consumers[0].fails = True
