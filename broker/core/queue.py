@@ -241,6 +241,7 @@ class Queue(Destination):
         self.fresh.clear()
         self.returned.clear()
         self.ready_bytes = 0
+        self.release()
         return count
 
     # Consumers

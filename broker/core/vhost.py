@@ -162,17 +162,23 @@ class VHost:
         self._drop_exchange(exchange)
 
     def _drop_exchange(self, exchange: Exchange) -> None:
-        """With its bindings on both sides; auto-delete sources that lose their last binding go too (5.2, 5.3)."""
-        if self.exchanges.pop(exchange.name, None) is None:
-            return
-        self.changed()
-        for key, binding in list(exchange.outgoing.items()):
-            incoming_of(binding.destination).pop(key, None)
-            self._tell_unbound(binding)
-        exchange.outgoing.clear()
-        self._drop_incoming(exchange.incoming)
-        for observer in self._observers:
-            observer.exchange_deleted(exchange)
+        """With its bindings on both sides; auto-delete sources that lose their last binding go too (5.2, 5.3).
+
+        They go one after the other, not one within the other: a client may make a chain of them as long as it likes.
+        """
+        doomed = [exchange]
+        while doomed:
+            exchange = doomed.pop()
+            if self.exchanges.pop(exchange.name, None) is None:
+                continue
+            self.changed()
+            for key, binding in list(exchange.outgoing.items()):
+                incoming_of(binding.destination).pop(key, None)
+                self._tell_unbound(binding)
+            exchange.outgoing.clear()
+            doomed += self._drop_incoming(exchange.incoming)
+            for observer in self._observers:
+                observer.exchange_deleted(exchange)
 
     # Queues
 
@@ -226,7 +232,8 @@ class VHost:
         self.queues.pop(queue.name, None)
         self.volatile.pop(queue.name, None)
         self.changed()
-        self._drop_incoming(queue.incoming)
+        for exchange in self._drop_incoming(queue.incoming):
+            self._drop_exchange(exchange)
         for consumer in queue.consumers.all():
             queue.consumers.remove(consumer)
             consumer.cancelled()
@@ -281,21 +288,26 @@ class VHost:
         if binding is None:
             return
         incoming_of(destination).pop(key, None)
-        self._unbound(exchange, binding)
+        if self._unbound(exchange, binding):
+            self._drop_exchange(exchange)
 
-    def _drop_incoming(self, incoming: dict[bytes, Binding]) -> None:
+    def _drop_incoming(self, incoming: dict[bytes, Binding]) -> list[Exchange]:
+        """The end of these bindings; the exchanges that must go with them."""
+        doomed = []
         for key, binding in list(incoming.items()):
             exchange = self.exchanges.get(binding.source)
             if exchange is not None and exchange.outgoing.pop(key, None) is not None:
-                self._unbound(exchange, binding)
+                if self._unbound(exchange, binding):
+                    doomed.append(exchange)
         incoming.clear()
+        return doomed
 
-    def _unbound(self, exchange: Exchange, binding: Binding) -> None:
+    def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
+        """A binding is gone; whether its source must go with it, having been its last (spec/core.md 5.3)."""
         self.changed()
         self._deliver(exchange.type.unbound(binding))
         self._tell_unbound(binding)
-        if exchange.auto_delete and not exchange.outgoing:
-            self._drop_exchange(exchange)
+        return exchange.auto_delete and not exchange.outgoing
 
     def _tell_unbound(self, binding: Binding) -> None:
         for observer in self._observers:

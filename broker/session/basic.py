@@ -55,10 +55,11 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     if limit is not None and len(channel.consumers) >= limit:
         raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
     no_ack, exclusive = bool(method.no_ack), bool(method.exclusive)
-    if queue is None:
-        queue = open_reply_queue(channel, no_ack)
     given = arguments.get("x-priority")
-    priority = integer("x-priority", given, str(queue)) if given is not None else 0
+    where = str(queue) if queue is not None else f"queue '{REPLY_TO}' in {channel.vhost}"
+    priority = integer("x-priority", given, where) if given is not None else 0
+    if queue is None:  # after all else that can be refused: it lasts until its consumer ends
+        queue = open_reply_queue(channel, no_ack)
     if queue.consumers.exclusive or exclusive and len(queue.consumers):
         raise AccessRefused(f"{queue} in exclusive use")
     subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, channel.prefetch, arguments)
@@ -99,6 +100,8 @@ def remove(channel: Channel, subscription: Subscription) -> None:
     if queue.consumers.remove(subscription):
         queue.mark()
         channel.vhost.consumers_changed(queue)
+        if queue.deleted:
+            channel.connection.owned.pop(queue.name, None)
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:

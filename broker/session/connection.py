@@ -27,7 +27,9 @@ CHANNEL_OPEN = 0x0014000A
 CHANNEL_CLOSE = 0x00140028
 CHANNEL_CLOSE_OK = 0x00140029
 CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
-OUTPUT_LIMIT = 1 << 20  # octets of deliveries that may wait to be written before consumers must wait
+# Octets of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
+# segment of the loopback (64 KiB) reaches the consumer in one piece, and lets it start while the next is made.
+OUTPUT_LIMIT = 56 << 10
 
 HOLD_MS = 50
 HOLD_PROGRESS = 500  # deliveries in HOLD_MS, 10,000 a second: a queue that drains slower does not hold publishers back
