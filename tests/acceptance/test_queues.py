@@ -80,7 +80,6 @@ def test_a_queue_is_not_declared_again_with_another_exclusiveness(ch: Channel, n
 
 
 @pytest.mark.check(79)
-@pytest.mark.differs("durable counts for exclusive queues before 4.0")
 def test_an_exclusive_queue_is_as_durable_as_one_likes(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), durable=True, exclusive=True)
     ch.declare(queue, durable=True, exclusive=True)
