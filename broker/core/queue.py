@@ -17,10 +17,11 @@ from .consumers import Consumers
 from .message import Message
 from .ports import Consumer, Journal, Publisher
 
-# While a queue has consumers that drain it, publishers are held back above the first mark until it falls to the second
-# (messages): enough to keep a consumer busy for some milliseconds, little enough to bound memory and latency.
-HOLD_ABOVE = 8_000
-RELEASE_BELOW = 2_000
+# While a queue has consumers that drain it, publishers are held back above the first mark until it falls to the second,
+# in messages and in octets: enough to keep a consumer busy for some milliseconds, little enough to bound memory, to
+# stay in the processor's cache, and to be short of a latency that anybody sees.
+HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 8 << 20
+RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 2 << 20
 
 
 class Queue(Destination):
@@ -44,6 +45,7 @@ class Queue(Destination):
         "dirty",
         "published",
         "delivered",
+        "delivered_bytes",
         "acked",
         "redelivered",
         "held",
@@ -81,6 +83,7 @@ class Queue(Destination):
         self.dirty = False
         self.published = 0
         self.delivered = 0
+        self.delivered_bytes = 0
         self.acked = 0
         self.redelivered = 0
         self.held: list[Publisher] = []
@@ -133,7 +136,9 @@ class Queue(Destination):
         """Hand ready messages to consumers until either run out. HOT: bench A-M."""
         self.dirty = False
         self._deliver()
-        if self.held and (len(self.fresh) < RELEASE_BELOW or not len(self.consumers)):
+        if self.held and (
+            (len(self.fresh) < RELEASE_BELOW and self.ready_bytes < RELEASE_BELOW_BYTES) or not len(self.consumers)
+        ):
             self.release()
 
     def _deliver(self) -> None:
@@ -177,11 +182,13 @@ class Queue(Destination):
 
     def _hand(self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
         count = len(messages)
+        before = self.ready_bytes
         if self.fresh or self.returned:
             for message in messages:
                 self.ready_bytes -= message.body_bytes
         else:
             self.ready_bytes = 0
+        self.delivered_bytes += before - self.ready_bytes
         self.delivered += count
         if redelivered:
             self.redelivered += count
@@ -261,12 +268,17 @@ class Queue(Destination):
 
     def congested(self) -> bool:
         """Whether a publisher should wait for the consumers that are there. A queue without any just grows."""
-        return len(self.fresh) > HOLD_ABOVE and len(self.consumers) > 0
+        return (len(self.fresh) > HOLD_ABOVE or self.ready_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def hold(self, publisher: Publisher) -> None:
         """Tell this one when the queue has drained."""
         if publisher not in self.held:
             self.held.append(publisher)
+
+    def forget(self, publisher: Publisher) -> None:
+        """This one has gone."""
+        if publisher in self.held:
+            self.held.remove(publisher)
 
     def release(self) -> None:
         held = self.held

@@ -296,9 +296,10 @@ class VHost:
         doomed = []
         for key, binding in list(incoming.items()):
             exchange = self.exchanges.get(binding.source)
-            if exchange is not None and exchange.outgoing.pop(key, None) is not None:
-                if self._unbound(exchange, binding):
-                    doomed.append(exchange)
+            if exchange is None or exchange.outgoing.pop(key, None) is None:
+                continue
+            if self._unbound(exchange, binding):
+                doomed.append(exchange)
         incoming.clear()
         return doomed
 

@@ -32,7 +32,10 @@ CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
 OUTPUT_LIMIT = 56 << 10
 
 HOLD_MS = 50
-HOLD_PROGRESS = 500  # deliveries in HOLD_MS, 10,000 a second: a queue that drains slower does not hold publishers back
+# Deliveries, or units of so many octets, in HOLD_MS: a queue that drains slower than 10,000 messages a second and than
+# 100 MB a second does not hold its publishers back.
+HOLD_PROGRESS = 500
+HOLD_UNIT_BYTES = 10_000
 FREE_LOOKS = 4  # of HOLD_MS each
 
 HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
@@ -231,6 +234,7 @@ class Connection(Publisher):
         self.link.running(self.heartbeat_s)
 
     def _closed_by_client(self, method: commands.Connection.Close) -> None:
+        self.confirm()
         self._clear()
         self.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
         self.end("connection_closed", min(self.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S), {"by": "client"})
@@ -284,7 +288,7 @@ class Connection(Publisher):
         if queue in self.congested or any(channel.consumers for channel in self.channels.values()):
             return
         queue.hold(self)
-        self.congested[queue] = queue.delivered
+        self.congested[queue] = drained_units(queue)
         if not self._free_looks:
             self.link.hold()
 
@@ -301,8 +305,8 @@ class Connection(Publisher):
         """
         draining = False
         for queue, delivered in self.congested.items():
-            draining = draining or queue.delivered - delivered >= HOLD_PROGRESS
-            self.congested[queue] = queue.delivered
+            draining = draining or drained_units(queue) - delivered >= HOLD_PROGRESS
+            self.congested[queue] = drained_units(queue)
         if self._free_looks:
             self._free_looks -= 1
         elif not draining:
@@ -343,6 +347,7 @@ class Connection(Publisher):
         self._trusted = not isinstance(error, FrameError)
         if self.state == CLOSING:
             return
+        self.confirm()
         self._clear()
         fields = {"code": error.code, "reason": error.reply_text, "user": self.login_name}
         if isinstance(error, LoginRefused):
@@ -360,6 +365,7 @@ class Connection(Publisher):
 
     def _close_channel(self, channel: Channel, error: AMQPError) -> None:
         """channel.close; what the channel held goes back before the client can see it (spec/core.md 3)."""
+        self.confirm()  # what was published before the error has been taken care of
         channel.end()
         channel.closing = True
         self.send(encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id))
@@ -373,9 +379,18 @@ class Connection(Publisher):
         self.channels.clear()
         self.confirming.clear()
         self.stalled.clear()
+        for queue in self.congested:
+            queue.forget(self)
+        self.congested.clear()
+        self.link.release()
         if self.vhost is not None:
             for queue in list(self.owned.values()):
                 self.vhost.delete_queue(queue)
             self.owned.clear()
             self.node.open_connections -= 1
             self.vhost = None
+
+
+def drained_units(queue: Queue) -> int:
+    """How much the queue has delivered, in messages or in HOLD_UNIT_BYTES, whichever is more."""
+    return max(queue.delivered, queue.delivered_bytes // HOLD_UNIT_BYTES)
