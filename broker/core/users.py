@@ -59,11 +59,13 @@ class Users:
         """The user, or None: unknown, wrong or blank password, or only allowed from this machine (spec/core.md 1.4)."""
         user = self._users.get(name)
         right = verify_password((user or self._nobody).password_hash, password)
-        if user is None or not right or not password:
-            return None
+        return self.admitted(name, loopback) if right and password else None
+
+    def admitted(self, name: str, loopback: bool) -> User | None:
+        """The user, no password asked, or None: unknown, or only allowed from this machine."""
         if not loopback and name in self._loopback_only:
             return None
-        return user
+        return self._users.get(name)
 
 
 def hash_password(password: str, salt: bytes) -> bytes:

@@ -102,11 +102,11 @@ class Handshake:
                     user = users.authenticate(name, password, connection.peer.loopback)
                 elif mechanism == "ANONYMOUS":
                     name = connection.settings.anonymous_user or ""
-                    user = users.get(name)
+                    user = users.admitted(name, connection.peer.loopback)
             except SyntaxFault as error:
                 connection.link.report("malformed_login", "warning", {"mechanism": mechanism, "reason": error.text})
+        connection.login_name = name
         if user is None:
-            connection.login_name = name
             raise LoginRefused(
                 f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
             )
