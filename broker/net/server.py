@@ -73,7 +73,11 @@ class Server:
         flushes = self._flushes
         self._flushes = []
         for transport in flushes:
-            transport.flush()
+            try:
+                transport.flush()
+            except Exception as error:  # a bug of ours: it must end no other connection, nor leave its output lying
+                transport.report("internal_error", "error", {"exc_info": error})
+                transport.abort()
 
 
 def address_of(name: tuple[object, ...]) -> str:

@@ -1,0 +1,32 @@
+"""What the listeners' side does for all connections together."""
+
+import pytest
+
+from broker.session.connection import Connection
+from tests.support.in_process import InProcessPeer, socket_of
+
+
+def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = InProcessPeer()
+    publisher, broken, sound = broker.connect(), broker.connect(), broker.connect()
+    first, second = broken.channel(), sound.channel()
+    first.exchange("both", "fanout")
+    for ch in (first, second):
+        queue = ch.declare().queue
+        ch.bind(queue, "both")
+        ch.consume(queue, no_ack=True)
+    culprit = broker.server.connections[socket_of(broken).transport]
+    flushed = Connection.flushed
+
+    def fail(self: Connection, writable: bool) -> None:
+        if self is culprit:
+            raise KeyError("a bug")
+        flushed(self, writable)
+
+    monkeypatch.setattr(Connection, "flushed", fail)
+    publisher.channel().publish("both", "", b"body")
+    assert second.delivery().body == b"body"
+    broken.read_to_end()
+    assert broken.ended
+    assert [event for event, level, _ in broker.log if level == "error"] == ["internal_error"]
+    assert culprit not in broker.server.connections.values()
