@@ -20,8 +20,8 @@ from .ports import Consumer, Journal, Publisher
 # While a queue has consumers that drain it, publishers are held back above the first mark until it falls to the second,
 # in messages and in octets: enough to keep a consumer busy for some milliseconds, little enough to bound memory, to
 # stay in the processor's cache, and to be short of a latency that anybody sees.
-HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 8 << 20
-RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 2 << 20
+HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
+RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
 class Queue(Destination):
