@@ -33,7 +33,7 @@ def configure(level: str = "info", form: str = "auto", stream: TextIO | None = N
     if human:
         colors = stream.isatty() and "NO_COLOR" not in os.environ
         plain = structlog.dev.plain_traceback
-        render = [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+        render = [_printable, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     else:
         render = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
@@ -42,6 +42,14 @@ def configure(level: str = "info", form: str = "auto", stream: TextIO | None = N
         logger_factory=structlog.WriteLoggerFactory(stream),
     )
     _route_standard_logging(number, render, stream)
+
+
+def _printable(logger: object, method: str, fields: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Peers choose some of what is logged, the name of a user who may not come in too: no escapes for the terminal."""
+    for key, value in fields.items():
+        if isinstance(value, str) and key != "event" and not value.isprintable():
+            fields[key] = "".join([char if char.isprintable() else repr(char)[1:-1] for char in value])
+    return fields
 
 
 def _route_standard_logging(number: int, render: list[structlog.typing.Processor], stream: TextIO) -> None:

@@ -61,3 +61,11 @@ def test_events_below_the_level_are_left_out_and_the_last_call_holds() -> None:
     assert len(first.getvalue().splitlines()) == 1
     (line,) = second.getvalue().splitlines()
     assert "three" in line and "port=5672" in line and "\x1b" not in line
+
+
+def test_what_a_peer_chose_cannot_steer_the_terminal() -> None:
+    stream = io.StringIO()
+    logs.configure(form="human", stream=stream)
+    structlog.get_logger().warning("login_refused", user="\x1b[2Jnobody\udcff\n")
+    assert "\\x1b[2Jnobody\\udcff\\n" in stream.getvalue()
+    assert "\x1b[2J" not in stream.getvalue()
