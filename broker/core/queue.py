@@ -21,6 +21,7 @@ from .ports import Consumer, Journal, Publisher
 # in messages and in octets: enough to keep a consumer busy for some milliseconds, little enough to bound memory, to
 # stay in the processor's cache, and to be short of a latency that anybody sees.
 HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
+BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
 RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
@@ -152,11 +153,13 @@ class Queue(Destination):
                 return
             if self.returned:
                 position, message = heappop(self.returned)
+                self.ready_bytes -= message.body_bytes
+                self.delivered_bytes += message.body_bytes
                 self._hand(takers[0], [message], position, 1, True)
                 continue
-            taken = min(count, room * len(takers))
-            messages = self._take(taken)
-            position = self.head - taken
+            position = self.head
+            messages = self._take(min(count, room * len(takers)))
+            taken = len(messages)
             step = len(takers)
             if step == 1:
                 self._hand(takers[0], messages, position, 1, False)
@@ -170,25 +173,26 @@ class Queue(Destination):
                     self._hand(takers[index % step], [message], position + index, 1, False)
 
     def _take(self, count: int) -> list[Message]:
-        """Remove that many fresh messages from the front."""
+        """Remove fresh messages from the front: that many, or fewer where they are long. Nothing has come back."""
         fresh = self.fresh
-        if count == len(fresh):
+        if count == len(fresh) and self.ready_bytes <= BATCH_BYTES:
             messages = list(fresh)
             fresh.clear()
+            taken_bytes = self.ready_bytes
         else:
-            messages = [fresh.popleft() for _ in range(count)]
-        self.head += count
+            messages = []
+            taken_bytes = 0
+            while len(messages) < count and taken_bytes <= BATCH_BYTES:
+                message = fresh.popleft()
+                taken_bytes += message.body_bytes
+                messages.append(message)
+        self.head += len(messages)
+        self.ready_bytes -= taken_bytes
+        self.delivered_bytes += taken_bytes
         return messages
 
     def _hand(self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
         count = len(messages)
-        before = self.ready_bytes
-        if self.fresh or self.returned:
-            for message in messages:
-                self.ready_bytes -= message.body_bytes
-        else:
-            self.ready_bytes = 0
-        self.delivered_bytes += before - self.ready_bytes
         self.delivered += count
         if redelivered:
             self.redelivered += count

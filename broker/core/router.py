@@ -25,17 +25,21 @@ class Route:
         self.mandatory = mandatory
 
 
+NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that look at keys alone
+
+
 def route(
     exchange: Exchange,
     exchanges: dict[str, Exchange],
     queues: dict[str, Queue],
     keys: tuple[str, ...],
-    message: Message,
+    message: Message | None,
 ) -> tuple[tuple[Queue, ...], bool]:
-    """The queues a message goes to, and whether that will hold for every message with these keys.
+    """The queues a message goes to, and whether that holds for every message with these keys until a binding changes.
 
-    It holds until bindings change when every exchange on the way decides by its keys alone. The default exchange ("")
-    leads to the queue of each key's name. An alternate exchange is tried where an exchange itself finds nothing.
+    It holds when every exchange on the way decides by its keys alone. To ask only for that give no message: the queues
+    are none then where it does not hold. The default exchange ("") leads to the queue of each key's name; an alternate
+    exchange is tried where an exchange itself finds nothing.
     """
     if exchange.name == "":
         named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
@@ -47,7 +51,9 @@ def route(
     while work:
         current = work.popleft()
         stable = stable and current.type.by_key
-        destinations: list[Destination] = current.type.route(keys, message)
+        if message is None and not stable:
+            return (), False
+        destinations: list[Destination] = current.type.route(keys, message or NOTHING)
         if not destinations:
             alternate = current.alternate
             follow = exchanges.get(alternate) if alternate is not None else None

@@ -91,8 +91,10 @@ class VHost:
         """Raises PreconditionFailed (406) for an exchange type that is not known."""
         self._registry.find(type_)
 
-    def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message) -> tuple[tuple[Queue, ...], bool]:
-        """The queues for these keys, and whether the answer may be remembered until something changes."""
+    def route(
+        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None
+    ) -> tuple[tuple[Queue, ...], bool]:
+        """The queues for these keys, and whether the answer may be remembered until something changes (`router`)."""
         found, stable = route(exchange, self.exchanges, self.queues, keys, message)
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)

@@ -13,6 +13,7 @@ from ..session.settings import Settings
 from .transport import Transport
 
 BACKLOG = 1024  # connections that wait to be accepted
+LINGER_LIMIT = 1000  # connections that are over and wait for the peer to close, or for a refused login's delay
 STOP_WAIT_S = 3.0  # for peers to answer the goodbye when the node stops
 
 Report = Callable[[str, str, dict[str, object]], None]
@@ -30,6 +31,7 @@ class Server:
         self._settings = settings
         self._listeners: list[asyncio.Server] = []
         self._flushes: list[Transport] = []
+        self._lingering: set[Transport] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -58,10 +60,17 @@ class Server:
         self._empty.clear()
         return connection
 
-    def disconnected(self, transport: Transport, connection: Connection) -> None:
+    def disconnected(self, transport: Transport) -> None:
         self.connections.pop(transport, None)
+        self._lingering.discard(transport)
         if not self.connections:
             self._empty.set()
+
+    def may_linger(self, transport: Transport) -> bool:
+        """Whether this one may wait for its peer to close; not when too many do."""
+        if len(self._lingering) < LINGER_LIMIT:
+            self._lingering.add(transport)
+        return transport in self._lingering
 
     def flush_soon(self, transport: Transport) -> None:
         """HOT: bench A-M."""

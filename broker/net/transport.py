@@ -11,7 +11,9 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, cast
 
-from ..session.connection import HOLD_MS, Connection
+from ..errors import InternalFault
+from ..session.connection import Connection
+from ..session.holding import HOLD_MS
 from ..session.link import Link, Peer
 from ..wire.encode import HEARTBEAT
 
@@ -22,6 +24,7 @@ FULL_READ = 1 << 16  # octets: a read of this size may be followed by more at on
 # Octets that wait in the transport before deliveries stop. Less than one full write of ours, so that uvloop makes it at
 # once and does not join it with the next (it gathers what stays below this mark until the end of the turn).
 WRITE_HIGH = 32 << 10
+DRAIN_S = 3.0  # for the last octets to leave a socket that is to be closed
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
@@ -33,7 +36,7 @@ class Transport(asyncio.Protocol, Link):
         self._loop = server.loop
         self._socket: asyncio.Transport | None = None
         self._connection: Connection | None = None
-        self._writable = True
+        self._reading = True
         self._held = False  # by the session, while queues are congested
         self._resting = False  # until the next turn, after a full read
         self._heartbeat_s = 0
@@ -58,28 +61,46 @@ class Transport(asyncio.Protocol, Link):
 
     def data_received(self, data: bytes) -> None:
         """HOT: bench A-M."""
-        assert self._connection is not None and self._socket is not None
-        self._connection.receive(data)
-        if len(data) >= FULL_READ and not self._held and not self._resting:
+        assert self._connection is not None
+        try:
+            self._connection.receive(data)
+        except Exception as error:  # a bug of ours: it must end no other connection
+            self.report("internal_error", "error", {"exc_info": error})
+            self._connection.close(InternalFault("the broker failed to serve this connection"))
+        if len(data) >= FULL_READ and not self._resting:
             self._resting = True
-            self._socket.pause_reading()
             self._loop.call_soon(self._rested)
+        self._read_or_rest()
+
+    def _read_or_rest(self) -> None:
+        """Read on, unless something speaks against it."""
+        if self._socket is None or self._connection is None:
+            return
+        reading = not (self._held or self._resting or self._connection.interrupted)
+        if reading == self._reading or self._socket.is_closing():
+            return
+        self._reading = reading
+        if reading:
+            self._socket.resume_reading()
+        else:
+            self._socket.pause_reading()
 
     def pause_writing(self) -> None:
-        self._writable = False
+        if self._connection is not None:
+            self._connection.output.writable = False
 
     def resume_writing(self) -> None:
-        self._writable = True
         if self._connection is not None:
-            self._connection.flushed(True)
+            self._connection.output.writable = True
+            self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timers()
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            connection.lost(str(exc) if exc is not None else "client unexpectedly closed TCP connection")
-            self._server.disconnected(self, connection)
         self._socket = None
+        if self._connection is not None:
+            self._connection.lost(str(exc) if exc is not None else "client unexpectedly closed TCP connection")
+            self._server.disconnected(self)
+            self._connection = None
 
     # Link
 
@@ -87,59 +108,66 @@ class Transport(asyncio.Protocol, Link):
         self._server.flush_soon(self)
 
     def flush(self) -> None:
-        """Write the output, once per turn of the loop. HOT: bench A-M."""
+        """Write the output, once per turn of the loop, as long as the socket takes it. HOT: bench A-M."""
         connection = self._connection
-        if connection is None or self._socket is None:
+        if connection is None:
             return
+        output = connection.output
         for _ in range(WRITES):
-            output = connection.take_output()
-            if output:
-                self._sent = True
-                if len(output) == 1:
-                    self._socket.write(output[0])
-                else:
-                    self._socket.writelines(output)
-            # Consumers that waited for this may give us more to write.
-            connection.flushed(self._writable)
-            if not connection.out or not self._writable:
+            if not output.writable:
                 break
+            self._write(connection)
+            # Consumers and requests that waited for this may give us more to write.
+            connection.flushed()
+            if not output.waits():
+                break
+        self._read_or_rest()
+
+    def _write(self, connection: Connection) -> None:
+        buffers = connection.take_output()
+        if not buffers or self._socket is None:
+            return
+        self._sent = True
+        if len(buffers) == 1:
+            self._socket.write(buffers[0])
+        else:
+            self._socket.writelines(buffers)
 
     def running(self, heartbeat_s: int) -> None:
         if self._end_timer is not None:
             self._end_timer.cancel()
             self._end_timer = None
         if heartbeat_s:
+            self._sent = False
             self._heartbeat_s = heartbeat_s
             self._send_timer = self._loop.call_later(heartbeat_s / 2, self._send_heartbeat)
             self._watch_timer = self._loop.call_later(heartbeat_s, self._watch_heartbeat)
 
     def hold(self) -> None:
-        if not self._held and self._socket is not None:
-            self._held = True
-            if not self._resting:
-                self._socket.pause_reading()
-            if self._hold_timer is None:
-                self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
+        self._held = True
+        self._read_or_rest()
+        if self._hold_timer is None:
+            self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 
     def release(self) -> None:
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
-        if self._held:
-            self._held = False
-            if not self._resting and self._socket is not None:
-                self._socket.resume_reading()
+        self._held = False
+        self._read_or_rest()
 
     def close(self, after_s: float) -> None:
-        self.flush()
+        if self._socket is None or self._connection is None:
+            return
+        self._write(self._connection)
         if self._end_timer is not None:
             self._end_timer.cancel()
-        if self._socket is None:
-            return
         if after_s <= 0:
-            self._socket.close()
-        else:
-            self._end_timer = self._loop.call_later(after_s, self.abort)
+            self._socket.close()  # once what is written has gone out,
+            after_s = DRAIN_S  # or cannot
+        elif not self._server.may_linger(self):
+            after_s = 0
+        self._end_timer = self._loop.call_later(after_s, self.abort)
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:
         name = str(self._connection.peer) if self._connection is not None else ""
@@ -154,19 +182,15 @@ class Transport(asyncio.Protocol, Link):
 
     def _rested(self) -> None:
         self._resting = False
-        if not self._held and self._socket is not None and not self._socket.is_closing():
-            self._socket.resume_reading()
+        self._read_or_rest()
 
     def _look_at_hold(self) -> None:
         self._hold_timer = None
-        if self._connection is None or not self._connection.congested:
+        if self._connection is None or not self._connection.holding.queues:
             return
-        if self._connection.to_be_held():
-            self.hold()
-        else:
-            self.release()
-        if self._hold_timer is None:
-            self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
+        self._held = self._connection.holding.look()
+        self._read_or_rest()
+        self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 
     def _handshake_late(self) -> None:
         self.report("handshake_timeout", "warning", {})
@@ -176,7 +200,7 @@ class Transport(asyncio.Protocol, Link):
         """Every half interval, unless something was sent in it (spec/core.md 1.7)."""
         if self._socket is None:
             return
-        if not self._sent:
+        if not self._sent and self._connection is not None and self._connection.output.writable:
             self._socket.write(HEARTBEAT)
         self._sent = False
         self._send_timer = self._loop.call_later(self._heartbeat_s / 2, self._send_heartbeat)
@@ -185,7 +209,7 @@ class Transport(asyncio.Protocol, Link):
         """Every interval: two looks in a row without a new octet end the connection. While we hold, nobody is read."""
         if self._connection is None:
             return
-        if self._connection.received_bytes != self._seen or self._held:
+        if self._connection.received_bytes != self._seen or not self._reading:
             self._seen = self._connection.received_bytes
             self._quiet = 0
         else:

@@ -64,7 +64,8 @@ class Channel:
         self.number = number
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
-        self.closing = False
+        self.closing = False  # one of both sides has closed it
+        self.committing = False
         self.last_queue = ""
         self.delivery_tag = 0
         self.unacked: dict[int, Unacked] = {}
@@ -165,14 +166,20 @@ class Channel:
             self.confirms.committed(self.connection.node.journal.durable)
             self.send_confirms()
 
-    def send_when_durable(self, frames: bytes) -> None:
-        """Send this as soon as all that was done until now is on disk."""
+    def commit_when_durable(self, commit_ok: bytes) -> None:
+        """Send it as soon as all that was done until now is on disk. Until then the channel takes nothing else."""
         journal = self.connection.node.journal
         ticket = journal.ticket()
         if ticket <= journal.durable:
-            self.send(frames)
+            self.send(commit_ok)
         else:
-            journal.when_durable(ticket, partial(self.send, frames))
+            self.committing = True
+            journal.when_durable(ticket, partial(self._committed, commit_ok))
+
+    def _committed(self, commit_ok: bytes) -> None:
+        self.committing = False
+        if not self.closing:
+            self.send(commit_ok)
 
     def send_confirms(self) -> None:
         if self.confirms is not None and not self.closing:
@@ -182,6 +189,7 @@ class Channel:
 
     def end(self) -> None:
         """The channel is over: consumers go, what is out goes back, what was not committed is forgotten."""
+        self.closing = True
         for subscription in list(self.consumers.values()):
             basic.remove(self, subscription)
         if self.transaction is not None:

@@ -20,23 +20,15 @@ from ..wire.frames import PUBLISH, Acks, Event, FrameReader, Method, Publishes
 from .channel import Channel
 from .consuming import Subscription
 from .handshake import REFUSAL_DELAY_S, Handshake
+from .holding import Holding
 from .link import Link, Peer
+from .output import Output
 from .settings import Settings
 
 CHANNEL_OPEN = 0x0014000A
 CHANNEL_CLOSE = 0x00140028
 CHANNEL_CLOSE_OK = 0x00140029
 CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
-# Octets of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
-# segment of the loopback (64 KiB) reaches the consumer in one piece, and lets it start while the next is made.
-OUTPUT_LIMIT = 56 << 10
-
-HOLD_MS = 50
-# Deliveries, or units of so many octets, in HOLD_MS: a queue that drains slower than 10,000 messages a second and than
-# 100 MB a second does not hold its publishers back.
-HOLD_PROGRESS = 500
-HOLD_UNIT_BYTES = 10_000
-FREE_LOOKS = 4  # of HOLD_MS each
 
 HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
 
@@ -49,12 +41,10 @@ class Connection(Publisher):
         self.settings = settings
         self.peer = peer
         self.link = link
-        self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size)
-        self.state = HANDSHAKE
-        self.out = bytearray()
-        self._large: list[bytes | bytearray] = []  # what comes before `out`, with contents too long to copy
-        self._large_bytes = 0
         self.channels: dict[int, Channel] = {}
+        self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size, self.channels)
+        self.output = Output()
+        self.state = HANDSHAKE
         self.user: User | None = None
         self.login_name = ""
         self.vhost: VHost | None = None
@@ -67,13 +57,12 @@ class Connection(Publisher):
         self.stalled: list[Subscription] = []
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
-        self.congested: dict[Queue, int] = {}  # with what each had delivered when last looked at
-        self._free_looks = 0
+        self.holding = Holding()
+        self.interrupted = False  # input waits until the client has read some output
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
         self._trusted = True
         self._flushing = False
-        self._writable = True
 
     @property
     def name(self) -> str:
@@ -93,9 +82,16 @@ class Connection(Publisher):
         if self.state == CLOSED or not self._trusted:
             return
         self.reader.feed(data)
-        if not self._greeted and not self._greet():
-            return
+        if self._greeted or self._greet():
+            self._work()
+
+    def _work(self) -> None:
+        """Do what the input asks, as far as there is room for the answers."""
+        self.interrupted = False
         while self.state != CLOSED and self._trusted:
+            if self.output.full():
+                self.interrupted = True
+                break
             try:
                 event = self.reader.next()
                 if event is None:
@@ -141,6 +137,8 @@ class Connection(Publisher):
                 self._close_channel(channel, error)
 
     def _on_channel(self, channel: Channel, event: Event) -> None:
+        if channel.committing:
+            raise ChannelFault("unexpected command while processing 'tx.commit'")
         if isinstance(event, Publishes):
             channel.publish(event)
             return
@@ -243,75 +241,40 @@ class Connection(Publisher):
 
     def send(self, frames: bytes) -> None:
         """Queue whole frames for the peer."""
-        self.out += frames
+        self.output.buffer += frames
         if not self._flushing:
             self._flushing = True
             self.link.flush_soon()
 
-    def add_large(self, frames: bytes) -> bytearray:
-        """Queue frames without copying them; gives the buffer for what comes next."""
-        self._large += (self.out, frames)
-        self._large_bytes += len(self.out) + len(frames)
-        self.out = bytearray()
-        return self.out
-
     def take_output(self) -> list[bytes | bytearray]:
-        """What is to be written now, in order; the connection begins anew."""
+        """What is to be written now; whatever comes later asks for another flush."""
         self._flushing = False
-        output: list[bytes | bytearray] = self._large
-        if self.out:
-            output.append(self.out)
-            self.out = bytearray()
-        self._large = []
-        self._large_bytes = 0
-        return output
+        return self.output.take()
 
-    def flushed(self, writable: bool) -> None:
-        """The output was handed to the socket; `writable` is False while too much of it waits there."""
-        self._writable = writable
-        if writable and self.stalled:
+    def flushed(self) -> None:
+        """Output was handed to the socket, and more may follow: consumers and requests that waited for it go on."""
+        if self.stalled:
             stalled = self.stalled
             self.stalled = []
             for subscription in stalled:
                 subscription.stalled = False
                 subscription.queue.wake(subscription)
             self.node.pump()
-
-    def free_output(self) -> int:
-        """Octets of deliveries that may be added before consumers must wait."""
-        return OUTPUT_LIMIT - len(self.out) - self._large_bytes if self._writable else 0
-
-    # Holding back: while a queue with consumers has too much, its publishers are not read (architecture 3)
+        if self.interrupted:
+            self._work()
 
     def hold(self, queue: Queue) -> None:
         """Read no more until the queue has drained, or is found not to drain. Who also consumes is always read."""
-        if queue in self.congested or any(channel.consumers for channel in self.channels.values()):
+        if queue in self.holding.queues or any(channel.consumers for channel in self.channels.values()):
             return
         queue.hold(self)
-        self.congested[queue] = drained_units(queue)
-        if not self._free_looks:
+        if self.holding.add(queue):
             self.link.hold()
 
     def drained(self, queue: Queue) -> None:
-        self.congested.pop(queue, None)
-        if not self.congested:
+        self.holding.queues.pop(queue, None)
+        if not self.holding.queues:
             self.link.release()
-
-    def to_be_held(self) -> bool:
-        """Asked every HOLD_MS while a queue is congested.
-
-        Consumers that do not keep up must not stop publishers: where nothing much was delivered while they were held,
-        they are free for some looks, then held for one again: it may have been their flood that slowed the consumers.
-        """
-        draining = False
-        for queue, delivered in self.congested.items():
-            draining = draining or drained_units(queue) - delivered >= HOLD_PROGRESS
-            self.congested[queue] = drained_units(queue)
-        if self._free_looks:
-            self._free_looks -= 1
-        elif not draining:
-            self._free_looks = FREE_LOOKS
-        return not self._free_looks
 
     def confirm(self) -> None:
         """Tell publishers what has been confirmed since the last time."""
@@ -323,7 +286,10 @@ class Connection(Publisher):
 
     def close(self, error: AMQPError) -> None:
         """Close from our side: an operator's wish, a deleted user or vhost, the node's stop."""
-        if self.state in (HANDSHAKE, RUNNING):
+        if not self._greeted:
+            self.state = CLOSED
+            self.link.close(0.0)
+        elif self.state in (HANDSHAKE, RUNNING):
             self._fail(error)
             self.node.pump()
 
@@ -367,7 +333,6 @@ class Connection(Publisher):
         """channel.close; what the channel held goes back before the client can see it (spec/core.md 3)."""
         self.confirm()  # what was published before the error has been taken care of
         channel.end()
-        channel.closing = True
         self.send(encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id))
         self.link.report("channel_closing", "warning", {"channel": channel.number, "reason": error.reply_text})
 
@@ -379,9 +344,9 @@ class Connection(Publisher):
         self.channels.clear()
         self.confirming.clear()
         self.stalled.clear()
-        for queue in self.congested:
+        for queue in self.holding.queues:
             queue.forget(self)
-        self.congested.clear()
+        self.holding.queues.clear()
         self.link.release()
         if self.vhost is not None:
             for queue in list(self.owned.values()):
@@ -389,8 +354,3 @@ class Connection(Publisher):
             self.owned.clear()
             self.node.open_connections -= 1
             self.vhost = None
-
-
-def drained_units(queue: Queue) -> int:
-    """How much the queue has delivered, in messages or in HOLD_UNIT_BYTES, whichever is more."""
-    return max(queue.delivered, queue.delivered_bytes // HOLD_UNIT_BYTES)

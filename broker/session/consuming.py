@@ -50,7 +50,7 @@ class Subscription(Consumer):
         """HOT: bench B, D, I, L."""
         channel = self.channel
         connection = channel.connection
-        free = connection.free_output()
+        free = connection.output.room()
         if free <= 0:
             if not self.stalled:
                 self.stalled = True
@@ -74,7 +74,8 @@ class Subscription(Consumer):
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked
         tag = channel.delivery_tag
-        out = connection.out
+        output = connection.output
+        out = output.buffer
         for message in messages:
             tag += 1
             delivered = message.address.delivered
@@ -92,7 +93,7 @@ class Subscription(Consumer):
             if len(frames) < LARGE:
                 out += frames
             else:
-                out = connection.add_large(frames)
+                out = output.add_large(frames)
             if unacked is not None:
                 unacked[tag] = (queue, self, position, message)
                 position += step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from .channel import Channel
 
 REPLY_TO = "amq.rabbitmq.reply-to"
-ROUTES_LIMIT = 65_536  # remembered for one user in one vhost, some hundred octets each; beyond it all are forgotten
+ROUTES_LIMIT = 32_768  # remembered for one user in one vhost, 500 octets each; beyond it all are forgotten
+NUMBER = re.compile("-?[0-9]+")
 LONGEST_MS = 315_360_000_000
 MANDATORY, IMMEDIATE = 1, 2
 ASKED = properties.USER_ID | properties.EXPIRATION  # properties that are to be checked
@@ -74,25 +76,27 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
     messages: list[Message] = []
     total_bytes = 0
     any_persistent = False
-    for content in contents:
-        header_bytes, body_bytes = _sizes(content, SIZE_AT)
-        raw = content[PROPERTIES_AT : FRAME_HEAD + header_bytes]
-        if raw != channel.seen_properties:
-            see(channel, raw)
-        persistent = channel.seen_persistent
-        largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
-        message = Message(address, content, number, body_bytes, largest, persistent)
-        if not alone and not channel.seen_special:
-            messages.append(message)
-            total_bytes += body_bytes
-            any_persistent = any_persistent or persistent
-            continue
+    try:
+        for content in contents:
+            header_bytes, body_bytes = _sizes(content, SIZE_AT)
+            raw = content[PROPERTIES_AT : FRAME_HEAD + header_bytes]
+            if raw != channel.seen_properties:
+                see(channel, raw)
+            persistent = channel.seen_persistent
+            largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
+            message = Message(address, content, number, body_bytes, largest, persistent)
+            if not alone and not channel.seen_special:
+                messages.append(message)
+                total_bytes += body_bytes
+                any_persistent = any_persistent or persistent
+                continue
+            if messages:
+                enqueue(channel, messages, total_bytes, any_persistent, route.queues or (), route.mandatory)
+                messages, total_bytes, any_persistent = [], 0, False
+            publish_one(channel, route, message)
+    finally:  # also what came before one that is refused
         if messages:
             enqueue(channel, messages, total_bytes, any_persistent, route.queues or (), route.mandatory)
-            messages, total_bytes, any_persistent = [], 0, False
-        publish_one(channel, route, message)
-    if messages:
-        enqueue(channel, messages, total_bytes, any_persistent, route.queues or (), route.mandatory)
 
 
 def see(channel: Channel, raw: bytes) -> None:
@@ -127,11 +131,7 @@ def resolve(channel: Channel, method: bytes) -> Route:
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal {exchange}")
     address = Address(name, key)
-    queues, stable = (
-        channel.vhost.route(exchange, (key,), Message(address, b"", 0, 0, 0, False))
-        if (exchange.type.by_key)
-        else ((), False)
-    )
+    queues, stable = channel.vhost.route(exchange, (key,), None)
     route = Route(address, exchange, queues if stable else None, bool(flags & MANDATORY))
     if len(channel.routes) >= ROUTES_LIMIT:
         channel.routes.clear()
@@ -191,17 +191,16 @@ def check_expiration(expiration: str | None) -> None:
     """Raises PreconditionFailed (406) unless it is a number of milliseconds, in digits alone (spec/core.md 8.1)."""
     if expiration is None:
         return
-    digits = expiration.removeprefix("-")
-    number = digits.rstrip("".join(set(digits) - set("0123456789")))
+    found = NUMBER.match(expiration)
     reason = ""
-    if not digits or not digits[0].isascii() or not digits[0].isdigit():
+    if found is None:
         reason = "no_integer"
-    elif number != digits or not digits.isdigit():
-        reason = "leftover_string"
-    elif expiration.startswith("-"):
+    elif found.end() < len(expiration):
+        reason = f'{{leftover_string,"{expiration[found.end() :]}"}}'
+    elif int(expiration) < 0:
         reason = f"{{value_negative,{int(expiration)}}}"
-    elif int(digits) > LONGEST_MS:
-        reason = f"{{value_too_large,{int(digits)}}}"
+    elif int(expiration) > LONGEST_MS:
+        reason = f"{{value_too_large,{int(expiration)}}}"
     if reason:
         raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
 

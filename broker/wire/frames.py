@@ -10,9 +10,10 @@ one step, and with them all that follow and differ in the body alone. All else g
 
 from __future__ import annotations
 
+from collections.abc import Container
 from struct import Struct
 
-from ..errors import FrameError, UnexpectedFrame
+from ..errors import FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from .content import CONTENT_CLASS, MAX_BODY, Content, check_header
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
@@ -21,6 +22,7 @@ OVERHEAD = 8  # octets of a frame beside its payload
 PUBLISH = 0x003C0028
 ACK = 0x003C0050
 ACK_SIZE = 13
+LONGEST_PUBLISH = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
 HEADER_FIXED = 14  # class, weight, body size and one word of property flags
 
 _head = Struct(">BHI").unpack_from
@@ -89,12 +91,15 @@ class FrameReader:
     frame_max  the largest payload accepted, in octets; 0 is no limit
     body_max   bodies longer than this are not kept; the publish is still reported, with no contents
     unfinished_max  octets of unfinished contents that are kept for all channels together
+    channels   the open ones: only there a publish is followed by its content, elsewhere it is a method out of place
     """
 
     __slots__ = (
         "frame_max",
         "body_max",
         "unfinished_max",
+        "_channels",
+        "_kept",
         "_data",
         "_at",
         "_parts",
@@ -104,10 +109,12 @@ class FrameReader:
         "_unfinished",
     )
 
-    def __init__(self, frame_max: int, body_max: int) -> None:
+    def __init__(self, frame_max: int, body_max: int, channels: Container[int]) -> None:
         self.frame_max = frame_max
         self.body_max = body_max
         self.unfinished_max = 8 * body_max
+        self._channels = channels
+        self._kept = 0  # octets of unfinished contents
         self._data = b""
         self._at = 0
         self._parts: list[bytes] = []  # what arrived of a frame that is not whole yet
@@ -155,6 +162,9 @@ class FrameReader:
                 self._behind = b""
                 have = len(data) - at
             if have < 7:
+                if not have:
+                    self._data = b""  # nothing is left of what arrived: let go of it
+                    self._at = 0
                 return None
             kind, channel, size = _head(data, at)
             if size > self.frame_max and self.frame_max:
@@ -174,7 +184,9 @@ class FrameReader:
                 if channel in self._unfinished:
                     raise self._unfinished[channel].expected(METHOD)
                 index = _index(data, at + 7)[0]
-                if index == PUBLISH and channel:
+                if index == PUBLISH and channel in self._channels:
+                    if size > LONGEST_PUBLISH:
+                        raise SyntaxFault("method arguments are longer than the method has", 60, 40)
                     event = self._publishes(at, stop, channel)
                     if event is not None:
                         return event
@@ -282,6 +294,7 @@ class FrameReader:
                 raise UnexpectedFrame(f"type {kind}, all octets = {octets}: content on channel 0")
             raise UnexpectedFrame("expected method frame, got non method frame instead")
         frame = data[at:stop]
+        self._kept -= content.kept
         if content.waits_for_header:
             if kind != HEADER:
                 raise content.expected(kind)
@@ -292,9 +305,10 @@ class FrameReader:
         else:
             raise content.expected(kind)
         if content.missing:
-            kept = sum(other.kept for other in self._unfinished.values()) if len(self._unfinished) > 1 else 0
-            if kept > self.unfinished_max:
-                raise FrameError(f"unfinished contents of {kept} octets exceed the maximum of {self.unfinished_max}")
+            self._kept += content.kept
+            if self._kept > self.unfinished_max:
+                text = f"unfinished contents of {self._kept} octets exceed the maximum of {self.unfinished_max}"
+                raise ResourceFault(text, 60, 40)
             return None
         del self._unfinished[channel]
         if not content.frames:

@@ -18,10 +18,10 @@ def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.Mon
     culprit = broker.server.connections[socket_of(broken).transport]
     flushed = Connection.flushed
 
-    def fail(self: Connection, writable: bool) -> None:
+    def fail(self: Connection) -> None:
         if self is culprit:
             raise KeyError("a bug")
-        flushed(self, writable)
+        flushed(self)
 
     monkeypatch.setattr(Connection, "flushed", fail)
     publisher.channel().publish("both", "", b"body")

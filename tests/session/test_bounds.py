@@ -1,6 +1,5 @@
 """How much a client can make the broker keep for it."""
 
-import pytest
 from pamqp.commands import Basic
 
 from tests.support import codec
@@ -9,7 +8,6 @@ from tests.support.in_process import InProcessPeer
 PUBLISH = {"exchange": "", "routing_key": "queue"}
 
 
-@pytest.mark.xfail(strict=True, reason="the reader gathers contents for channels that nobody opened")
 def test_contents_are_not_gathered_before_the_login() -> None:
     client = InProcessPeer().dial()
     client.start()
@@ -17,7 +15,6 @@ def test_contents_are_not_gathered_before_the_login() -> None:
     client.expect_close(505)
 
 
-@pytest.mark.xfail(strict=True, reason="the reader keeps a publish of any length until its content is whole")
 def test_a_publish_method_longer_than_any_can_be_is_refused_at_once() -> None:
     client = InProcessPeer().connect()
     client.channel(1)
@@ -25,7 +22,6 @@ def test_a_publish_method_longer_than_any_can_be_is_refused_at_once() -> None:
     client.expect_close(502)
 
 
-@pytest.mark.xfail(strict=True, reason="only deliveries wait for a client that does not read, other replies do not")
 def test_a_client_that_does_not_read_is_not_served_without_end() -> None:
     broker = InProcessPeer()
     client = broker.connect()

@@ -37,7 +37,6 @@ def test_what_was_published_before_the_end_is_confirmed_before_it(end: Callable[
     assert isinstance(confirmed, Basic.Ack) and (confirmed.delivery_tag, confirmed.multiple) == (3, True)
 
 
-@pytest.mark.xfail(strict=True, reason="the transport forgets its connection before it reports the loss")
 def test_the_log_names_a_connection_that_was_lost() -> None:
     broker = InProcessPeer()
     broker.connect().vanish()

@@ -179,7 +179,7 @@ class InProcessPeer(Peer):
 
     def unsent_bytes(self, client: Client) -> int:
         socket = socket_of(client)
-        return len(socket.outgoing) + len(self.server.connections[socket.transport].out)
+        return len(socket.outgoing) + len(self.server.connections[socket.transport].output.buffer)
 
     def name(self, word: str) -> str:
         return word

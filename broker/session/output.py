@@ -1,0 +1,51 @@
+"""What a connection has to send and has not handed to its socket yet, and how much of it there may be."""
+
+from __future__ import annotations
+
+# Octets of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
+# segment of the loopback (64 KiB) reaches the consumer in one piece, and lets it start while the next is made.
+DELIVERY_LIMIT = 56 << 10
+# Octets of any kind. A client that asks on and on and does not read what it gets is not listened to beyond that; far
+# above what deliveries alone can reach, so that a slow consumer's acknowledgements are always read.
+LIMIT = 1 << 20
+
+
+class Output:
+    """`writable` is False while the socket has too much to write itself. `buffer` is where frames are added."""
+
+    __slots__ = ("buffer", "writable", "_large", "_large_bytes")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.writable = True
+        self._large: list[bytes | bytearray] = []  # what comes before `buffer`, with contents too long to copy
+        self._large_bytes = 0
+
+    def add_large(self, frames: bytes) -> bytearray:
+        """Add frames without copying them; gives the buffer for what comes next."""
+        self._large += (self.buffer, frames)
+        self._large_bytes += len(self.buffer) + len(frames)
+        self.buffer = bytearray()
+        return self.buffer
+
+    def take(self) -> list[bytes | bytearray]:
+        """All of it, in order, to be written now."""
+        taken = self._large
+        if self.buffer:
+            taken.append(self.buffer)
+            self.buffer = bytearray()
+        self._large = []
+        self._large_bytes = 0
+        return taken
+
+    def room(self) -> int:
+        """Octets of deliveries that may be added before consumers must wait."""
+        return DELIVERY_LIMIT - len(self.buffer) - self._large_bytes if self.writable else 0
+
+    def waits(self) -> bool:
+        """Whether there is any."""
+        return bool(self.buffer) or bool(self._large)
+
+    def full(self) -> bool:
+        """Whether the client must read before it is served again."""
+        return len(self.buffer) + self._large_bytes > LIMIT
