@@ -35,12 +35,14 @@ types: .venv/test.stamp
 
 # The clients of Node are optional: where node is missing, the tests that need it say that they are skipped.
 node:
-	@if [ ! -f $(CONFORMANCE_NODE)/package.json ]; then :; \
-	elif ! node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null || ! command -v npm >/dev/null; then \
+	@if node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1; then \
+		$(MAKE) --no-print-directory --silent $(CONFORMANCE_NODE)/node_modules; \
+	else \
 		echo "NOTE: no Node 18 or later with npm on PATH: the conformance tests of amqplib will be skipped"; \
-	elif [ $(CONFORMANCE_NODE)/package.json -nt $(CONFORMANCE_NODE)/node_modules ]; then \
-		cd $(CONFORMANCE_NODE) && npm install --no-audit --no-fund --loglevel=error && touch node_modules; \
 	fi
+
+$(CONFORMANCE_NODE)/node_modules: $(CONFORMANCE_NODE)/package.json
+	cd $(CONFORMANCE_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
 
 # Debian leaves ensurepip out of python3; pip, where it is there, can fill a bare environment as well.
 .venv/bin/python:
