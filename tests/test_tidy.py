@@ -21,11 +21,16 @@ FUNCTION_LINES = 50
 SLACK_LINES = 10  # how far an exception may lie above what is used
 
 # path -> (lines allowed, why)
-LONG_FILES: dict[str, tuple[int, str]] = {}
+LONG_FILES: dict[str, tuple[int, str]] = {
+    "broker/table.py": (405, "check, decoder, encoder and equivalence are four readings of one list of types"),
+}
 # path::name -> (lines allowed, why)
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 # path::name -> why this function may catch every Exception
-TASK_ROOTS: dict[str, str] = {}
+TASK_ROOTS: dict[str, str] = {
+    "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
+    "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
+}
 
 LEAVES = {"errors", "table", "properties"}
 EVERYTHING = {"*"}
