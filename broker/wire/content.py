@@ -13,12 +13,15 @@ PUBLISH_IDS = (60, 40)
 OVERHEAD = 8
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"
+# Frames shorter than the one are joined to the one before until that has the length of the other (octets): each object
+# of its own would cost more than it holds, and a client may send a body octet by octet.
+TINY, LUMP = 512, 4096
 
 _fixed = Struct(">HHQ").unpack_from
 
 
 class Content:
-    """Frames are kept as they came, with their end octets. When the body is too long nothing is kept, only counted."""
+    """`frames` are pieces of the content, whole frames with their end octets; of a body that is too long none is kept."""
 
     __slots__ = (
         "method",
@@ -62,7 +65,10 @@ class Content:
     def _keep(self, frame: bytes) -> None:
         if self._dropped:
             return
-        self.frames.append(frame)
+        if len(frame) < TINY and self.frames and len(self.frames[-1]) < LUMP:
+            self.frames[-1] += frame
+        else:
+            self.frames.append(frame)
         self.kept += len(frame)
         self.largest_frame = max(self.largest_frame, len(frame))
 
