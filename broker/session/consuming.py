@@ -10,13 +10,13 @@ from ..core.ports import Consumer
 from ..core.queue import Queue
 from ..table import Table
 from ..wire import encode
+from .output import LARGE_BYTES, LARGE_SHARE
 
 if TYPE_CHECKING:
     from .channel import Channel
 
 DELIVERY_OVERHEAD = 128  # octets of method and header frames that a delivery takes beside its body, about
 UNLIMITED = 1 << 30
-LARGE = 1 << 14  # octets of frames that are written as they are: above it, one more buffer costs less than a copy
 
 _u64 = Struct(">Q").pack
 
@@ -56,6 +56,8 @@ class Subscription(Consumer):
                 self.stalled = True
                 connection.stalled.append(self)
             return 0
+        if body_bytes >= LARGE_BYTES:
+            body_bytes //= LARGE_SHARE
         room = free // (body_bytes + DELIVERY_OVERHEAD) + 1
         if self.prefetch and not self.no_ack:
             room = min(room, self.prefetch - self.unacked)
@@ -90,7 +92,7 @@ class Subscription(Consumer):
                 frames = message.frames
             else:
                 frames = encode.reframed(message.frames, number, connection.frame_max)
-            if len(frames) < LARGE:
+            if len(frames) < LARGE_BYTES:
                 out += frames
             else:
                 out = output.add_large(frames)

@@ -5,6 +5,9 @@ from __future__ import annotations
 # Octets of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
 # segment of the loopback (64 KiB) reaches the consumer in one piece, and lets it start while the next is made.
 DELIVERY_LIMIT = 56 << 10
+# Contents that are written as they lie, without a copy, count a fraction: for them a few long writes are the cheaper.
+LARGE_BYTES = 1 << 14
+LARGE_SHARE = 8
 # Octets of any kind. A client that asks on and on and does not read what it gets is not listened to beyond that; far
 # above what deliveries alone can reach, so that a slow consumer's acknowledgements are always read.
 LIMIT = 1 << 20
@@ -40,7 +43,7 @@ class Output:
 
     def room(self) -> int:
         """Octets of deliveries that may be added before consumers must wait."""
-        return DELIVERY_LIMIT - len(self.buffer) - self._large_bytes if self.writable else 0
+        return DELIVERY_LIMIT - len(self.buffer) - self._large_bytes // LARGE_SHARE if self.writable else 0
 
     def waits(self) -> bool:
         """Whether there is any."""

@@ -21,7 +21,7 @@ _fixed = Struct(">HHQ").unpack_from
 
 
 class Content:
-    """`frames` are pieces of the content, whole frames with their end octets; of a body that is too long none is kept."""
+    """`frames` are pieces of the content, whole frames with their end octets; none of a body that is too long."""
 
     __slots__ = (
         "method",
