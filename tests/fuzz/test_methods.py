@@ -1,0 +1,103 @@
+"""Method payloads: any octets give a method or a documented error that names it, and never anything else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp import commands
+
+from broker import properties
+from broker.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
+from broker.table import Table, check
+from broker.wire import methods, sasl
+from tests.support import codec
+from tests.support.examples import examples
+
+INDICES = sorted(commands.INDEX_MAPPING)
+letters = st.sampled_from(tuple(b"tbBsuIilLfdDSxATFVUz"))
+
+
+@st.composite
+def tables(draw: st.DrawFn, depth: int = 0) -> bytes:
+    """The inside of a field table, sound or nearly so."""
+    out = b""
+    for _ in range(draw(st.integers(0, 3))):
+        letter = draw(letters)
+        if letter in b"FA" and depth < 4:
+            value = codec.long_string(draw(tables(depth + 1)))
+        elif letter in b"SxFA":
+            value = codec.long_string(draw(st.binary(max_size=5)))
+        else:
+            value = draw(st.binary(max_size=9))
+        out += codec.short_string(draw(st.sampled_from(("a", "x-priority", "")))) + bytes((letter,)) + value
+    return out
+
+
+arguments = st.one_of(
+    st.binary(max_size=60),
+    st.tuples(st.binary(max_size=12), tables()).map(lambda parts: parts[0] + codec.long_string(parts[1])),
+)
+
+
+@given(st.one_of(st.sampled_from(INDICES), st.integers(0, (1 << 32) - 1)), arguments)
+@examples(400)
+def test_any_payload_is_a_method_or_a_documented_error(index: int, octets: bytes) -> None:
+    try:
+        method, table = methods.decode(index, index.to_bytes(4, "big") + octets)
+    except AMQPError as error:
+        assert isinstance(error, SyntaxFault | CommandInvalid | FrameError)
+        assert (error.class_id, error.method_id) == (index >> 16, index & 0xFFFF)
+        assert isinstance(error, CommandInvalid) == (index not in commands.INDEX_MAPPING)
+    else:
+        assert method.index == index
+        table.items()
+
+
+@given(st.sampled_from(INDICES), st.data())
+@examples(200)
+def test_a_sound_payload_that_lost_or_gained_octets_is_refused(index: int, data: st.DataObject) -> None:
+    payload = codec.method_payload(commands.INDEX_MAPPING[index], {})
+    methods.decode(index, payload)
+    place = data.draw(st.integers(4, len(payload)))
+    change = data.draw(st.sampled_from(("cut", "more")))
+    damaged = payload[:place] if change == "cut" else payload + b"\0" * (1 + place % 3)
+    if damaged != payload:
+        with pytest.raises(SyntaxFault):
+            methods.decode(index, damaged)
+
+
+@given(tables())
+@examples(300)
+def test_a_table_that_passes_the_door_answers_every_question(raw: bytes) -> None:
+    try:
+        check(raw)
+    except SyntaxFault:
+        return
+    table = Table(raw)
+    assert len(table) == len(table.items())
+    assert Table.encode_items(table.items()) == raw or b"t" in raw  # a bool may be any octet
+    table.key()
+    repr(table)
+
+
+@given(st.one_of(st.binary(max_size=40), st.tuples(st.binary(max_size=4), tables()).map(b"".join)))
+@examples(300)
+def test_properties_that_pass_the_door_decode(raw: bytes) -> None:
+    try:
+        mode = properties.check(raw)
+    except SyntaxFault:
+        return
+    decoded = properties.Properties.decode(raw)
+    assert (decoded.delivery_mode or 0) == mode
+    if decoded.headers is not None:
+        decoded.headers.items()
+
+
+@given(st.one_of(st.binary(max_size=40), tables()))
+@examples(200)
+def test_any_response_is_a_login_or_a_syntax_error(response: bytes) -> None:
+    for mechanism in (sasl.plain, sasl.amqplain):
+        try:
+            name, password = mechanism(response)
+        except SyntaxFault:
+            continue
+        assert isinstance(name, str) and isinstance(password, bytes)
