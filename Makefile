@@ -51,6 +51,9 @@ $(CONFORMANCE_NODE)/node_modules: $(CONFORMANCE_NODE)/package.json
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; \
 	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
 		$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $@ install --quiet pip; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "NOTE: installing Debian's python3-venv, which this Python lacks"; \
+		apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv .venv; \
 	else echo "Python's ensurepip and pip are both missing; on Debian: apt-get install python3-venv" >&2; exit 1; fi
 
 .venv/run.stamp: pyproject.toml | .venv/bin/python
