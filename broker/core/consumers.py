@@ -89,7 +89,11 @@ class Consumers:
     def rotate(self, takers: list[Consumer], served: int) -> None:
         """The takers were served one by one, `served` messages in all: the one after the last is first again."""
         turn = self._turns.get(takers[0].priority)
-        if turn is not None and len(turn) == len(takers):
+        if turn is None:
+            return
+        if served < len(takers):
+            turn.rotate(len(takers) - served)  # long messages: those that got none come before all others
+        elif len(turn) == len(takers):
             turn.rotate(-(served % len(takers)))
 
     def _turn(self, priority: int) -> deque[Consumer]:

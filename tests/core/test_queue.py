@@ -1,0 +1,305 @@
+"""The queue against a model of it: a sorted list, and consumers asked one after the other for each message."""
+
+from collections import deque
+from typing import Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker.core.message import Address, Message
+from broker.core.ports import Consumer
+from broker.core.queue import BATCH_BYTES, HOLD_ABOVE, RELEASE_BELOW, Queue, VolatileQueue
+from broker.table import Table
+from tests.support.examples import examples
+from tests.support.session import SlowJournal
+
+ADDRESS = Address("", "q")
+Delivery = tuple[str, int, Message, bool]  # consumer, position, message, redelivered
+
+
+def message(body_bytes: int = 10, persistent: bool = True) -> Message:
+    return Message(ADDRESS, b"", 0, body_bytes, 0, persistent)
+
+
+def new_queue(kind: type[Queue] = Queue, durable: bool = True) -> Queue:
+    return kind("/", "q", durable, None, False, Table.EMPTY, deque(), SlowJournal())
+
+
+class Taker(Consumer):
+    """Notes what it gets. `credit` is how much more it takes until something is settled."""
+
+    def __init__(self, name: str, queue: Queue, line: list[Delivery], no_ack: bool, priority: int, credit: int) -> None:
+        super().__init__(name, queue, line, no_ack, False, priority)
+        self.log = line
+        self.credit = credit
+
+    def room(self, body_bytes: int) -> int:
+        return self.credit
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        assert 0 < len(messages) <= self.credit
+        self.credit -= len(messages)
+        for index, each in enumerate(messages):
+            self.log.append((self.tag, position + index * step, each, redelivered))
+
+
+class Model:
+    """What a queue does, said as plainly as possible."""
+
+    def __init__(self) -> None:
+        self.ready: list[tuple[int, Message, bool]] = []
+        self.turns: list[Taker] = []  # its own copies of the consumers, in the order of their turns
+        self.waiting: list[Taker] = []
+        self.log: list[Delivery] = []
+
+    def deliver(self) -> None:
+        while self.ready:
+            taker = self.next_taker()
+            if taker is None:
+                return
+            position, each, redelivered = self.ready.pop(0)
+            taker.credit -= 1
+            self.log.append((taker.tag, position, each, redelivered))
+
+    def next_taker(self) -> Taker | None:
+        for priority in sorted({taker.priority for taker in self.turns}, reverse=True):
+            for taker in [taker for taker in self.turns if taker.priority == priority]:
+                self.turns.remove(taker)
+                if taker.credit > 0:
+                    self.turns.append(taker)
+                    return taker
+                self.waiting.append(taker)
+        return None
+
+    def back(self, position: int, each: Message) -> None:
+        self.ready = sorted([*self.ready, (position, each, True)], key=lambda entry: entry[0])
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Each rule does one thing to the queue and to the model, and then both deliver what they can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = new_queue()
+        self.model = Model()
+        self.log: list[Delivery] = []
+        self.takers: dict[str, tuple[Taker, Taker]] = {}  # the queue's and the model's
+        self.out: list[tuple[str, int, Message]] = []  # delivered, not settled
+        self.seen = 0
+        self.published = 0
+        self.named = 0
+
+    def pump(self) -> None:
+        if self.queue.dirty:
+            self.queue.pump()
+        self.model.deliver()
+        assert self.log == self.model.log
+        for name, position, each, _ in self.log[self.seen :]:
+            if not self.takers[name][0].no_ack:
+                self.out.append((name, position, each))
+        self.seen = len(self.log)
+
+    @rule(count=st.integers(1, 7), body_bytes=st.sampled_from((0, 10, 10, BATCH_BYTES + 1)), persistent=st.booleans())
+    def publish(self, count: int, body_bytes: int, persistent: bool) -> None:
+        messages = [message(body_bytes, persistent) for _ in range(count)]
+        self.queue.push(messages, count * body_bytes)
+        for each in messages:
+            self.published += 1
+            self.model.ready.append((self.published, each, False))
+        self.pump()
+
+    @precondition(lambda self: len(self.takers) < 5)
+    @rule(credit=st.sampled_from((1, 2, 3, 100)), priority=st.sampled_from((0, 0, 0, 5)), no_ack=st.booleans())
+    def consume(self, credit: int, priority: int, no_ack: bool) -> None:
+        self.named += 1
+        pair = [Taker(f"c{self.named}", self.queue, self.log, no_ack, priority, credit) for _ in range(2)]
+        self.takers[pair[0].tag] = pair[0], pair[1]
+        self.queue.add_consumer(pair[0])
+        self.model.turns.append(pair[1])
+        self.pump()
+
+    @precondition(lambda self: any(taker in self.queue.consumers.all() for taker, _ in self.takers.values()))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from(self.queue.consumers.all()))
+        assert self.queue.consumers.remove(taker) and not self.queue.consumers.remove(taker)
+        copy = self.takers[taker.tag][1]
+        (self.model.turns if copy in self.model.turns else self.model.waiting).remove(copy)
+        self.queue.mark()
+        self.pump()
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data(), how=st.sampled_from(("ack", "requeue", "requeue", "reject")))
+    def settle(self, data: st.DataObject, how: str) -> None:
+        """Some deliveries at once, in any order. Their consumers have room again afterwards."""
+        picked = data.draw(st.permutations(self.out))[: data.draw(st.integers(1, 4))]
+        for name, position, each in picked:
+            self.out.remove((name, position, each))
+            if how == "requeue":
+                self.queue.requeue(position, each)
+                self.model.back(position, each)
+            else:
+                (self.queue.settle if how == "ack" else self.queue.reject)(position, each)
+            self.free(name)
+        self.pump()
+
+    def free(self, name: str) -> None:
+        taker, copy = self.takers.get(name, (None, None))
+        if taker is None or copy is None:
+            return
+        taker.credit += 1
+        copy.credit += 1
+        if taker.waiting:
+            self.queue.wake(taker)
+        if copy in self.model.waiting:
+            self.model.waiting.remove(copy)
+            self.model.turns.append(copy)
+
+    @rule(no_ack=st.booleans())
+    def get(self, no_ack: bool) -> None:
+        expected = self.model.ready.pop(0) if self.model.ready else None
+        assert self.queue.get(no_ack) == expected
+        if expected is not None and not no_ack:
+            self.out.append(("nobody", *expected[:2]))
+
+    @rule()
+    def purge(self) -> None:
+        assert self.queue.purge() == len(self.model.ready)
+        self.model.ready.clear()
+
+    @rule(data=st.data())
+    def grant(self, data: st.DataObject) -> None:
+        """A consumer has room for another reason."""
+        assume(self.takers)
+        self.free(data.draw(st.sampled_from(sorted(self.takers))))
+        self.pump()
+
+    @invariant()
+    def counts_agree(self) -> None:
+        queue, ready = self.queue, self.model.ready
+        assert queue.ready == len(ready)
+        assert queue.ready_bytes == sum(each.body_bytes for _, each, _ in ready)
+        assert queue.unacked == len(self.out)
+        assert {taker.tag for taker in queue.consumers.all() if taker.waiting} == {t.tag for t in self.model.waiting}
+
+    @invariant()
+    def the_journal_has_what_is_not_done_with(self) -> None:
+        journal = self.queue._journal
+        assert isinstance(journal, SlowJournal)
+        alive = [*[entry[:2] for entry in self.model.ready], *[entry[1:] for entry in self.out]]
+        expected = {("q", position) for position, each in alive if each.persistent}
+        assert set(journal.live) == expected
+
+
+TestQueueAgainstItsModel = QueueMachine.TestCase
+TestQueueAgainstItsModel.settings = examples(60)
+
+
+def filled(count: int, kind: type[Queue] = Queue) -> Queue:
+    queue = new_queue(kind)
+    queue.push([message() for _ in range(count)], 10 * count)
+    return queue
+
+
+def positions(log: list[Delivery], name: str) -> list[int]:
+    return [position for tag, position, _, _ in log if tag == name]
+
+
+def test_two_consumers_are_served_in_turn() -> None:
+    queue, log = filled(4), []
+    for name in "12":
+        queue.add_consumer(Taker(name, queue, log, False, 0, 100))
+    queue.pump()
+    assert [tag for tag, *_ in log] == ["1", "2", "1", "2"]
+
+
+def test_consumers_of_their_own_lines_get_every_other_message() -> None:
+    queue = filled(5)
+    logs: dict[str, list[Delivery]] = {"1": [], "2": []}
+    for name, log in logs.items():
+        queue.add_consumer(Taker(name, queue, log, False, 0, 100))
+    queue.pump()
+    queue.push([message()], 10)
+    queue.pump()
+    assert [positions(log, name) for name, log in logs.items()] == [[1, 3, 5], [2, 4, 6]]
+
+
+def test_the_lower_priority_gets_what_the_higher_has_no_room_for() -> None:
+    queue, log = filled(5), []
+    for name, priority, credit in (("low", -1, 100), ("high", 1, 2)):
+        queue.add_consumer(Taker(name, queue, log, False, priority, credit))
+    queue.pump()
+    assert (positions(log, "high"), positions(log, "low")) == ([1, 2], [3, 4, 5])
+
+
+def test_several_that_come_back_are_delivered_in_the_order_they_were_published() -> None:
+    queue, log = filled(6), []
+    taker = Taker("1", queue, log, False, 0, 4)
+    queue.add_consumer(taker)
+    queue.pump()
+    for _, position, each, _ in [log[2], log[0], log[1]]:
+        queue.requeue(position, each)
+    taker.credit = 100
+    queue.wake(taker)
+    queue.pump()
+    expected = [(1, True), (2, True), (3, True), (5, False), (6, False)]
+    assert [(position, redelivered) for _, position, _, redelivered in log[4:]] == expected
+
+
+def test_what_ends_after_its_queue_was_deleted_is_accepted_silently() -> None:
+    queue, log = filled(3), []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 3))
+    queue.pump()
+    queue.deleted = True
+    (_, one, first, _), (_, two, second, _), (_, three, third, _) = log
+    queue.settle(one, first)
+    queue.requeue(two, second)
+    queue.reject(three, third)
+    assert (queue.ready, queue.unacked) == (0, 0)
+
+
+class Publisher:
+    """Notes when it may go on."""
+
+    def __init__(self) -> None:
+        self.drained_by: list[Any] = []
+
+    def drained(self, queue: Queue) -> None:
+        self.drained_by.append(queue)
+
+
+def test_a_queue_that_nobody_consumes_holds_nobody_back() -> None:
+    assert not filled(HOLD_ABOVE + 1).congested()
+
+
+def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
+    queue, publisher = filled(HOLD_ABOVE + 1), Publisher()
+    taker = Taker("1", queue, [], True, 0, 0)
+    queue.add_consumer(taker)
+    queue.pump()
+    assert queue.congested()
+    queue.hold(publisher)  # type: ignore[arg-type]
+    queue.hold(publisher)  # type: ignore[arg-type]
+    for left in (RELEASE_BELOW, RELEASE_BELOW - 1):
+        assert not publisher.drained_by
+        taker.credit = queue.ready - left
+        queue.wake(taker)
+        queue.pump()
+    assert publisher.drained_by == [queue], "once, however often it was held"
+
+
+def test_a_few_long_messages_fill_a_queue_too() -> None:
+    queue = new_queue()
+    queue.push([message(1 << 20) for _ in range(5)], 5 << 20)
+    queue.add_consumer(Taker("1", queue, [], True, 0, 0))
+    assert queue.congested()
+
+
+def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:
+    queue = new_queue(VolatileQueue, durable=False)
+    messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
+    for batch in (messages[:10], messages[10:]):
+        queue.push(batch, 10 * len(batch))
+    assert list(queue.fresh) == messages[: VolatileQueue.LIMIT]
+    assert queue.ready_bytes == 10 * VolatileQueue.LIMIT
