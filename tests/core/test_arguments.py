@@ -1,0 +1,98 @@
+"""Arguments of queue.declare: the texts are those of a live RabbitMQ."""
+
+import pytest
+
+from broker.core.arguments import KNOWN, check_queue_arguments, differing_queue_argument
+from broker.errors import PreconditionFailed
+from broker.table import Table, Value
+
+WHERE = "queue 'q' in vhost '/'"
+LONGEST_MS = 315_360_000_000
+NO_INTEGER = '"expected integer, got longstr"'
+
+
+def accepted(key: str, value: object) -> bool:
+    arguments = {key: value}
+    if key == "x-dead-letter-routing-key":
+        arguments["x-dead-letter-exchange"] = "x"
+    try:
+        check_queue_arguments(Table.of(arguments), WHERE)
+    except PreconditionFailed:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("letter", "bBsuIilL")
+def test_a_number_may_be_of_any_integer_type(letter: str) -> None:
+    for key in ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority"):
+        assert accepted(key, (letter, 5))
+
+
+@pytest.mark.parametrize("value", ["5", 5.0, True, None, ("D", (0, 5)), ("T", 5), [5], {}])
+def test_a_number_may_be_of_no_other_type(value: object) -> None:
+    numbers = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-queue-version")
+    assert not any(accepted(key, value) for key in numbers)
+
+
+@pytest.mark.parametrize(
+    "key, good, bad",
+    [
+        ("x-expires", [1, LONGEST_MS], [0, -1, LONGEST_MS + 1]),
+        ("x-message-ttl", [0, LONGEST_MS], [-1, LONGEST_MS + 1]),
+        ("x-max-length", [0, 1 << 40], [-1]),
+        ("x-max-length-bytes", [0, 1 << 40], [-1]),
+        ("x-max-priority", [0, 255], [-1, 256]),
+        ("x-overflow", ["drop-head", "reject-publish", "reject-publish-dlx"], ["", "drop", 1]),
+        ("x-single-active-consumer", [True, False], [1, "true", None]),
+        ("x-dead-letter-exchange", ["", "x"], [1, None, ("x", b"x")]),
+        ("x-dead-letter-routing-key", ["", "k"], [1, None]),
+        ("x-queue-type", ["classic"], ["", "nosuch", 1]),
+        ("x-queue-mode", ["lazy", "default"], ["zzz", 1]),
+        ("x-queue-version", [1, 2], [0, 3]),
+        ("x-consumer-timeout", [0, 5000], [-1, "5000"]),
+        ("unknown", [0, -1, "text", None, [], {}], []),
+    ],
+)
+def test_which_values_each_argument_takes(key: str, good: list[object], bad: list[object]) -> None:
+    assert [value for value in good + bad if accepted(key, value)] == good
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ({"x-expires": 0}, "invalid arg 'x-expires' for queue 'q' in vhost '/': {value_zero,0}"),
+        ({"x-expires": -1}, "invalid arg 'x-expires' for queue 'q' in vhost '/': {value_negative,-1}"),
+        ({"x-message-ttl": "1"}, "invalid arg 'x-message-ttl' for queue 'q' in vhost '/': " + NO_INTEGER),
+        ({"x-message-ttl": LONGEST_MS + 1}, f"{{value_too_large,{LONGEST_MS + 1}}}"),
+        ({"x-max-priority": 256}, "{max_value_exceeded,256}"),
+        ({"x-overflow": "x"}, "invalid arg 'x-overflow' for queue 'q' in vhost '/': invalid_overflow"),
+        ({"x-dead-letter-exchange": 1}, f"invalid type 'signedint' for arg 'x-dead-letter-exchange' in {WHERE}"),
+        ({"x-dead-letter-routing-key": "k"}, "routing_key_but_no_dlx_defined"),
+        ({"x-queue-mode": "zzz"}, "\"unsupported queue mode 'zzz'\""),
+    ],
+)
+def test_the_error_says_what_is_wrong(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(PreconditionFailed) as caught:
+        check_queue_arguments(Table.of(arguments), WHERE)
+    assert caught.value.text.endswith(text)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ({"x-expires": ("b", 5)}, {"x-expires": ("l", 5)}),
+        ({"x-queue-type": "classic"}, {}),
+        ({"nobody": 1}, {"knows": 2}),
+    ],
+)
+def test_what_agrees(one: dict[str, Value], other: dict[str, Value]) -> None:
+    assert differing_queue_argument(Table.of(one), Table.of(other)) is None
+    assert differing_queue_argument(Table.of(other), Table.of(one)) is None
+
+
+@pytest.mark.parametrize("key", sorted(set(KNOWN)))
+def test_each_known_argument_makes_a_difference(key: str) -> None:
+    value = "other" if key == "x-queue-type" else 5
+    assert differing_queue_argument(Table.of({key: value}), Table.EMPTY) == key
+    assert differing_queue_argument(Table.EMPTY, Table.of({key: value})) == key
+    assert differing_queue_argument(Table.of({key: 5}), Table.of({key: 5.0})) == key

@@ -1,0 +1,164 @@
+"""From exchanges to queues, through other exchanges and past them."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.binding import Binding
+from broker.core.exchange import Exchange
+from broker.core.message import Address, Message, framed
+from broker.core.queue import Queue
+from broker.core.registry import Registry
+from broker.core.router import route
+from broker.properties import Properties
+from broker.storage.memory import MemoryJournal
+from broker.table import Table
+from tests.support.examples import examples
+
+
+class Map:
+    """Exchanges and queues, made as they are named."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        self.exchange("", "direct")
+
+    def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:
+        arguments = Table.of({"alternate-exchange": alternate}) if alternate is not None else Table.EMPTY
+        router = Registry().create(type_, name, arguments)
+        self.exchanges[name] = Exchange("/", name, router, type_, False, False, False, arguments)
+
+    def queue(self, name: str) -> None:
+        self.queues[name] = Queue("/", name, False, None, False, Table.EMPTY, deque(), MemoryJournal())
+
+    def bind(self, source: str, destination: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
+        end = self.exchanges[destination] if destination in self.exchanges else self.queues[destination]
+        self.exchanges[source].type.bound(Binding(source, end, key, arguments))
+
+    def routed(self, exchange: str, *keys: str, message: Message | None = None) -> list[str]:
+        return sorted(queue.name for queue in self.ask(exchange, *keys, message=message)[0])
+
+    def ask(self, exchange: str, *keys: str, message: Message | None = None) -> tuple[tuple[Queue, ...], bool]:
+        return route(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message)
+
+
+@pytest.fixture
+def map_() -> Map:
+    made = Map()
+    for name in "pqr":
+        made.queue(name)
+    return made
+
+
+def test_the_default_exchange_leads_to_each_named_queue_once(map_: Map) -> None:
+    queues, stable = map_.ask("", "q", "nowhere", "p", "q")
+    assert [queue.name for queue in queues] == ["q", "p"] and stable
+
+
+def test_a_queue_gets_one_copy_however_many_ways_lead_to_it(map_: Map) -> None:
+    for name in "abc":
+        map_.exchange(name)
+        map_.bind(name, "q")
+    for source, destination in ("ab", "ac", "bc"):
+        map_.bind(source, destination)
+    queues, _ = map_.ask("a")
+    assert [queue.name for queue in queues] == ["q"]
+
+
+@pytest.mark.parametrize("ring", ["a", "ab", "abc"])
+def test_a_ring_of_exchanges_is_gone_round_once(map_: Map, ring: str) -> None:
+    for name in ring:
+        map_.exchange(name)
+    for source, destination in zip(ring, ring[1:] + ring[0], strict=True):
+        map_.bind(source, destination)
+    map_.bind(ring[-1], "q")
+    assert map_.routed("a") == ["q"]
+
+
+def test_every_exchange_on_the_way_sees_the_same_keys(map_: Map) -> None:
+    map_.exchange("a")
+    map_.exchange("t", "topic")
+    map_.exchange("d", "direct")
+    map_.bind("a", "t")
+    map_.bind("t", "d", "#")
+    map_.bind("d", "q", "one.key")
+    assert map_.routed("a", "one.key") == ["q"]
+    assert map_.routed("a", "other") == []
+    assert map_.routed("a", "other", "one.key") == ["q"]
+
+
+def test_the_alternate_is_asked_where_an_exchange_itself_finds_nothing(map_: Map) -> None:
+    map_.exchange("d", "direct", "spare")
+    map_.exchange("spare")
+    map_.bind("d", "p", "known")
+    map_.bind("spare", "r")
+    assert map_.routed("d", "known") == ["p"]
+    assert map_.routed("d", "unknown") == ["r"]
+    assert map_.routed("d", "unknown", "known") == ["p"]
+
+
+def test_alternates_chain_and_their_cycles_end(map_: Map) -> None:
+    for name, alternate in (("a", "b"), ("b", "c"), ("c", "a")):
+        map_.exchange(name, "direct", alternate)
+    assert map_.routed("a", "k") == []
+    map_.bind("c", "q", "k")
+    assert map_.routed("a", "k") == map_.routed("b", "k") == ["q"]
+
+
+def test_an_exchange_that_was_bound_to_is_followed_by_its_own_alternate(map_: Map) -> None:
+    map_.exchange("a")
+    map_.exchange("b", "direct", "spare")
+    map_.exchange("spare")
+    map_.bind("a", "b")
+    map_.bind("a", "p")
+    map_.bind("spare", "q")
+    assert map_.routed("a", "k") == ["p", "q"]
+
+
+def test_a_binding_to_an_exchange_is_found_even_if_that_leads_nowhere(map_: Map) -> None:
+    map_.exchange("a", alternate="spare")
+    map_.exchange("b", "direct")
+    map_.exchange("spare")
+    map_.bind("a", "b")
+    map_.bind("spare", "q")
+    assert map_.routed("a", "k") == []
+
+
+def test_an_alternate_that_is_missing_or_the_default_one(map_: Map) -> None:
+    map_.exchange("a", "direct", "gone")
+    map_.exchange("b", "direct", "")
+    assert map_.routed("a", "q") == []
+    assert map_.routed("b", "q", "p", "nowhere") == ["p", "q"]
+
+
+def test_a_route_holds_unless_an_exchange_on_the_way_looks_at_the_message(map_: Map) -> None:
+    map_.exchange("a", "direct", "h")
+    map_.exchange("h", "headers")
+    map_.bind("a", "p", "known")
+    map_.bind("h", "q", arguments=Table.of({"x-match": "any", "colour": "red"}))
+    assert map_.ask("a", "known")[1]
+    assert map_.ask("a", "unknown") == ((), False)
+    red = framed(Address("a", "unknown"), Properties(headers=Table.of({"colour": "red"})), b"")
+    assert map_.routed("a", "unknown", message=red) == ["q"]
+
+
+names = st.sampled_from("abcde")
+
+
+@given(st.lists(st.tuples(names, names), max_size=15), st.lists(st.tuples(names, st.sampled_from("pqr")), max_size=8))
+@examples(100)
+def test_fanouts_reach_what_can_be_reached(between: list[tuple[str, str]], to_queues: list[tuple[str, str]]) -> None:
+    made = Map()
+    for name in "abcde":
+        made.exchange(name)
+    for name in "pqr":
+        made.queue(name)
+    for source, destination in {*between, *to_queues}:
+        made.bind(source, destination)
+    reached = {"a"}
+    for _ in range(5):
+        reached |= {destination for source, destination in between if source in reached}
+    assert made.routed("a") == sorted({queue for source, queue in to_queues if source in reached})
