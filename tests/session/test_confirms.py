@@ -1,0 +1,270 @@
+"""Confirms and commits where the disk is slow: nothing is said to be safe before it is."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp.commands import Basic, Channel, Connection, Queue, Tx
+
+from broker.session.confirms import Confirms
+from tests.support import codec
+from tests.support.amqp import Client
+from tests.support.channel import Channel as ClientChannel
+from tests.support.examples import examples
+from tests.support.received import Content, Silence
+from tests.support.session import SlowJournal, dial, new_node
+
+DURABLE = {"delivery_mode": 2}
+
+
+class Disk:
+    """A connection to a node whose journal is slow."""
+
+    def __init__(self) -> None:
+        self.journal = SlowJournal()
+        self.node = new_node(self.journal)
+        self.ch = self.connect().channel(1)
+        self.ch.declare("durable", durable=True)
+        self.ch.declare("transient")
+
+    def connect(self) -> Client:
+        client = dial(self.node)
+        client.start()
+        client.login("PLAIN", "\0guest\0guest")
+        client.tune()
+        client.call(Connection.Open, virtual_host="/")
+        return client
+
+    def acked(self) -> list[tuple[int, bool]]:
+        """Tag and multiple of the confirms that have come."""
+        return [(item.delivery_tag, item.multiple) for item in came(self.ch) if isinstance(item, Basic.Ack)]
+
+
+def came(ch: ClientChannel) -> list[Any]:
+    """All that has come on a channel; empties its inbox."""
+    try:
+        while not ch.client.ended:
+            ch.client.pump()
+    except Silence:
+        pass
+    inbox = ch.client.inbox(ch.number)
+    items = list(inbox)
+    inbox.clear()
+    return items
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def ch(disk: Disk) -> ClientChannel:
+    disk.ch.confirm()
+    return disk.ch
+
+
+def test_a_persistent_message_in_a_durable_queue_is_confirmed_when_it_is_on_disk(disk: Disk, ch: ClientChannel) -> None:
+    for _ in range(3):
+        ch.publish("", "durable", b"body", DURABLE)
+    assert disk.acked() == []
+    disk.journal.commit(1)
+    assert disk.acked() == [(3, True)]
+
+
+@pytest.mark.parametrize(
+    "queue, properties",
+    [("durable", None), ("durable", {"delivery_mode": 1}), ("transient", DURABLE), ("nowhere", DURABLE)],
+)
+def test_what_needs_no_disk_is_confirmed_at_once(
+    disk: Disk, ch: ClientChannel, queue: str, properties: dict[str, int] | None
+) -> None:
+    ch.publish("", queue, b"body", properties)
+    assert disk.acked() == [(1, False)]
+
+
+def test_confirms_keep_the_order_of_the_publishes(disk: Disk, ch: ClientChannel) -> None:
+    ch.publish("", "transient", b"1")
+    ch.publish("", "durable", b"2", DURABLE)
+    ch.publish("", "transient", b"3")
+    assert disk.acked() == [(1, False)]
+    disk.journal.commit(1)
+    assert disk.acked() == [(3, True)]
+
+
+def test_each_batch_confirms_its_own(disk: Disk, ch: ClientChannel) -> None:
+    for _ in range(2):
+        ch.publish("", "durable", b"body", DURABLE)
+    disk.journal.seal()
+    ch.publish("", "durable", b"body", DURABLE)
+    disk.journal.seal()
+    ch.publish("", "durable", b"body", DURABLE)
+    disk.journal.commit(1)
+    assert disk.acked() == [(2, True)]
+    disk.journal.commit(2)
+    assert disk.acked() == [(3, False)]
+    disk.journal.commit(3)
+    assert disk.acked() == [(4, False)]
+
+
+def test_batches_that_become_safe_together_are_told_once(disk: Disk, ch: ClientChannel) -> None:
+    for _ in range(3):
+        ch.publish("", "durable", b"body", DURABLE)
+        disk.journal.seal()
+    disk.journal.commit(3)
+    assert disk.acked() == [(3, True)]
+
+
+def test_a_message_for_several_queues_waits_for_the_disk_if_one_of_them_is_durable(
+    disk: Disk, ch: ClientChannel
+) -> None:
+    for queue in ("durable", "transient"):
+        ch.bind(queue, "amq.fanout")
+    ch.publish("amq.fanout", "", b"body", DURABLE)
+    assert disk.acked() == []
+    disk.journal.commit(1)
+    assert disk.acked() == [(1, False)]
+
+
+def test_one_persistent_message_among_others_makes_all_after_it_wait(disk: Disk, ch: ClientChannel) -> None:
+    method = codec.method_frame(1, Basic.Publish, {"routing_key": "durable"})
+    modes = (1, 1, 2, 1)
+    ch.client.raw(b"".join(method + codec.header_frame(1, 0, {"delivery_mode": mode}) for mode in modes))
+    told = sum((tag if multiple else 1) for tag, multiple in disk.acked())
+    assert told <= 2
+    disk.journal.commit(1)
+    assert disk.acked()[-1][0] == 4
+
+
+def test_a_return_comes_before_its_confirm(disk: Disk, ch: ClientChannel) -> None:
+    for _ in range(2):
+        ch.publish("", "nowhere", b"body", DURABLE, mandatory=True)
+        returned, confirmed = came(ch)
+        assert isinstance(returned, Content) and isinstance(confirmed, Basic.Ack)
+
+
+def test_each_channel_counts_and_hears_of_its_own(disk: Disk, ch: ClientChannel) -> None:
+    other = disk.connect().channel(1)
+    other.confirm()
+    ch.publish("", "durable", b"body", DURABLE)
+    for _ in range(2):
+        other.publish("", "durable", b"body", DURABLE)
+    disk.journal.commit(1)
+    assert disk.acked() == [(1, False)]
+    assert [(item.delivery_tag, item.multiple) for item in came(other)] == [(2, True)]
+
+
+@pytest.mark.parametrize("end", ["channel", "connection", "loss", "error"])
+def test_nobody_is_told_who_is_not_there_any_more(disk: Disk, ch: ClientChannel, end: str) -> None:
+    ch.publish("", "durable", b"body", DURABLE)
+    if end == "channel":
+        ch.send(Channel.Close, reply_code=200)
+        ch.send(Channel.Open)
+    elif end == "connection":
+        ch.client.send(Connection.Close, reply_code=200)
+    elif end == "error":
+        ch.publish("no such exchange", "")
+    else:
+        ch.client.vanish()
+    came(ch)
+    disk.journal.commit(1)
+    assert came(ch) == []
+
+
+def test_a_confirm_does_not_wait_for_what_was_published_later(disk: Disk, ch: ClientChannel) -> None:
+    ch.publish("", "durable", b"body", DURABLE)
+    disk.journal.seal()
+    disk.journal.commit(1)
+    ch.publish("", "durable", b"body", DURABLE)
+    assert disk.acked() == [(1, False)]
+
+
+# Transactions
+
+
+@pytest.fixture
+def tx(disk: Disk) -> ClientChannel:
+    disk.ch.transact()
+    return disk.ch
+
+
+def test_commit_ok_waits_for_the_disk(disk: Disk, tx: ClientChannel) -> None:
+    tx.publish("", "durable", b"body", DURABLE)
+    assert disk.journal.live == {}
+    tx.send(Tx.Commit)
+    assert len(disk.journal.live) == 1 and came(tx) == []
+    disk.journal.commit(1)
+    assert [type(item) for item in came(tx)] == [Tx.CommitOk]
+
+
+def test_what_was_committed_is_delivered_before_it_is_on_disk(disk: Disk, tx: ClientChannel) -> None:
+    tx.publish("", "transient", b"body")
+    tx.send(Tx.Commit)
+    assert disk.connect().channel().drain("transient") == [b"body"]
+
+
+def test_a_channel_takes_nothing_while_it_commits(disk: Disk, tx: ClientChannel) -> None:
+    tx.publish("", "durable", b"body", DURABLE)
+    tx.send(Tx.Commit)
+    tx.send(Queue.Declare, queue="more")
+    tx.client.expect_close(504)
+
+
+def test_it_takes_more_when_that_is_done(disk: Disk, tx: ClientChannel) -> None:
+    for number in (1, 2):
+        tx.publish("", "durable", b"body", DURABLE)
+        tx.send(Tx.Commit)
+        disk.journal.commit(number)
+        assert [type(item) for item in came(tx)] == [Tx.CommitOk]
+    assert tx.count("durable") == 2
+
+
+def test_a_commit_that_ends_after_its_connection_is_told_to_nobody(disk: Disk, tx: ClientChannel) -> None:
+    tx.publish("", "durable", b"body", DURABLE)
+    tx.send(Tx.Commit)
+    tx.client.send(Connection.Close, reply_code=200)
+    came(tx)
+    disk.journal.commit(1)
+    assert came(tx) == []
+
+
+# The arithmetic alone
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
+    return draw(st.lists(st.one_of(
+        st.tuples(st.just("durable"), st.integers(1, 3)),
+        st.tuples(st.just("transient"), st.integers(1, 3)),
+        st.tuples(st.just("seal"), st.just(0)),
+        st.tuples(st.just("commit"), st.integers(0, 3)),
+        st.tuples(st.just("take"), st.just(0)),
+    ), max_size=30))  # fmt: skip
+
+
+@given(histories())
+@examples(200)
+def test_what_is_told_is_safe_and_what_is_safe_is_told(history: list[tuple[str, int]]) -> None:
+    confirms = Confirms()
+    filling, durable, told = 1, 0, 0
+    needs: list[int] = []  # for each publish the batch that it waits for
+    for what, number in history:
+        if what in ("durable", "transient"):
+            ticket = filling if what == "durable" else 0
+            needs += [ticket] * number
+            confirms.published(number, ticket, durable)
+        elif what == "seal":
+            filling += 1
+        elif what == "commit":
+            durable = max(durable, min(filling - 1, number))
+            confirms.committed(durable)
+        else:
+            frame = confirms.take(1)
+            safe = next((index for index, batch in enumerate(needs) if batch > durable), len(needs))
+            if not frame:
+                assert safe == told
+                continue
+            ack: Any = codec.decode_method(frame[7:-1])
+            assert (ack.delivery_tag, ack.multiple) == (safe, safe - told > 1)
+            told = safe
