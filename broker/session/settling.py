@@ -24,6 +24,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
             transaction.settle(channel, tag, take(channel, tag), True, False)
         return
     unacked = channel.unacked
+    consumed = 0
     for tag in tags:
         entry = unacked.pop(tag, None)
         if entry is None:
@@ -32,8 +33,9 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         queue.settle(position, message)
         if subscription is not None:
             subscription.settled()
-            if channel.prefetch_limit:
-                channel.released(1)
+            consumed += 1
+    if consumed and channel.prefetch_limit:
+        channel.released(consumed)
 
 
 def nack(channel: Channel, method: commands.Basic.Nack, arguments: Table) -> None:
@@ -71,15 +73,12 @@ def refuse(channel: Channel, tags: list[int], back: bool) -> None:
     elif back:
         requeue(channel, tags)
     else:
-        for tag in tags:
-            finish(channel, take(channel, tag), False, False)
+        finish(channel, [(take(channel, tag), False, False) for tag in tags])
 
 
 def requeue(channel: Channel, tags: list[int]) -> None:
     """All of them are back before any can be delivered again, so that their order holds."""
-    entries = [take(channel, tag) for tag in tags]
-    for entry in entries:
-        finish(channel, entry, False, True)
+    finish(channel, [(take(channel, tag), False, True) for tag in tags])
 
 
 def outstanding(channel: Channel, tag: int) -> list[int]:
@@ -104,19 +103,21 @@ def take(channel: Channel, tag: int) -> Unacked:
     return entry
 
 
-def finish(channel: Channel, entry: Unacked, acknowledged: bool, back: bool) -> None:
-    """What follows from a delivery that was taken off the list."""
-    queue, subscription, position, message = entry
-    if acknowledged:
-        queue.settle(position, message)
-    elif back:
-        queue.requeue(position, message)
-    else:
-        queue.reject(position, message)
-    if subscription is not None:
-        subscription.settled()
-        if channel.prefetch_limit:
-            channel.released(1)
+def finish(channel: Channel, ends: list[tuple[Unacked, bool, bool]]) -> None:
+    """What follows from deliveries that were taken off the list; for each whether it was acknowledged, or goes back."""
+    consumed = 0
+    for (queue, subscription, position, message), acknowledged, back in ends:
+        if acknowledged:
+            queue.settle(position, message)
+        elif back:
+            queue.requeue(position, message)
+        else:
+            queue.reject(position, message)
+        if subscription is not None:
+            subscription.settled()
+            consumed += 1
+    if consumed and channel.prefetch_limit:
+        channel.released(consumed)
 
 
 def unknown(tag: int) -> PreconditionFailed:

@@ -38,8 +38,7 @@ class Transaction:
         for message, queues, mandatory in publishes:
             alive = tuple(queue for queue in queues if not queue.deleted)
             publishing.enqueue(channel, [message], message.body_bytes, message.persistent, alive, mandatory)
-        for _, entry, acknowledged, back in settlements:
-            settling.finish(channel, entry, acknowledged, back)
+        settling.finish(channel, [(entry, acknowledged, back) for _, entry, acknowledged, back in settlements])
 
     def rollback(self, channel: Channel) -> None:
         """Publishes are forgotten; what was settled is outstanding again, in the order of its tags."""
