@@ -12,7 +12,7 @@ from ..core.queue import Queue
 from ..core.router import Route
 from ..core.users import User
 from ..core.vhost import VHost
-from ..errors import AccessRefused, NotSupported, PreconditionFailed, SyntaxFault
+from ..errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ..table import type_name
 from ..wire import encode
 from ..wire.frames import Publishes
@@ -40,13 +40,12 @@ def remembered_routes(vhost: VHost, user: User) -> dict[bytes, Route]:
 
 def publish(channel: Channel, publishes: Publishes) -> None:
     """Raises NotSupported (540), PreconditionFailed (406), AccessRefused (403), NotFound (404). HOT: bench A-M."""
+    contents = publishes.contents
+    if not contents:
+        raise too_long(channel, publishes)
     route = channel.routes.get(publishes.method)
     if route is None:
         route = resolve(channel, publishes.method)
-    contents = publishes.contents
-    if not contents:
-        limit = channel.connection.settings.max_message_size
-        raise PreconditionFailed(f"message size {publishes.too_long} is larger than configured max size {limit}")
     route.exchange.published += len(contents)
     if not publishes.alike:
         publish_varied(channel, route, contents)
@@ -66,6 +65,14 @@ def publish(channel: Channel, publishes: Publishes) -> None:
             publish_one(channel, route, message)
     else:
         enqueue(channel, messages, body_bytes * len(messages), persistent, route.queues, route.mandatory)
+
+
+def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
+    """The error for a body over the limit, which is looked at before all but one of the flags (spec/core.md 8.1)."""
+    if publishes.method[-2] & IMMEDIATE:  # the flags stand before the end octet
+        return NotSupported("immediate=true")
+    limit = channel.connection.settings.max_message_size
+    return PreconditionFailed(f"message size {publishes.too_long} is larger than configured max size {limit}")
 
 
 def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> None:
@@ -240,6 +247,7 @@ def enqueue(
 def send_back(channel: Channel, message: Message) -> None:
     """basic.return, with the content (spec/core.md 8.3)."""
     frames = message.frames
-    if message.channel != channel.number:
-        frames = encode.reframed(frames, channel.number, channel.connection.frame_max)
+    frame_max = channel.connection.frame_max
+    if message.channel != channel.number or message.largest_frame > frame_max > 0:
+        frames = encode.reframed(frames, channel.number, frame_max)
     channel.send(encode.returned(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)
