@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import platform
@@ -23,6 +24,11 @@ from .storage.memory import MemoryJournal
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 # Collections walk every live object. Messages are counted, not traced, and form no cycles, so looking rarely is enough.
 GC_THRESHOLDS = (50_000, 20, 50)
+
+# Options of glibc's mallopt, in octets: free memory kept at the top of the heap, and blocks that never go on it.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+HEAP_KEPT = 32 << 20
+HEAP_BLOCK = 4 << 20
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -65,6 +71,15 @@ def report(event: str, level: str, fields: dict[str, object]) -> None:
     getattr(log, level)(event, **fields)
 
 
+def keep_heap() -> None:
+    """Let glibc keep some freed memory. Every read is 256 KiB, and giving that back to have it mapped and zeroed again
+    for the next one costs as much as all the rest of a long message (bench M: 1.6 times)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # another C library has no such option
+        mallopt(M_TRIM_THRESHOLD, HEAP_KEPT)
+        mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
+
+
 async def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit status."""
     loop = asyncio.get_running_loop()
@@ -95,6 +110,7 @@ async def run(config: Config) -> int:
 def serve(config: Config) -> int:
     """Run the daemon in the foreground; the exit status."""
     if sys.platform != "win32":
+        keep_heap()
         try:
             import uvloop
         except ImportError:
