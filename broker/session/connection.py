@@ -29,6 +29,7 @@ CHANNEL_OPEN = 0x0014000A
 CHANNEL_CLOSE = 0x00140028
 CHANNEL_CLOSE_OK = 0x00140029
 CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
+METHODS = 100  # other than publishes and acks, done in one go: some milliseconds
 
 HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
 
@@ -58,7 +59,7 @@ class Connection(Publisher):
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
         self.holding = Holding()
-        self.interrupted = False  # input waits until the client has read some output
+        self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
         self._trusted = True
@@ -86,16 +87,20 @@ class Connection(Publisher):
             self._work()
 
     def _work(self) -> None:
-        """Do what the input asks, as far as there is room for the answers."""
+        """Do what the input asks, as far as there is room for the answers, and others have not to wait too long."""
         self.interrupted = False
+        methods_left = METHODS
         while self.state != CLOSED and self._trusted:
-            if self.output.full():
+            if not methods_left or self.output.full():
                 self.interrupted = True
+                self.send(b"")  # which has us called again
                 break
             try:
                 event = self.reader.next()
                 if event is None:
                     break
+                if isinstance(event, Method):
+                    methods_left -= 1
                 self._handle(event)
             except AMQPError as error:
                 self._fail(error)
