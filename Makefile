@@ -6,11 +6,12 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 CONFORMANCE_NODE := tests/conformance/node
 FUZZ_EXAMPLES ?= 20000
+CRASH_ROUNDS ?= 20
 
-.PHONY: run test check bench fuzz conformance lint types node clean
+.PHONY: run test check bench crash fuzz conformance lint types node clean
 
-run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672
-	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --memory
+run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
+	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
 test: lint types node  ## what CI runs
 	$(PYTEST) -q
@@ -20,6 +21,9 @@ check: lint types  ## lint, types, tidiness and the tests that open no socket
 
 bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed on
 	$(BIN)/python -m tests.bench $(ARGS)
+
+crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats what a round did
+	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/crash
 
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
 	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/fuzz

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 USAGE_STATUS = 2
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
-FLAGS = ("amqp", "node", "cluster_name", "log_level")  # the options of `serve` that stand in for a key of the file
+# the options of `serve` that stand in for a key of the file
+FLAGS = ("amqp", "node", "cluster_name", "data_dir", "memory", "sync", "log_level")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,8 +53,16 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--amqp", metavar="HOST:PORT", action="append", help="listen here, repeatable; port 0: any")
     command.add_argument("--node", metavar="NAME", help="name of the node")
     command.add_argument("--cluster-name", metavar="NAME", help="name of the cluster")
-    command.add_argument("--memory", action="store_true", help="keep everything in memory (the only way so far)")
+    store = command.add_mutually_exclusive_group()
+    store.add_argument("--data", metavar="DIR", dest="data_dir", help="keep what is durable here; default ./data")
+    store.add_argument("--memory", action="store_true", default=None, help="keep everything in memory, store nothing")
+    command.add_argument("--sync", metavar="MODE", help="what a confirm waits for: fsync (default), or os")
     command.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error or critical")
+
+    about = "verify what a stopped broker has stored"
+    command = commands.add_parser("doctor", help=about, description=about, allow_abbrev=False)
+    command.set_defaults(run=doctor)
+    command.add_argument("--data", metavar="DIR", default="./data", help="the broker's folder; default ./data")
     return warren
 
 
@@ -61,9 +70,11 @@ def serve(options: argparse.Namespace) -> int:
     """Runs a broker until it is told to stop; returns the exit status."""
     from .config import ConfigError, load
 
-    given: dict[str, Any] = {key: getattr(options, key) for key in FLAGS}
+    given: dict[str, Any] = {key: getattr(options, key) for key in FLAGS if getattr(options, key) is not None}
+    if "data_dir" in given:
+        given["memory"] = False
     try:
-        config = load(options.config, {key: value for key, value in given.items() if value is not None})
+        config = load(options.config, given)
     except ConfigError as error:
         print(f"warren: {error}", file=sys.stderr)
         return CONFIG_STATUS
@@ -75,6 +86,15 @@ def serve(options: argparse.Namespace) -> int:
     from . import app
 
     return app.serve(config)
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Verifies a data folder; returns the exit status."""
+    from pathlib import Path
+
+    from .storage.doctor import examine
+
+    return examine(Path(options.data))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ MESSAGE_SIZE_LIMIT = 536_870_912  # RabbitMQ's own upper bound of max_message_si
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=0)]
 Mechanism = Literal["PLAIN", "AMQPLAIN", "ANONYMOUS"]
+Sync = Literal["fsync", "os"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 
@@ -47,6 +48,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     amqp: Annotated[tuple[str, ...], Meta(min_length=1)] = ("127.0.0.1:5672",)
     node: Annotated[str, Meta(min_length=1)] = msgspec.field(default_factory=_default_node)
     cluster_name: str = ""  # empty: the name of the node
+
+    data_dir: Annotated[str, Meta(min_length=1)] = "./data"
+    memory: bool = False  # nothing is stored, and data_dir is not looked at
+    sync: Sync = "fsync"  # what a confirm waits for: the disk, or the operating system only
 
     # What server-properties say: clients switch features on by these two (spec/core 1.2).
     product: str = "RabbitMQ"

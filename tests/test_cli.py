@@ -51,6 +51,7 @@ def broker() -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
         (["serve", "--bogus"], "--bogus"),
         (["serve", "--amqp"], "--amqp"),
         (["serve", "--mem"], "--mem"),
+        (["serve", "--memory", "--data", "data"], "not allowed with"),
         (["bogus"], "bogus"),
         ([], "COMMAND"),
     ],
@@ -82,7 +83,7 @@ def test_the_commands_tell_their_version_and_usage(module: str) -> None:
 @pytest.mark.sockets
 def test_the_daemon_imports_nothing_that_only_costs_time_and_memory() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        line = [sys.executable, "-X", "importtime", "-m", "broker.cli", "serve"]
+        line = [sys.executable, "-X", "importtime", "-m", "broker.cli", "serve", "--memory"]
         line += ["--amqp", f"127.0.0.1:{taken.getsockname()[1]}"]
         done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
     imported = {text.rpartition("|")[2].strip() for text in done.stderr.splitlines() if text.startswith("import time:")}
@@ -130,6 +131,6 @@ def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(
 def test_a_port_in_use_ends_warren_with_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = warren("serve", "--amqp", f"127.0.0.1:{port}")
+        done = warren("serve", "--amqp", f"127.0.0.1:{port}", "--memory")
     assert done.returncode not in (0, 2, 78)
     assert str(port) in only_line(done.stderr)

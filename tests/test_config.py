@@ -41,6 +41,10 @@ def test_the_file_changes_a_default_and_the_command_line_changes_the_file(file: 
     assert config.node == config.cluster_name == "flag@host"
 
 
+def test_what_is_durable_is_kept_and_synced_unless_told_otherwise() -> None:
+    assert (load().data_dir, load().memory, load().sync) == ("./data", False, "fsync")
+
+
 def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         load().node = "other"  # type: ignore[misc]
@@ -59,6 +63,8 @@ def test_a_configuration_cannot_be_changed() -> None:
         ("mechanisms = ['PLAIN', 'GSSAPI']", "mechanisms[1]: "),
         ("mechanisms = ['ANONYMOUS']", "mechanisms: ANONYMOUS needs"),
         ("log_level = 'loud'", "log_level: "),
+        ("sync = 'never'", "sync: "),
+        ("data_dir = ''", "data_dir: "),
         ("amqp = []", "amqp: "),
         ("amqp = ['localhost']", "amqp: 'localhost' is not HOST:PORT"),
         ("node = 'a'\nnode 'b'", "line 2"),

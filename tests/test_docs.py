@@ -48,7 +48,8 @@ def test_the_makefile_declares_each_target_that_is_no_file() -> None:
 
 def test_the_readme_names_the_options_of_serve_that_there_are() -> None:
     serve = cli.parser().parse_args(["serve"])
-    there_are = {"--" + name.replace("_", "-") for name in vars(serve) if name not in ("run", "version")}
+    there_are = {"--" + name.replace("_", "-") for name in vars(serve) if name not in ("run", "version", "data_dir")}
+    there_are.add("--data")
     named = set(re.findall(r"(?<![-\w])--[a-z]+(?:-[a-z]+)*", README)) - {"--build"}
     assert named == there_are
 
@@ -59,7 +60,7 @@ def test_the_sample_names_every_key_with_its_default() -> None:
     assert keys == set(config.Config.__struct_fields__)
     ours, sample = config.Config(), config.load(str(ROOT / "docker/warren.toml"))
     changed = {key for key in keys if getattr(ours, key) != getattr(sample, key)}
-    assert changed == {"amqp", "loopback_users"}
+    assert changed == {"amqp", "loopback_users", "data_dir"}
     for key in changed:
         default = msgspec.json.encode(getattr(ours, key)).decode()
         assert re.search(rf"^{key} = .*# default {re.escape(default)}", text, re.MULTILINE)

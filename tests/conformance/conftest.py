@@ -31,7 +31,7 @@ class BrokerProcess:
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0"],
+            [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,34 @@
+"""The lock on a data folder: one process at a time, for as long as it lives. It is let go by the end of the process,
+however that comes about, so a killed broker leaves none behind."""
+
+import fcntl
+import os
+from pathlib import Path
+
+NAME = "lock"
+IN_USE_STATUS = 73  # EX_CANTCREAT of sysexits.h
+
+
+class InUse(Exception):
+    """Another process holds the folder. The text is one line for the operator."""
+
+
+def lock(folder: Path) -> int:
+    """Locks the folder, made if it is not there, and returns the descriptor that holds the lock.
+
+    Raises InUse, or OSError for a folder that cannot be made or written to.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise InUse(f"{folder} is in use by another broker (pid {holder or 'unknown'})") from None
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return descriptor
