@@ -1,0 +1,98 @@
+"""The real broker as a process on a folder of its own: started, killed, stopped, asked for what it logged."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.support.amqp import Client
+from tests.support.broker import SocketPeer
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_WITHIN_S = 20
+STOP_WITHIN_S = 20
+
+
+class Daemon:
+    """`warren serve --data FOLDER/data`. It may be started again after it has ended; the log goes on in one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        self.log = folder / "broker.log"
+        self.starts = 0
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._peer: SocketPeer | None = None
+        self._log_start = 0
+
+    def launch(self, sync: str = "fsync") -> None:
+        """Start it, and do not wait. What was connected before hangs up now: until then it reads what still came."""
+        self._hang_up()
+        line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0"]
+        line += ["--data", str(self.data), "--sync", sync, "--node", "crash@test"]
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            self._process = subprocess.Popen(line, stderr=log, stdout=log, cwd=self._folder, env=environment)
+        self.starts += 1
+
+    def start(self, sync: str = "fsync") -> float:
+        """Start it; the seconds until it was ready."""
+        begin = time.monotonic()
+        self.launch(sync)
+        give_up = begin + READY_WITHIN_S
+        while not (ready := self.events("ready")):
+            assert self.process.poll() is None and time.monotonic() < give_up, f"it did not start:\n{self.tail()}"
+            time.sleep(0.005)
+        self._peer = SocketPeer(ready[0]["amqp"][0])
+        return time.monotonic() - begin
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The lines of this event since the last start."""
+        lines = self.log.read_bytes()[self._log_start :].splitlines(keepends=True)
+        events = [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
+        return [event for event in events if event["event"] == name]
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def connect(self, **options: Any) -> Client:
+        assert self._peer is not None, "it is not running"
+        return self._peer.connect(**options)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process.poll() is None, f"it ended by itself with {self.process.returncode}:\n{self.tail()}"
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, and it leaves as it should."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(STOP_WITHIN_S) == 0, self.tail()
+
+    def close(self) -> None:
+        """However the test ended."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+
+def doctor(data: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "broker.cli", "doctor", "--data", str(data)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
