@@ -1,0 +1,102 @@
+"""What the doctor says of sound, torn and damaged logs. It changes none of them."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.core.message import Address, content_frames
+from broker.storage import records
+from broker.storage.doctor import examine
+
+HEAD = records.SEGMENT_HEAD_BYTES
+
+
+def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
+    numbers = b"".join(map(records.QUEUE.pack, queues))
+    address = Address("", "key").encoded
+    frames = content_frames(1, b"\0\0", body)
+    return records.message(id_, id_, 0, len(body), 1, True, len(queues), numbers + address, frames)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two segments: four messages, of which one was settled, then one of two queues."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    first = records.segment_head(1) + b"".join(message(id_, [7]) for id_ in range(1, 5))
+    (folder / "00000001.log").write_bytes(first)
+    second = records.segment_head(5) + records.settled(5, 7, [2]) + message(5, [7, 8])
+    (folder / "00000002.log").write_bytes(second)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def told(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]:
+    before = contents(log)
+    status = examine(log.parent)
+    assert contents(log) == before
+    return status, capsys.readouterr().out.splitlines()
+
+
+def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    status, lines = told(capsys, log)
+    assert status == 0
+    assert "00000001.log: 4 records; 3 messages live, 1 dead" in lines
+    assert "00000002.log: 2 records; 1 messages live, 0 dead" in lines
+
+
+@pytest.mark.parametrize("end", [b"\0" * 100, b"garbage", message(6, [7])[:-1], message(6, [7])[:5]])
+def test_a_torn_end_is_told_and_is_no_damage(capsys: pytest.CaptureFixture[str], log: Path, end: bytes) -> None:
+    with (log / "00000002.log").open("ab") as file:
+        file.write(end)
+    status, lines = told(capsys, log)
+    assert status == 0
+    assert any(f"torn end of {len(end)} octets" in line for line in lines)
+
+
+def test_a_newest_segment_without_a_whole_head_is_torn(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    (log / "00000003.log").write_bytes(records.segment_head(6)[:7])
+    status, lines = told(capsys, log)
+    assert status == 0
+    assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 octets" in line for line in lines)
+
+
+def test_each_octet_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    path = log / "00000001.log"
+    sound = path.read_bytes()
+    second = HEAD + len(message(1, [7]))
+    for at in range(second, second + len(message(2, [7]))):
+        hurt = bytearray(sound)
+        hurt[at] ^= 0x10
+        path.write_bytes(hurt)
+        status, lines = told(capsys, log)
+        assert status == 1
+        assert any(line.startswith("00000001.log: 3 records;") and f"BAD at offset {second}" in line for line in lines)
+
+
+def test_a_bad_head_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    path = log / "00000001.log"
+    hurt = bytearray(path.read_bytes())
+    hurt[3] ^= 1
+    path.write_bytes(hurt)
+    status, lines = told(capsys, log)
+    assert status == 1
+    assert any(line.startswith("00000001.log: 4 records;") and "BAD at offset 0" in line for line in lines)
+
+
+def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    (log / "checkpoint").write_bytes(b"WARRCP" + bytes(40))
+    status, lines = told(capsys, log)
+    assert status == 1
+    assert any(line.startswith("recovery: checkpoint: ") for line in lines)
+
+
+def test_an_empty_folder_is_sound_and_a_missing_one_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert examine(tmp_path) == 0
+    assert examine(tmp_path / "none") == 66
+    assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: there is no such folder\n"
