@@ -1,0 +1,291 @@
+"""Lives of a journal on a simulated disk, one after the other, each from a start to a more or less sudden end.
+
+All that happens follows from the seed. The loop's calls fall between any two calls that the worker makes to the disk,
+as they would if the worker were a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from broker.core.definitions import Change, StoredQueue
+from broker.core.message import Address, Message, content_frames
+from broker.storage import compaction
+from broker.storage import journal as journal_module
+from broker.storage.journal import Batch, Journal
+from tests.simulation.disk import SimulatedDisk, Stopped
+from tests.simulation.metadata import MemoryMetadata
+from tests.simulation.model import ALWAYS, Content, Entry, Queue, check, content
+
+if TYPE_CHECKING:
+    from broker.storage.metadata import Metadata
+
+QUEUES = 10
+BODY_BYTES = (0, 1, 40, 100, 300, 513, 1500)
+SEGMENT_BYTES = (300, 1000, 3000, 10_000, 50_000)
+SLICE_BYTES = (200, 1000, 1 << 18)
+ADDRESSES = (("", "q"), ("amq.topic", "a.b"), ("x" * 255, "\udcff" * 255), ("", ""))
+
+
+class World:
+    """What outlives a process: the disk, the metadata, and what was ever published."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimulatedDisk(self.random)
+        self.metadata = MemoryMetadata()
+        self.queues: dict[int, Queue] = {}
+        self.contents: list[Content] = []
+        self.numbers: dict[Content, int] = {}
+        self.next_queue = 1
+        self.segment_bytes = self.random.choice(SEGMENT_BYTES)
+        self.trace: list[str] = []
+        # Chosen once, as they are for all of a life.
+        compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
+        journal_module.READ_BYTES = self.random.choice(SLICE_BYTES)
+
+    def message(self) -> tuple[int, Message]:
+        """A message that there has not been yet, and its number."""
+        random = self.random
+        number = len(self.contents)
+        body = b"%d:" % number + random.randbytes(random.choice(BODY_BYTES))
+        exchange, key = random.choice(ADDRESSES)
+        frames = content_frames(channel := random.randrange(3), b"\x00\x00", body)
+        message = Message(Address(exchange, key), frames, channel, len(body), random.choice((0, len(frames))), True)
+        self.contents.append(content(message))
+        self.numbers[self.contents[-1]] = number
+        return number, message
+
+
+class Life:
+    """One process: `start` recovers and checks, `run` works, `end` says how it stopped."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.random = world.random
+        self.journal = Journal(world.disk, cast("Metadata", world.metadata), world.segment_bytes)
+        self.batch: Batch | None = None
+        self.done = False  # the outstanding batch has been committed, and the loop does not know yet
+        self.told = 0
+        self.expected: list[int] = []  # tickets that wait to be told of
+        self.orphans: list[tuple[int, Entry]] = []
+        self._in_commit = False
+        self._quiet = False  # the loop does nothing more
+
+    def trace(self, line: str) -> None:
+        self.world.trace.append(line)
+
+    # The start
+
+    def start(self, durable: int) -> None:
+        """Recover, and hold what was found against what had been promised when `durable` was reached."""
+        world = self.world
+        found = self.journal.recover(set(world.metadata.queues))
+        for line in self.journal.report:
+            self.trace(f"recovered with: {line}")
+        assert not found.keys() - world.queues.keys(), "a queue that never was"
+        for queue in world.queues.values():
+            there = queue.number in world.metadata.queues
+            if queue.deleted is None or queue.deleted > durable:
+                assert there or queue.declared > durable or queue.deleted is not None, f"queue {queue.number} is lost"
+            pages = found.get(queue.number, [])
+            assert there or not pages, f"queue {queue.number} is gone, its messages are not"
+            messages = self.journal.read(pages)
+            numbers = [world.numbers.get(content(message), -1) for message in messages]
+            self.trace(f"recovered queue {queue.number}: {numbers}")
+            check(queue, numbers, durable)
+            entries = [Entry(n, ALWAYS, m.id, m.place, None) for n, m in zip(numbers, messages, strict=True)]
+            queue.entries = entries
+        for number in [number for number in world.queues if number not in world.metadata.queues]:
+            del world.queues[number]
+        for queue in world.queues.values():
+            queue.declared, queue.deleted = ALWAYS, None
+        world.disk.before = self._between
+
+    # The work
+
+    def run(self, steps: int) -> None:
+        """Raises Stopped, or OSError, where the disk does."""
+        for _ in range(steps):
+            self._group_commit() if self.random.random() < 0.3 else self._work()
+
+    def finish(self) -> None:
+        """A clean stop: nothing happens any more but what has gathered is made durable."""
+        self.world.disk.limit_bytes = None
+        self._quiet = True
+        for _ in range(1000):
+            if self.batch is None and not self._seal():
+                break
+            self._committed() if self.done else self._commit()
+        else:
+            raise AssertionError("the journal always finds something to write")
+        self.journal.close()
+        self.trace(f"closed at {self.journal.durable}")
+
+    def _between(self, what: str, name: str) -> None:
+        """The loop's turn, while the worker is about to make this call."""
+        if self._in_commit and not self._quiet:
+            self._in_commit = False
+            while not self.random.randrange(3):
+                self._work()
+            self._in_commit = True
+
+    def _work(self) -> None:
+        alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
+        kinds: list[tuple[int, Callable[[list[Queue]], None]]] = [
+            (40, self._publish),
+            (40, self._settle),
+            (8, self._read),
+            (4, self._declare),
+            (2, self._delete),
+            (3, self._settle_orphan),
+            (3, self._wait),
+            (1, self._fill),
+        ]
+        if len(alive) < 2:
+            self._declare(alive)
+            return
+        weights = [weight for weight, _ in kinds]
+        self.random.choices(kinds, weights)[0][1](alive)
+
+    def _declare(self, alive: list[Queue]) -> None:
+        if len(alive) < QUEUES:
+            number = self.world.next_queue
+            self.world.next_queue += 1
+            self.journal.change(Change(True, StoredQueue("/", f"q{number}", number, False, b"")))
+            self.world.queues[number] = Queue(number, self.journal.ticket())
+            self.trace(f"declare {number} in {self.journal.ticket()}")
+
+    def _delete(self, alive: list[Queue]) -> None:
+        """Purge what is ready; what was delivered is settled at some later time, without a record."""
+        queue = self.random.choice(alive)
+        self.journal.gone(queue.number)
+        for entry in queue.held:
+            if self.random.random() < 0.7:
+                self.journal.settle(queue.number, *entry.page)
+                entry.settled = self.journal.ticket()
+            else:
+                self.orphans.append((queue.number, entry))
+        self.journal.change(Change(False, StoredQueue("/", f"q{queue.number}", queue.number, False, b"")))
+        queue.deleted = self.journal.ticket()
+        self.trace(f"delete {queue.number} in {queue.deleted}")
+
+    def _settle_orphan(self, alive: list[Queue]) -> None:
+        if self.orphans:
+            number, entry = self.orphans.pop(self.random.randrange(len(self.orphans)))
+            self.journal.settle(number, *entry.page)
+
+    def _publish(self, alive: list[Queue]) -> None:
+        count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
+        queues = self.random.sample(alive, count)
+        made = [self.world.message() for _ in range(self.random.choice((1, 1, 2, 5)))]
+        self.journal.append([queue.number for queue in queues], [message for _, message in made])
+        ticket = self.journal.ticket()
+        for queue in queues:
+            queue.entries += [Entry(number, ticket, 0, 0, message) for number, message in made]
+        numbers, names = [number for number, _ in made], [queue.number for queue in queues]
+        self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
+
+    def _settle(self, alive: list[Queue]) -> None:
+        queue = self.random.choice(alive)
+        held = queue.held
+        if held:
+            at = 0 if self.random.random() < 0.7 else self.random.randrange(len(held))
+            for entry in held[at : at + self.random.choice((1, 3, 8))]:
+                id_, place = entry.page
+                self.journal.settle(queue.number, id_, place)
+                entry.settled = self.journal.ticket()
+                self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {id_}")
+
+    def _read(self, alive: list[Queue]) -> None:
+        """Some of a queue's messages come back into memory; they may have been there."""
+        held = self.random.choice(alive).held
+        if held:
+            start = self.random.randrange(len(held))
+            entries = held[start : start + self.random.randint(1, 10)]
+            turn, self._in_commit = self._in_commit, False
+            messages = self.journal.read([entry.page for entry in entries])
+            self._in_commit = turn
+            for entry, message in zip(entries, messages, strict=True):
+                assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
+                entry.message = None
+                entry.id, entry.place = message.id, message.place
+
+    def _wait(self, alive: list[Queue]) -> None:
+        ticket = self.journal.ticket()
+        if ticket > self.journal.durable:
+            self.expected.append(ticket)
+
+            def told() -> None:
+                assert self.journal.durable >= ticket, "told too early"
+                assert self.expected.pop(0) == ticket, "told out of order"
+
+            self.journal.when_durable(ticket, told)
+
+    def _fill(self, alive: list[Queue]) -> None:
+        """Others leave the disk little room."""
+        disk = self.world.disk
+        disk.limit_bytes = disk.used_bytes + self.random.randrange(2000)
+        self.trace(f"room for {disk.free_bytes()} octets")
+
+    # Group commit
+
+    def _group_commit(self) -> None:
+        if self.batch is None:
+            self._seal()
+        elif not self.done:
+            self._commit()
+        else:
+            self._committed()
+
+    def _seal(self) -> bool:
+        self.batch = self.journal.seal()
+        self.trace("seal: nothing" if self.batch is None else f"seal {self.batch.number}")
+        return self.batch is not None
+
+    def _commit(self) -> None:
+        assert self.batch is not None
+        self.trace(f"commit {self.batch.number}")
+        self._in_commit = True
+        try:
+            self.batch.commit()
+            self.done = True
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self.trace("the disk is full")
+            if self.random.random() < 0.5:
+                self.world.disk.limit_bytes = None
+        self._in_commit = False
+
+    def _committed(self) -> None:
+        assert self.batch is not None
+        number = self.batch.number
+        assert self.journal.seal() is None, "a second batch while one is outstanding"
+        self.batch, self.done = None, False
+        self.journal.committed(number)
+        self.trace(f"committed {number}")
+        assert self.journal.durable == number
+        assert not self.expected or self.expected[0] > number, "not told"
+
+
+def stop_after(disk: SimulatedDisk, error: int | None) -> None:
+    """The process ends in the middle of a call to the disk that chance picks, or the call fails."""
+    kind = disk.random.choice(("", "sync", "sync", "write", "rename", "remove", "sync_folder", "truncate"))
+    before, left = disk.before, disk.random.randint(1, 60 if not kind else 8)
+
+    def counting(what: str, name: str) -> None:
+        nonlocal left
+        left -= not kind or kind == what
+        if left == 0:
+            left = -1
+            if error is None:
+                raise Stopped
+            raise OSError(error, "injected", name)
+        if before is not None:
+            before(what, name)
+
+    disk.before = counting

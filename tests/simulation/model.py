@@ -1,0 +1,82 @@
+"""What a journal has promised: which messages must be there after a restart, which must not, and in what order.
+
+A message is promised to be there once the batch it was appended in is durable, and promised to be gone once the batch it
+was settled in is. In between a restart may find it or not. What a restart has found is what there is from then on: a
+broker has shown it to consumers.
+"""
+
+from __future__ import annotations
+
+from broker.core.message import Message
+
+ALWAYS = 0  # a ticket that is durable from the start
+
+
+class Entry:
+    """One message in one queue. `number` is its content's, `appended` and `settled` are tickets."""
+
+    __slots__ = ("number", "appended", "settled", "id", "place", "message")
+
+    def __init__(self, number: int, appended: int, id_: int, place: int, message: Message | None) -> None:
+        self.number = number
+        self.appended = appended
+        self.settled: int | None = None
+        self.id = id_
+        self.place = place
+        self.message = message  # while it is in memory
+
+    @property
+    def page(self) -> tuple[int, int]:
+        """As the journal knows it now: what is in memory is shared by all queues, what was read back is not."""
+        return (self.message.id, self.message.place) if self.message is not None else (self.id, self.place)
+
+
+class Queue:
+    """`entries` are all that were ever appended in this life, in order."""
+
+    __slots__ = ("number", "entries", "declared", "deleted")
+
+    def __init__(self, number: int, declared: int) -> None:
+        self.number = number
+        self.entries: list[Entry] = []
+        self.declared = declared
+        self.deleted: int | None = None
+
+    @property
+    def held(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.settled is None]
+
+
+Content = tuple[str, str, bytes, int, int, int]
+
+
+def content(message: Message) -> Content:
+    """All that a message is to a consumer."""
+    address = message.address
+    return (
+        address.exchange,
+        address.routing_key,
+        message.frames,
+        message.channel,
+        message.body_bytes,
+        message.largest_frame,
+    )
+
+
+def check(queue: Queue, found: list[int], durable: int) -> None:
+    """Whether these messages, by number, are what may be in the queue after a stop when `durable` was reached."""
+    place = {entry.number: index for index, entry in enumerate(queue.entries)}
+    name = f"queue {queue.number}"
+    unknown = [number for number in found if number not in place]
+    assert not unknown, f"{name}: messages {unknown} were never there, or were settled before the last restart"
+    assert len(set(found)) == len(found), f"{name}: twice in {found}"
+    order = [place[number] for number in found]
+    assert order == sorted(order), f"{name}: out of order: {found} of {[entry.number for entry in queue.entries]}"
+    deleted = queue.deleted is not None and queue.deleted <= durable
+    there = set(found)
+    for entry in queue.entries:
+        settled = deleted or entry.settled is not None and entry.settled <= durable
+        if settled:
+            assert entry.number not in there, f"{name}: message {entry.number} came back, its end was durable"
+        elif entry.settled is None and queue.deleted is None and entry.appended <= durable:
+            assert entry.number in there, f"{name}: message {entry.number} is LOST, it was durable"
