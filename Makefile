@@ -6,9 +6,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 CONFORMANCE_NODE := tests/conformance/node
 FUZZ_EXAMPLES ?= 20000
+SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 
-.PHONY: run test check bench crash fuzz conformance lint types node clean
+.PHONY: run test check bench crash fuzz sim conformance lint types node clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -27,6 +28,9 @@ crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats
 
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
 	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/fuzz
+
+sim: .venv/test.stamp  ## the journal on a simulated disk that stops at any moment, with many more seeds
+	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q --timeout=0 tests/simulation
 
 conformance: .venv/test.stamp node  ## real clients against a broker of this checkout
 	$(PYTEST) -q tests/conformance

@@ -1,11 +1,11 @@
 """A disk that can lose its power.
 
-A file is 512-byte sectors, each either synced or not. `power_loss` keeps any subset of those that are not: of sectors, of
-sizes, and of names that were created, renamed or removed since the folder was synced. What a file gained in length
+A file is 512-byte sectors, each either synced or not. `power_loss` keeps any subset of those that are not: of sectors,
+of sizes, and of names that were created, renamed or removed since the folder was synced. What a file gained in length
 without its sectors is zeros or rubbish. `crash` is a killed process: all that was written stays, synced or not.
 
-Before each call, `before` is asked; it may raise an OSError, raise Stopped, or let others have their turn. After Stopped
-every call raises it again, until `crash` or `power_loss` makes the disk of the next process.
+Before each call, `before` is asked; it may raise an OSError, raise Stopped, or let others have their turn. After
+Stopped every call raises it again, until `crash` or `power_loss` makes the disk of the next process.
 """
 
 from __future__ import annotations
@@ -213,9 +213,7 @@ class SimulatedDisk(Disk):
         for meant in self._meant.values():
             copies.update((id(inode), inode.copy()) for inode in meant if inode and id(inode) not in copies)
         other._inodes = {name: copies[id(inode)] for name, inode in self._inodes.items()}
-        other._meant = {
-            name: [inode and copies[id(inode)] for inode in meant] for name, meant in self._meant.items()
-        }
+        other._meant = {name: [inode and copies[id(inode)] for inode in meant] for name, meant in self._meant.items()}
         return other
 
     def power_loss(self, random: Random) -> SimulatedDisk:

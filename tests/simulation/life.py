@@ -47,14 +47,15 @@ class World:
         compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
         journal_module.READ_BYTES = self.random.choice(SLICE_BYTES)
 
-    def message(self) -> tuple[int, Message]:
+    def message(self, persistent: bool = True) -> tuple[int, Message]:
         """A message that there has not been yet, and its number."""
         random = self.random
         number = len(self.contents)
         body = b"%d:" % number + random.randbytes(random.choice(BODY_BYTES))
         exchange, key = random.choice(ADDRESSES)
         frames = content_frames(channel := random.randrange(3), b"\x00\x00", body)
-        message = Message(Address(exchange, key), frames, channel, len(body), random.choice((0, len(frames))), True)
+        largest = random.choice((0, len(frames)))
+        message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
         self.contents.append(content(message))
         self.numbers[self.contents[-1]] = number
         return number, message
@@ -72,6 +73,7 @@ class Life:
         self.told = 0
         self.expected: list[int] = []  # tickets that wait to be told of
         self.orphans: list[tuple[int, Entry]] = []
+        self.pages: list[Entry] = []  # stored for the sake of memory, of no durable queue
         self._in_commit = False
         self._quiet = False  # the loop does nothing more
 
@@ -142,6 +144,7 @@ class Life:
             (4, self._declare),
             (2, self._delete),
             (3, self._settle_orphan),
+            (5, self._page),
             (3, self._wait),
             (1, self._fill),
         ]
@@ -178,6 +181,22 @@ class Life:
             number, entry = self.orphans.pop(self.random.randrange(len(self.orphans)))
             self.journal.settle(number, *entry.page)
 
+    def _page(self, alive: list[Queue]) -> None:
+        """Messages that a restart forgets are put on the disk, or come back and are done with."""
+        if self.random.random() < 0.5:
+            made = [self.world.message(self.random.random() < 0.5) for _ in range(self.random.choice((1, 5)))]
+            self.journal.append([], [message for _, message in made])
+            self.pages += [Entry(number, ALWAYS, 0, 0, message) for number, message in made]
+            self.trace(f"page {[number for number, _ in made]}: ids {[message.id for _, message in made]}")
+        elif self.pages:
+            start = self.random.randrange(len(self.pages))
+            entries = self.pages[start : start + self.random.choice((1, 3))]
+            self._take(entries)
+            if self.random.random() < 0.8:
+                del self.pages[start : start + len(entries)]
+                for entry in entries:
+                    self.journal.settle(0, entry.id, entry.place)
+
     def _publish(self, alive: list[Queue]) -> None:
         count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
         queues = self.random.sample(alive, count)
@@ -205,14 +224,16 @@ class Life:
         held = self.random.choice(alive).held
         if held:
             start = self.random.randrange(len(held))
-            entries = held[start : start + self.random.randint(1, 10)]
-            turn, self._in_commit = self._in_commit, False
-            messages = self.journal.read([entry.page for entry in entries])
-            self._in_commit = turn
-            for entry, message in zip(entries, messages, strict=True):
-                assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
-                entry.message = None
-                entry.id, entry.place = message.id, message.place
+            self._take(held[start : start + self.random.randint(1, 10)])
+
+    def _take(self, entries: list[Entry]) -> None:
+        turn, self._in_commit = self._in_commit, False
+        messages = self.journal.read([entry.page for entry in entries])
+        self._in_commit = turn
+        for entry, message in zip(entries, messages, strict=True):
+            assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
+            entry.message = None
+            entry.id, entry.place = message.id, message.place
 
     def _wait(self, alive: list[Queue]) -> None:
         ticket = self.journal.ticket()

@@ -1,8 +1,8 @@
 """What a journal has promised: which messages must be there after a restart, which must not, and in what order.
 
-A message is promised to be there once the batch it was appended in is durable, and promised to be gone once the batch it
-was settled in is. In between a restart may find it or not. What a restart has found is what there is from then on: a
-broker has shown it to consumers.
+A message is promised to be there once the batch it was appended in is durable, and promised to be gone once the batch
+it was settled in is. In between a restart may find it or not. What a restart has found is what there is from then on:
+a broker has shown it to consumers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Queue:
         return [entry for entry in self.entries if entry.settled is None]
 
 
-Content = tuple[str, str, bytes, int, int, int]
+Content = tuple[str, str, bytes, int, int, int, bool]
 
 
 def content(message: Message) -> Content:
@@ -60,6 +60,7 @@ def content(message: Message) -> Content:
         message.channel,
         message.body_bytes,
         message.largest_frame,
+        message.persistent,
     )
 
 
