@@ -1,0 +1,204 @@
+"""What of the topology outlives the broker: durable exchanges and queues, and the bindings between them.
+
+A binding is durable where both its ends are (spec/core.md 25). The predeclared exchanges are durable and are never
+recorded: each vhost makes its own. The journal's metadata is told of every change by the Recorder, which observes the
+node; `restore` makes all of it again at the start, before there are observers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import AMQPError, NotFound
+from ..table import Table
+from .binding import Binding, Destination
+from .definitions import Change, Definitions, Record, StoredBinding, StoredExchange, StoredPermission, StoredQueue
+from .exchange import Exchange, binding_key
+from .node import Node
+from .ports import Observer
+from .queue import Queue
+from .users import Permission, User
+from .vhost import VHost, incoming_of
+
+
+class Restored:
+    """`queues` are there again, still empty. `lost` says what could not be made again, a line each.
+
+    What is lost stays in the metadata: a plugin that is missing today may be there tomorrow. `orphans` are the bindings
+    of it.
+    """
+
+    __slots__ = ("queues", "lost", "orphans")
+
+    def __init__(self) -> None:
+        self.queues: list[Queue] = []
+        self.lost: list[str] = []
+        self.orphans: list[StoredBinding] = []
+
+
+class Recorder(Observer):
+    """Tells the journal of what is to be there after a restart.
+
+    `orphans` end with either of their ends, or with another of the same name: it must not inherit them.
+    """
+
+    __slots__ = ("_node", "_orphans")
+
+    def __init__(self, node: Node, orphans: list[StoredBinding]) -> None:
+        self._node = node
+        self._orphans: dict[tuple[str, str, str], list[StoredBinding]] = {}  # by vhost, kind and name of each end
+        for orphan in orphans:
+            for kind, name in (("exchange", orphan.source), (orphan.kind, orphan.destination)):
+                self._orphans.setdefault((orphan.vhost, kind, name), []).append(orphan)
+
+    def exchange_declared(self, exchange: Exchange) -> None:
+        if exchange.durable:
+            self._drop_orphans(exchange.vhost, exchange)
+            self._change(True, stored_exchange(exchange))
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        if exchange.durable:
+            self._drop_orphans(exchange.vhost, exchange)
+            self._change(False, stored_exchange(exchange))
+
+    def queue_declared(self, queue: Queue) -> None:
+        if queue.durable:
+            self._drop_orphans(queue.vhost, queue)
+            self._change(True, stored_queue(queue))
+
+    def queue_deleted(self, queue: Queue) -> None:
+        if queue.durable:
+            self._drop_orphans(queue.vhost, queue)
+            self._change(False, stored_queue(queue))
+
+    def bound(self, vhost: str, binding: Binding) -> None:
+        source = self._source(vhost, binding)
+        if source is not None and source.durable and is_durable(binding.destination):
+            self._change(True, stored_binding(vhost, binding))
+
+    def unbound(self, vhost: str, binding: Binding) -> None:
+        """An exchange that is deleted has gone before its bindings: to be on the safe side it counts as durable."""
+        source = self._source(vhost, binding)
+        if (source is None or source.durable) and is_durable(binding.destination):
+            self._change(False, stored_binding(vhost, binding))
+
+    def _source(self, vhost: str, binding: Binding) -> Exchange | None:
+        there = self._node.vhosts.get(vhost)
+        return there.exchanges.get(binding.source) if there is not None else None
+
+    def _drop_orphans(self, vhost: str, end: Destination) -> None:
+        for orphan in self._orphans.pop((vhost, end.kind, end.name), ()):
+            self._change(False, orphan)
+
+    def _change(self, put: bool, record: Record) -> None:
+        self._node.journal.change(Change(put, record))
+
+
+def is_durable(destination: Destination) -> bool:
+    assert isinstance(destination, (Queue, Exchange))
+    return destination.durable
+
+
+def stored_exchange(exchange: Exchange) -> StoredExchange:
+    return StoredExchange(
+        exchange.vhost,
+        exchange.name,
+        exchange.type_name,
+        exchange.durable,
+        exchange.auto_delete,
+        exchange.internal,
+        exchange.arguments.raw,
+    )
+
+
+def stored_queue(queue: Queue) -> StoredQueue:
+    return StoredQueue(queue.vhost, queue.name, queue.number, queue.auto_delete, queue.arguments.raw)
+
+
+def stored_binding(vhost: str, binding: Binding) -> StoredBinding:
+    end = binding.destination
+    return StoredBinding(vhost, binding.source, end.kind, end.name, binding.routing_key, binding.arguments.raw)
+
+
+def restore(node: Node, definitions: Definitions) -> Restored:
+    """Make again what the definitions say, in a node that has nothing yet and whose plugins are registered.
+
+    One thing that cannot be made keeps back no other. Nobody is told, and exchange types give no notices: nothing has
+    changed.
+    """
+    assert not node.observers, "they would take what is restored for new"
+    restored = Restored()
+    for vhost in definitions.vhosts:
+        node.add_vhost(vhost.name)
+    for user in definitions.users:
+        node.users.add(User(user.name, user.password_hash, frozenset(user.tags)))
+    for permission in definitions.permissions:
+        _restore_permission(node, permission, restored)
+    for exchange in definitions.exchanges:
+        _restore_exchange(node, exchange, restored)
+    for queue in definitions.queues:
+        _restore_queue(node, queue, restored)
+    for binding in definitions.bindings:
+        try:
+            _restore_binding(_vhost(node, binding.vhost), binding)
+        except AMQPError as error:
+            ends = f"exchange '{binding.source}' to {binding.kind} '{binding.destination}'"
+            restored.lost.append(f"binding of {ends} in vhost '{binding.vhost}': {error.text}")
+            restored.orphans.append(binding)
+    node.numbering.next = definitions.next_queue
+    return restored
+
+
+def _vhost(node: Node, name: str) -> VHost:
+    """Raises NotFound."""
+    vhost = node.vhosts.get(name)
+    if vhost is None:
+        raise NotFound(f"no vhost '{name}'")
+    return vhost
+
+
+def _restore_permission(node: Node, stored: StoredPermission, restored: Restored) -> None:
+    user = node.users.get(stored.user)
+    reason = f"no user '{stored.user}'"
+    if user is not None:
+        try:
+            user.permissions[stored.vhost] = Permission(stored.configure, stored.write, stored.read)
+            return
+        except re.error as error:
+            reason = str(error)
+    restored.lost.append(f"permission of user '{stored.user}' in vhost '{stored.vhost}': {reason}")
+
+
+def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:
+    try:
+        _vhost(node, stored.vhost).declare_exchange(
+            stored.name, stored.type, stored.durable, stored.auto_delete, stored.internal, Table(stored.arguments)
+        )
+    except AMQPError as error:
+        restored.lost.append(f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}")
+
+
+def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
+    try:
+        vhost = _vhost(node, stored.vhost)
+        queue = vhost.declare_queue(stored.name, True, False, stored.auto_delete, Table(stored.arguments), None)
+    except AMQPError as error:
+        restored.lost.append(f"queue '{stored.name}' in vhost '{stored.vhost}': {error.text}")
+    else:
+        queue.number = stored.number
+        restored.queues.append(queue)
+
+
+def _restore_binding(vhost: VHost, stored: StoredBinding) -> None:
+    """As VHost.bind does, without notices. Raises AMQPError."""
+    exchange = vhost.exchange(stored.source)
+    destination: Destination = (
+        vhost.queue(stored.destination) if stored.kind == "queue" else vhost.exchange(stored.destination)
+    )
+    arguments = Table(stored.arguments)
+    key = binding_key(stored.source, destination, stored.routing_key, arguments)
+    exchange.type.check(stored.routing_key, arguments)
+    binding = Binding(stored.source, destination, stored.routing_key, arguments)
+    exchange.outgoing[key] = binding
+    incoming_of(destination)[key] = binding
+    exchange.type.bound(binding)

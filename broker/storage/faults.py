@@ -1,0 +1,5 @@
+"""What keeps a broker from starting with the data that it finds."""
+
+
+class StorageFault(Exception):
+    """The data cannot be used. The text is one line for the operator, with the path in front."""
