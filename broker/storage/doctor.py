@@ -7,12 +7,12 @@ killed, and nothing in it was confirmed.
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 from pathlib import Path
 
 from . import checkpoint, records
 from .disk import File, FolderDisk, FolderFile
+from .faults import StorageFault
 from .lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .recovery import recover
@@ -97,18 +97,18 @@ def examine(folder: Path) -> int:
         os.close(descriptor)
 
 
-def _metadata(path: Path) -> tuple[dict[int, str], bool]:
-    """The names of the durable queues by their numbers, and whether the metadata is sound."""
+def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
+    """The names of the durable queues by their numbers, None where these cannot be known; whether all is sound."""
     if not path.exists():
         print("metadata: none")
-        return {}, True
+        return None, True
     metadata = None
     try:
         metadata = Metadata(path)
         there = metadata.load()
-    except sqlite3.DatabaseError as error:
-        print(f"metadata: DAMAGED: {error}")
-        return {}, False
+    except StorageFault as fault:
+        print(f"metadata: BAD: {fault}")
+        return None, False
     finally:
         if metadata is not None:
             metadata.close()
@@ -117,14 +117,14 @@ def _metadata(path: Path) -> tuple[dict[int, str], bool]:
     return {queue.number: f"{queue.name} in {queue.vhost}" for queue in there.queues}, True
 
 
-def _log(folder: Path, names: dict[int, str]) -> bool:
+def _log(folder: Path, names: dict[int, str] | None) -> bool:
     """Prints segments and queues; whether all is sound."""
     if not folder.is_dir():
         print("log: none")
         return True
     disk = UntouchedDisk(folder)
     report: list[str] = []
-    found = recover(disk, report)
+    found = recover(disk, report, set(names) if names is not None else None)
     sound = not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in found.segments}
@@ -143,6 +143,6 @@ def _log(folder: Path, names: dict[int, str]) -> bool:
             segment.close()
     for line in report:
         print(f"recovery: {line}")
-    for number, name in sorted(names.items()):
+    for number, name in sorted((names or {}).items()):
         print(f"queue {name}: {len(found.queues.get(number, ()))} messages")
     return sound
