@@ -1,0 +1,127 @@
+"""The real disk does what the simulated one pretends to do."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.storage.disk import Disk, FolderDisk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return FolderDisk(tmp_path / "a" / "log", True)
+
+
+def test_a_folder_is_made_and_closed_to_others(tmp_path: Path, disk: Disk) -> None:
+    assert (tmp_path / "a" / "log").stat().st_mode & 0o777 == 0o700
+    disk.open("x", True).close()
+    assert (tmp_path / "a" / "log" / "x").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_grows_at_its_end(disk: Disk) -> None:
+    file = disk.open("x", True)
+    file.write(b"one")
+    file.write(b"")
+    file.write(b"two")
+    file.sync()
+    assert (file.size, file.read(0, 100), file.read(2, 2), file.read(6, 1)) == (6, b"onetwo", b"et", b"")
+    file.close()
+    again = disk.open("x", False)
+    again.write(b"three")
+    assert (again.size, again.read(0, 100)) == (11, b"onetwothree")
+    again.close()
+
+
+def test_a_file_is_cut_off(disk: Disk) -> None:
+    file = disk.open("x", True)
+    file.write(b"one two")
+    file.truncate(3)
+    assert (file.size, file.read(0, 100)) == (3, b"one")
+    file.write(b"!")
+    assert file.read(0, 100) == b"one!"
+    file.close()
+
+
+def test_names(disk: Disk) -> None:
+    for name in ("b", "a"):
+        file = disk.open(name, True)
+        file.write(name.encode())
+        file.close()
+    assert disk.names() == ["a", "b"]
+    with pytest.raises(FileExistsError):
+        disk.open("a", True)
+    with pytest.raises(FileNotFoundError):
+        disk.open("c", False)
+    disk.rename("a", "b")
+    disk.sync_folder()
+    assert disk.names() == ["b"]
+    file = disk.open("b", False)
+    assert file.read(0, 10) == b"a"
+    disk.remove("b")
+    assert disk.names() == []
+    with pytest.raises(FileNotFoundError):
+        disk.remove("b")
+    assert file.read(0, 10) == b"a"  # until it is closed
+    file.close()
+
+
+def test_free_octets(tmp_path: Path, disk: Disk) -> None:
+    assert 0 < disk.free_bytes() <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+
+
+@pytest.mark.parametrize("fails_after", [0, 1, 2])
+def test_a_write_that_fails_leaves_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch, fails_after: int) -> None:
+    """The disk takes a write in pieces, and is full in the middle."""
+    file = disk.open("x", True)
+    file.write(b"before")
+    real, calls = os.pwrite, 0
+
+    def short(descriptor: int, data: memoryview, offset: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > fails_after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data[:4], offset)
+
+    monkeypatch.setattr(os, "pwrite", short)
+    with pytest.raises(OSError) as raised:
+        file.write(b"much more than there is room for")
+    assert raised.value.errno == errno.ENOSPC
+    assert (file.size, file.read(0, 100)) == (6, b"before")
+    fails_after = 100
+    file.write(b" and after")
+    assert (file.size, file.read(0, 100)) == (16, b"before and after")
+    file.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
+    """Files and their folder are, unless nothing has to survive a power cut."""
+    synced: list[str] = []
+
+    def note(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    monkeypatch.setattr(os, "fsync", note)
+    disk = FolderDisk(tmp_path / "log", durable)
+    file = disk.open("x", True)
+    file.write(b"x")
+    file.sync()
+    disk.sync_folder()
+    file.close()
+    assert synced == (["x", "log"] if durable else [])
+
+
+def test_a_failed_sync_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", fails)
+    file = disk.open("x", True)
+    file.write(b"x")
+    with pytest.raises(OSError):
+        file.sync()
+    file.close()
