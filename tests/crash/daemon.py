@@ -76,8 +76,9 @@ class Daemon:
         self.process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and it leaves as it should."""
+        """SIGTERM, and it leaves as it should. Clients that do not answer it would keep it for some seconds."""
         self.process.send_signal(signal.SIGTERM)
+        self._hang_up()
         assert self.process.wait(STOP_WITHIN_S) == 0, self.tail()
 
     def close(self) -> None:
