@@ -1,0 +1,360 @@
+"""Which part of the topology is recorded, and that a restart makes just that again."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.core.definitions import (
+    Change,
+    Definitions,
+    Record,
+    StoredBinding,
+    StoredExchange,
+    StoredPermission,
+    StoredQueue,
+    StoredUser,
+    StoredVHost,
+    first_definitions,
+)
+from broker.core.durability import Recorder, Restored, restore
+from broker.core.exchange_type import Notice
+from broker.core.fanout import FanoutExchange
+from broker.core.message import Address, framed
+from broker.core.node import Node
+from broker.core.users import Users
+from broker.core.vhost import PREDECLARED, VHost
+from broker.properties import Properties
+from broker.storage.memory import MemoryJournal
+from broker.storage.metadata import Metadata
+from broker.table import Table
+from tests.support.clock import FakeClock
+
+HEADERS = Table.of({"x-match": "any", "colour": "red"})
+
+
+class Noting(MemoryJournal):
+    """Keeps what changed, as it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[Change] = []
+
+    def change(self, change: Change) -> None:
+        self.changes.append(change)
+
+    def told(self) -> list[tuple[object, ...]]:
+        """What has been told since the last time."""
+        changes, self.changes = self.changes, []
+        return [("+" if change.put else "-", *shown(change.record)) for change in changes]
+
+
+class Presence(FanoutExchange):
+    """Says who came, and refuses one."""
+
+    __slots__ = ()
+    type_name = "x-presence"
+
+    def bound(self, binding):  # type: ignore[no-untyped-def]
+        super().bound(binding)
+        return [Notice(binding.destination, framed(Address(self.name, "bound"), Properties(), b""))]
+
+
+def shown(record: Record) -> tuple[object, ...]:
+    """Kind and names, as in `exchange, /, e`."""
+    names = [value for value in (getattr(record, slot) for slot in record.__slots__) if isinstance(value, (str, int))]
+    return (type(record).__name__.removeprefix("Stored").lower(), *names)
+
+
+def empty_node() -> tuple[Node, Noting]:
+    journal = Noting()
+    return Node("n", "n", FakeClock(), journal, Users(frozenset())), journal
+
+
+@pytest.fixture
+def node() -> Node:
+    made, _ = empty_node()
+    made.add_vhost("/")
+    made.observers.append(Recorder(made, []))
+    return made
+
+
+@pytest.fixture
+def vhost(node: Node) -> VHost:
+    return node.vhosts["/"]
+
+
+@pytest.fixture
+def journal(node: Node) -> Noting:
+    assert isinstance(node.journal, Noting)
+    return node.journal
+
+
+def declare(vhost: VHost, name: str, durable: bool = True, exclusive: bool = False) -> None:
+    vhost.declare_queue(name, durable, exclusive, False, Table.EMPTY, object() if exclusive else None)
+
+
+def exchange(vhost: VHost, name: str, type_: str = "fanout", durable: bool = True, auto_delete: bool = False) -> None:
+    vhost.declare_exchange(name, type_, durable, auto_delete, False, Table.EMPTY)
+
+
+def bind(vhost: VHost, source: str, queue: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
+    vhost.bind(source, vhost.queues[queue], key, arguments)
+
+
+# Recording
+
+
+def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal: Noting) -> None:
+    for _ in range(2):
+        exchange(vhost, "e")
+        exchange(vhost, "passing", durable=False)
+        declare(vhost, "q")
+        declare(vhost, "passing", durable=False)
+        bind(vhost, "e", "q", "k")
+    declare(vhost, "mine", exclusive=True)
+    assert journal.told() == [
+        ("+", "exchange", "/", "e", "fanout", True, False, False),
+        ("+", "queue", "/", "q", 1, False),
+        ("+", "binding", "/", "e", "queue", "q", "k"),
+    ]
+    for _ in range(2):
+        vhost.unbind("e", vhost.queues["q"], "k", Table.EMPTY)
+    for name in ("mine", "passing", "q"):
+        vhost.delete_queue(vhost.queues[name])
+    vhost.delete_exchange("e", False)
+    vhost.delete_exchange("passing", False)
+    vhost.delete_exchange("missing", False)
+    assert journal.told() == [
+        ("-", "binding", "/", "e", "queue", "q", "k"),
+        ("-", "queue", "/", "q", 1, False),
+        ("-", "exchange", "/", "e", "fanout", True, False, False),
+    ]
+
+
+def test_a_binding_is_durable_where_both_its_ends_are(vhost: VHost, journal: Noting) -> None:
+    declare(vhost, "kept")
+    declare(vhost, "passing", durable=False)
+    declare(vhost, "mine", exclusive=True)
+    exchange(vhost, "kept")
+    exchange(vhost, "passing", durable=False)
+    journal.told()
+    for source in ("kept", "passing", "amq.topic"):
+        for queue in ("kept", "passing", "mine"):
+            bind(vhost, source, queue)
+        for destination in ("kept", "passing", "amq.fanout"):
+            vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
+    assert journal.told() == [
+        ("+", "binding", "/", source, kind, destination, "")
+        for source in ("kept", "amq.topic")
+        for kind, destination in (("queue", "kept"), ("exchange", "kept"), ("exchange", "amq.fanout"))
+    ]
+
+
+def test_the_end_of_a_queue_or_exchange_is_that_of_its_bindings(vhost: VHost, journal: Noting) -> None:
+    for name in ("q", "other"):
+        declare(vhost, name)
+    exchange(vhost, "auto", auto_delete=True)
+    exchange(vhost, "e")
+    bind(vhost, "auto", "q", "a")
+    bind(vhost, "e", "q", "b")
+    bind(vhost, "e", "other", "c")
+    vhost.bind("amq.topic", vhost.exchanges["e"], "d", Table.EMPTY)
+    journal.told()
+    vhost.delete_queue(vhost.queues["q"])
+    assert journal.told() == [
+        ("-", "binding", "/", "auto", "queue", "q", "a"),
+        ("-", "binding", "/", "e", "queue", "q", "b"),
+        ("-", "exchange", "/", "auto", "fanout", True, True, False),
+        ("-", "queue", "/", "q", 1, False),
+    ]
+    vhost.delete_exchange("e", False)
+    assert journal.told() == [
+        ("-", "binding", "/", "e", "queue", "other", "c"),
+        ("-", "binding", "/", "amq.topic", "exchange", "e", "d"),
+        ("-", "exchange", "/", "e", "fanout", True, False, False),
+    ]
+
+
+# Restoring
+
+
+Topology = set[tuple[object, ...]]
+
+
+def topology(node: Node, durable_only: bool) -> Topology:
+    """All there is but the predeclared exchanges."""
+    found: Topology = set()
+    predeclared = {name for name, _, _ in PREDECLARED}
+    for vhost in node.vhosts.values():
+        for queue in vhost.queues.values():
+            if queue.durable or not durable_only:
+                found.add((vhost.name, queue.name, queue.number, queue.auto_delete, queue.arguments, queue.owner))
+        for made in vhost.exchanges.values():
+            if made.name not in predeclared and (made.durable or not durable_only):
+                flags = (made.durable, made.auto_delete, made.internal)
+                found.add((vhost.name, made.name, made.type_name, flags, made.arguments))
+            for key, binding in made.outgoing.items():
+                end = binding.destination
+                there = vhost.queues if end.kind == "queue" else vhost.exchanges
+                assert there[end.name] is end and end.incoming[key] is binding  # type: ignore[attr-defined]
+                if (made.durable and end.durable) or not durable_only:  # type: ignore[attr-defined]
+                    found.add((vhost.name, key, binding.routing_key, binding.arguments))
+    return found
+
+
+class Deeds:
+    """Random changes of a topology, durable and not."""
+
+    def __init__(self, node: Node, random: Random) -> None:
+        self.node = node
+        self.random = random
+
+    def do(self) -> None:
+        random = self.random
+        vhost = self.node.vhosts[random.choice(sorted(self.node.vhosts))]
+        name = f"{random.choice('abcdef')}\udcff\0"
+        fresh = f"{name}{random.choice('12')}"
+        end = random.choice([*vhost.queues.values(), *vhost.exchanges.values()])
+        source = random.choice([one for one in vhost.exchanges if one])
+        arguments = random.choice((Table.EMPTY, HEADERS))
+        key = random.choice(("", "a.b", "#"))
+        match random.randrange(6):
+            case 0 if name not in vhost.queues:
+                owner = random.choice((None, None, self))
+                vhost.declare_queue(name, random.random() < 0.7, owner is not None, key == "", arguments, owner)
+            case 1 if fresh not in vhost.exchanges:
+                type_ = random.choice(("direct", "fanout", "topic", "headers"))
+                flags = [random.random() < chance for chance in (0.7, 0.3, 0.3)]
+                vhost.declare_exchange(fresh, type_, *flags, arguments)
+            case 2 | 3 if end.name not in ("", "amq.rabbitmq.trace"):
+                vhost.bind(source, end, key, arguments)
+            case 4 if random.random() < 0.3 and end is vhost.queues.get(end.name):
+                vhost.delete_queue(vhost.queues[end.name])
+            case 4 if random.random() < 0.3 and not end.name.startswith("amq.") and end.name:
+                vhost.delete_exchange(end.name, False)
+            case 5:
+                vhost.unbind(source, end, key, arguments)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_what_is_durable_is_there_after_each_restart_and_nothing_else_is(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    metadata = Metadata(tmp_path / "meta.sqlite", False)
+    metadata.apply(first_definitions("/", [StoredUser("guest", b"hash", ("administrator", "a"))]).changes())
+    metadata.apply([Change(True, StoredVHost("other\udcff"))])
+    expected: Topology = set()
+    highest = 1
+    for _ in range(3):
+        node, journal = empty_node()
+        restored = restore(node, metadata.load())
+        assert not restored.lost and not restored.orphans and not journal.told()
+        assert topology(node, False) == expected
+        assert {queue.number for queue in restored.queues} == {part[2] for part in expected if len(part) == 6}
+        assert list(node.vhosts) == ["/", "other\udcff"] and node.numbering.next == highest
+        node.observers.append(Recorder(node, restored.orphans))
+        deeds = Deeds(node, random)
+        for _ in range(random.choice((5, 150))):
+            deeds.do()
+        expected, highest = topology(node, True), node.numbering.next
+        metadata.apply(journal.changes)
+    metadata.close()
+
+
+def test_a_restored_binding_routes_and_a_restored_user_may_do_what_was_allowed() -> None:
+    node, _ = empty_node()
+    definitions = first_definitions("/", [StoredUser("guest", b"hash", ("administrator", "a"))])
+    definitions.queues.append(StoredQueue("/", "q", 5, False, b""))
+    definitions.bindings.append(StoredBinding("/", "amq.topic", "queue", "q", "a.*", b""))
+    definitions.next_queue = 9
+    restore(node, definitions)
+    vhost = node.vhosts["/"]
+    assert vhost.route(vhost.exchanges["amq.topic"], ("a.b",), None)[0] == (vhost.queues["q"],)
+    declare(vhost, "new")
+    assert (vhost.queues["q"].number, vhost.queues["new"].number) == (5, 9)
+    user = node.users.get("guest")
+    assert user is not None and user.password_hash == b"hash" and user.tags == {"administrator", "a"}
+    assert user.permissions["/"].allows("configure", "anything") and list(user.permissions) == ["/"]
+
+
+def broken() -> Definitions:
+    """Something of each kind that cannot be restored, and something that can."""
+    definitions = first_definitions("/", [StoredUser("guest", b"hash", ())])
+    definitions.permissions += [
+        StoredPermission("nobody", "/", "", "", ""),
+        StoredPermission("guest", "other", "(", "", ""),
+    ]
+    for name, vhost, type_ in (("lost", "/", "x-gone"), ("astray", "none", "fanout"), ("kept", "/", "fanout")):
+        definitions.exchanges.append(StoredExchange(vhost, name, type_, True, False, False, b""))
+    wrong = Table.of({"x-expires": "soon"}).raw
+    for number, (name, raw) in enumerate((("bad", wrong), ("torn", b"\x05ab"), ("kept", b"")), 1):
+        definitions.queues.append(StoredQueue("/", name, number, False, raw))
+    for source, queue in (("lost", "kept"), ("kept", "bad"), ("kept", "kept"), ("amq.topic", "kept")):
+        definitions.bindings.append(StoredBinding("/", source, "queue", queue, "k", b""))
+    definitions.next_queue = 4
+    return definitions
+
+
+def restored_broken() -> tuple[Node, Noting, Restored]:
+    node, journal = empty_node()
+    return node, journal, restore(node, broken())
+
+
+def test_what_cannot_be_restored_is_told_and_keeps_back_nothing_else() -> None:
+    node, journal, restored = restored_broken()
+    vhost = node.vhosts["/"]
+    assert [line.partition(":")[0] for line in restored.lost] == [
+        "permission of user 'nobody' in vhost '/'",
+        "permission of user 'guest' in vhost 'other'",
+        "exchange 'lost' in vhost '/'",
+        "exchange 'astray' in vhost 'none'",
+        "queue 'bad' in vhost '/'",
+        "queue 'torn' in vhost '/'",
+        "binding of exchange 'lost' to queue 'kept' in vhost '/'",
+        "binding of exchange 'kept' to queue 'bad' in vhost '/'",
+    ]
+    assert restored.lost[2].endswith(": unknown exchange type 'x-gone'")
+    assert list(vhost.queues) == ["kept"] and vhost.queues["kept"].number == 3
+    assert [queue.name for queue in restored.queues] == ["kept"]
+    assert len(vhost.queues["kept"].incoming) == 2 and "kept" in vhost.exchanges
+    assert not journal.told(), "what is lost now may be found at another start"
+
+
+def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> None:
+    node, journal, restored = restored_broken()
+    node.observers.append(Recorder(node, restored.orphans))
+    vhost = node.vhosts["/"]
+    exchange(vhost, "lost")
+    declare(vhost, "bad")
+    assert journal.told() == [
+        ("-", "binding", "/", "lost", "queue", "kept", "k"),
+        ("+", "exchange", "/", "lost", "fanout", True, False, False),
+        ("-", "binding", "/", "kept", "queue", "bad", "k"),
+        ("+", "queue", "/", "bad", 4, False),
+    ]
+    bind(vhost, "lost", "kept", "k")
+    vhost.delete_exchange("lost", False)
+    exchange(vhost, "lost")
+    assert [told[:2] for told in journal.told()] == [
+        ("+", "binding"), ("-", "binding"), ("-", "exchange"), ("+", "exchange"),
+    ]  # fmt: skip
+
+
+def test_a_binding_of_something_lost_ends_with_its_other_end() -> None:
+    node, journal, restored = restored_broken()
+    node.observers.append(Recorder(node, restored.orphans))
+    vhost = node.vhosts["/"]
+    vhost.delete_queue(vhost.queues["kept"])
+    assert ("-", "binding", "/", "lost", "queue", "kept", "k") in journal.told()
+
+
+def test_nobody_is_told_of_what_is_restored() -> None:
+    node, journal = empty_node()
+    node.registry.register(Presence)
+    definitions = first_definitions("/", [])
+    definitions.exchanges.append(StoredExchange("/", "here", "x-presence", True, False, False, b""))
+    definitions.queues.append(StoredQueue("/", "q", 1, False, b""))
+    definitions.bindings.append(StoredBinding("/", "here", "queue", "q", "", b""))
+    assert not restore(node, definitions).lost
+    assert not node.vhosts["/"].queues["q"].ready and not journal.told()
+    assert len(node.vhosts["/"].queues["q"].incoming) == 1

@@ -1,0 +1,297 @@
+"""What metadata keeps, through changes, repeats, failures and kills."""
+
+import errno
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.core.definitions import (
+    Change,
+    Definitions,
+    Record,
+    StoredBinding,
+    StoredExchange,
+    StoredPermission,
+    StoredQueue,
+    StoredUser,
+    StoredVHost,
+)
+from broker.storage.faults import StorageFault
+from broker.storage.metadata import VERSION, Metadata
+
+NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
+TABLE = b"\x01kI\xff\x00\x00\x07"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "meta.sqlite"
+
+
+@pytest.fixture
+def metadata(path: Path) -> Iterator[Metadata]:
+    opened = Metadata(path, False)
+    yield opened
+    opened.close()
+
+
+def fields(record: Record) -> tuple[object, ...]:
+    return (type(record).__name__, *[getattr(record, slot) for slot in record.__slots__])
+
+
+def told(definitions: Definitions) -> list[tuple[object, ...]]:
+    return [fields(change.record) for change in definitions.changes()]
+
+
+def everything(name: str, number: int) -> list[Record]:
+    """One record of each kind."""
+    return [
+        StoredVHost(name),
+        StoredUser(name, b"\x00hash=" + name.encode("utf-8", "surrogateescape"), (name, "a,b", "administrator")),
+        StoredPermission(name, name, name, ".*", ""),
+        StoredExchange(name, name, f"x-{name}", True, number % 2 == 0, number % 3 == 0, TABLE),
+        StoredQueue(name, name, number, number % 2 == 1, b""),
+        StoredBinding(name, name, "queue", name, name, TABLE * number),
+        StoredBinding(name, name, "exchange", name, name, b""),
+    ]
+
+
+def puts(records: list[Record]) -> list[Change]:
+    return [Change(True, record) for record in records]
+
+
+def deletes(records: list[Record]) -> list[Change]:
+    return [Change(False, record) for record in records]
+
+
+def image(path: Path, folder: Path) -> Path:
+    """The files as a kill at this moment would leave them."""
+    folder.mkdir()
+    for file in path.parent.glob(path.name + "*"):
+        shutil.copy(file, folder)
+    return folder / path.name
+
+
+def loaded(path: Path) -> Definitions:
+    metadata = Metadata(path, False)
+    try:
+        return metadata.load()
+    finally:
+        metadata.close()
+
+
+def test_all_that_is_put_comes_back_whatever_its_name(path: Path, metadata: Metadata) -> None:
+    records = [record for number, name in enumerate(NAMES, 1) for record in everything(name, number)]
+    metadata.apply(puts(records))
+    metadata.close()
+    found = loaded(path)
+    assert sorted(told(found), key=repr) == sorted(map(fields, records), key=repr)
+    assert [queue.number for queue in found.queues] == list(range(1, len(NAMES) + 1))
+    assert [vhost.name for vhost in found.vhosts] == NAMES, "not in the order in which they were made"
+    assert type(found.exchanges[0].durable) is bool and type(found.queues[0].auto_delete) is bool
+    assert found.next_queue == len(NAMES) + 1
+
+
+def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: Metadata) -> None:
+    found = metadata.load()
+    assert found.empty and told(found) == [] and found.next_queue == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+    metadata.apply([])
+    metadata.apply(puts([StoredUser("u", b"h", ())]))
+    assert not metadata.load().empty
+
+
+def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
+    odd, plain = everything("\udcff", 1), everything("plain", 2)
+    # A queue that went and came again, with another number, as one batch may tell of it.
+    again = [Change(False, odd[4]), Change(True, StoredQueue("\udcff", "\udcff", 3, False, b"x"))]
+    changes = puts(odd) + puts(plain) + deletes(plain[3:]) + again
+    metadata.apply(changes)
+    first = told(metadata.load())
+    assert ("StoredQueue", "\udcff", "\udcff", 3, False, b"x") in first and fields(odd[4]) not in first
+    metadata.apply(changes)
+    assert told(metadata.load()) == first
+
+
+def test_what_is_put_again_is_changed(metadata: Metadata) -> None:
+    metadata.apply(puts([StoredUser("u", b"old", ("a",)), StoredPermission("u", "/", "", "", "")]))
+    metadata.apply(puts([StoredUser("u", b"new", ()), StoredPermission("u", "/", "c", "w", "r")]))
+    assert told(metadata.load()) == [("StoredUser", "u", b"new", ()), ("StoredPermission", "u", "/", "c", "w", "r")]
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_a_delete_takes_one_record_and_a_missing_one_is_fine(metadata: Metadata, kind: int) -> None:
+    records = everything("one", 1) + everything("two", 2)
+    metadata.apply(puts(records))
+    gone = everything("one", 1)[kind]
+    for _ in range(2):
+        metadata.apply([Change(False, gone)])
+        left = sorted(told(metadata.load()), key=repr)
+        assert left == sorted([fields(record) for record in records if fields(record) != fields(gone)], key=repr)
+
+
+@pytest.mark.parametrize("part", range(1, 6))
+def test_bindings_differ_by_every_part(metadata: Metadata, part: int) -> None:
+    parts: list[str | bytes] = ["v", "s", "queue", "d", "k", b""]
+    other = list(parts)
+    other[part] = b"\x01at\x01" if part == 5 else "exchange" if part == 2 else "other"
+    make: Callable[..., StoredBinding] = StoredBinding
+    metadata.apply(puts([make(*parts), make(*other)]))
+    assert len(metadata.load().bindings) == 2
+    metadata.apply(deletes([make(*parts)]))
+    assert told(metadata.load()) == [("StoredBinding", *other)]
+
+
+def test_no_number_of_a_queue_is_given_twice(path: Path, metadata: Metadata) -> None:
+    metadata.apply(puts([StoredQueue("/", "q", 7, False, b"")]))
+    assert metadata.load().next_queue == 8
+    metadata.apply(deletes([StoredQueue("/", "q", 7, False, b"")]))
+    metadata.close()
+    assert loaded(path).next_queue == 8
+    metadata = Metadata(path, False)
+    both = StoredQueue("/", "short", 9, False, b"")
+    metadata.apply([Change(True, both), Change(False, both)])
+    assert metadata.load().next_queue == 10
+    metadata.close()
+
+
+class Watched(list[Change]):
+    """Changes that are watched while they are applied."""
+
+    def __init__(self, changes: list[Change], between: Callable[[int], None]) -> None:
+        super().__init__(changes)
+        self._between = between
+
+    def __iter__(self) -> Iterator[Change]:
+        for index, change in enumerate(super().__iter__()):
+            self._between(index)
+            yield change
+        self._between(len(self))
+
+
+def test_a_kill_within_a_transaction_leaves_nothing_of_it(tmp_path: Path, path: Path) -> None:
+    metadata = Metadata(path)
+    metadata.apply(puts(everything("first", 1)))
+    before = told(metadata.load())
+    images: list[Path] = []
+    second = puts(everything("second", 2)) + deletes(everything("first", 1))
+    metadata.apply(Watched(second, lambda index: images.append(image(path, tmp_path / str(index)))))
+    after = told(metadata.load())
+    images.append(image(path, tmp_path / "after"))
+    metadata.close()
+    assert len(images) == len(second) + 2
+    assert [told(loaded(at)) == before for at in images] == [True] * (len(images) - 1) + [False]
+    assert told(loaded(tmp_path / "after" / path.name)) == after
+
+
+def test_a_torn_log_gives_the_transactions_that_are_whole(tmp_path: Path, path: Path) -> None:
+    metadata = Metadata(path)
+    states = [told(metadata.load())]
+    for number in range(1, 6):
+        metadata.apply(puts([StoredQueue("/", f"q{number}", number, False, TABLE), StoredVHost(f"v{number}")]))
+        states.append(told(metadata.load()))
+    killed = image(path, tmp_path / "killed")
+    metadata.close()
+    log = killed.with_name(killed.name + "-wal")
+    whole, last = log.read_bytes(), -1
+    for cut in [*range(0, len(whole), 1500), len(whole)]:
+        log.write_bytes(whole[:cut])
+        at = image(killed, tmp_path / str(cut))
+        index = states.index(told(loaded(at)))
+        assert index >= last, "a longer log gives less"
+        last = index
+    assert last == 5
+
+
+def test_a_full_disk_changes_nothing_and_may_be_tried_again(metadata: Metadata) -> None:
+    metadata.apply(puts(everything("there", 1)))
+    before = told(metadata.load())
+    ask = metadata._connection.execute
+    used = ask("PRAGMA page_count").fetchone()[0]
+    ask(f"PRAGMA max_page_count = {used + 2}")
+    changes = puts([StoredVHost("first"), StoredExchange("/", "e", "topic", True, False, False, bytes(100_000))])
+    for _ in range(2):
+        with pytest.raises(OSError) as raised:
+            metadata.apply(changes)
+        assert raised.value.errno == errno.ENOSPC and "full" in str(raised.value)
+        assert told(metadata.load()) == before
+    ask(f"PRAGMA max_page_count = {used + 1000}")
+    metadata.apply(changes)
+    assert len(told(metadata.load())) == len(before) + 2
+
+
+def test_any_other_failure_is_final(metadata: Metadata) -> None:
+    metadata.close()
+    with pytest.raises(OSError) as raised:
+        metadata.apply(puts([StoredVHost("v")]))
+    assert raised.value.errno == errno.EIO
+
+
+def test_transactions_are_as_safe_as_was_asked_for(path: Path) -> None:
+    for durable, level in ((True, 2), (False, 1)):
+        metadata = Metadata(path, durable)
+        ask = metadata._connection.execute
+        assert ask("PRAGMA synchronous").fetchone()[0] == level
+        assert ask("PRAGMA journal_mode").fetchone()[0] == "wal"
+        metadata.close()
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(StorageFault) as raised:
+        Metadata(path).load()
+    text = str(raised.value)
+    assert text.startswith(f"{path}: ") and "\n" not in text
+    return text.removeprefix(f"{path}: ")
+
+
+def other_file(path: Path, *statements: str) -> None:
+    other = sqlite3.connect(path)
+    for statement in statements:
+        other.execute(statement)
+    other.commit()
+    other.close()
+
+
+def test_a_file_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:
+    Metadata(path).close()
+    other_file(path, f"PRAGMA user_version = {VERSION + 1}")
+    before = path.read_bytes()
+    known = f"(schema {VERSION + 1}, this one knows {VERSION})"
+    assert refused(path) == f"written by a later version of the broker {known}"
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+    other_file(path, "CREATE TABLE queues (name TEXT)")
+    before = path.read_bytes()
+    assert refused(path) == "this is not the metadata of a broker"
+    assert path.read_bytes() == before
+    path.write_bytes(b"not a database " * 100)
+    assert refused(path) == "file is not a database"
+    assert path.read_bytes() == b"not a database " * 100
+
+
+def test_a_damaged_file_is_refused(path: Path) -> None:
+    metadata = Metadata(path)
+    metadata.apply(puts([StoredVHost(f"v{number}") for number in range(2000)]))
+    metadata.close()
+    sound = path.read_bytes()
+    path.write_bytes(sound[:8192] + bytes(len(sound) - 8192))
+    assert refused(path)
+    path.write_bytes(sound[: len(sound) // 2])
+    assert refused(path)
+    path.write_bytes(sound)
+    other_file(path, "INSERT INTO users VALUES ('by hand', 1, 'x')")
+    assert refused(path).startswith("damaged: ")
+
+
+def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none" / "meta.sqlite") == "No such file or directory"
+    assert refused(tmp_path) == "Is a directory"
+
+
+def test_a_file_that_is_in_use_is_told(path: Path, metadata: Metadata) -> None:
+    assert refused(path) == "database is locked"
