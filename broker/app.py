@@ -9,18 +9,37 @@ import os
 import platform
 import signal
 import sys
+from pathlib import Path
 
 import structlog
 
 from .config import NO_LOGIN, Config
+from .core.definitions import (
+    Change,
+    Definitions,
+    Record,
+    StoredBinding,
+    StoredPermission,
+    StoredUser,
+    StoredVHost,
+)
+from .core.durability import Recorder, restore
 from .core.node import Node
-from .core.ports import Clock
+from .core.ports import Clock, Journal
 from .core.users import Permission, User, Users, hash_password
 from .net.clock import LoopClock
+from .net.committer import Committer
 from .net.server import Server
 from .session.settings import Settings, server_properties
+from .storage.disk import FolderDisk
+from .storage.faults import StorageFault
+from .storage.journal import Journal as SegmentJournal
+from .storage.lock import IN_USE_STATUS, InUse, lock
 from .storage.memory import MemoryJournal
+from .storage.metadata import Metadata
 
+UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
+FAILED = 74  # EX_IOERR: the journal could not be written
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 # Collections walk every live object. Messages are counted, not traced, and form no cycles, so looking rarely is enough.
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -33,19 +52,78 @@ HEAP_BLOCK = 4 << 20
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def build_node(config: Config, clock: Clock) -> Node:
-    """A node with the default virtual host and user, its own memory, and nothing else."""
+class Store:
+    """Where a node keeps what is durable. `metadata` and `definitions` are None where nothing is kept."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises StorageFault, InUse, OSError."""
+        self.journal: Journal = MemoryJournal()
+        self.metadata: Metadata | None = None
+        self.definitions: Definitions | None = None
+        self.queues: dict[int, list[tuple[int, int]]] = {}
+        self.body_bytes: dict[int, int] = {}
+        if config.memory:
+            return
+        folder = Path(config.data_dir)
+        lock(folder)  # for as long as this process lives
+        durable = config.sync == "fsync"
+        self.metadata = Metadata(folder / "meta.sqlite", durable)
+        self.definitions = self.metadata.load()
+        journal = SegmentJournal(FolderDisk(folder / "log", durable), self.metadata)
+        gc.disable()  # what is read makes no cycles; looking for some again and again takes longer than reading
+        self.queues = journal.recover({queue.number for queue in self.definitions.queues})
+        gc.enable()
+        self.body_bytes = journal.recovered_bytes
+        for line in journal.report:
+            log.warning("log_damaged", what=line)
+        self.journal = journal
+
+    def close(self) -> None:
+        """Nothing waits to be made durable any more."""
+        if self.metadata is not None:
+            self.journal.close()
+            self.metadata.close()
+
+
+def build_node(config: Config, clock: Clock, store: Store) -> Node:
+    """A node with what was stored; a new one has the default virtual host and user, and nothing else."""
     users = Users(frozenset(config.loopback_users))
-    node = Node(config.node, config.cluster_name, clock, MemoryJournal(), users)
-    node.add_vhost(config.default_vhost)
+    node = Node(config.node, config.cluster_name, clock, store.journal, users, config.message_memory_bytes)
+    if store.definitions is None or not store.definitions.vhosts:
+        node.add_vhost(config.default_vhost)
+        store.journal.change(Change(True, StoredVHost(config.default_vhost)))
+        for user in default_users(config):
+            users.add(user)
+            for record in stored_user(user):
+                store.journal.change(Change(True, record))
+        orphans: list[StoredBinding] = []
+    else:
+        restored = restore(node, store.definitions)
+        for line in restored.lost:
+            log.error("not_restored", what=line)
+        for queue in restored.queues:
+            queue.restore(store.queues.get(queue.number, []), store.body_bytes.get(queue.number, 0))
+        orphans = restored.orphans
+    node.observers.append(Recorder(node, orphans))
+    return node
+
+
+def stored_user(user: User) -> list[Record]:
+    """The user and the permissions, as metadata keeps them."""
+    records: list[Record] = [StoredUser(user.name, user.password_hash, tuple(sorted(user.tags)))]
+    for vhost, permission in user.permissions.items():
+        records.append(StoredPermission(user.name, vhost, permission.configure, permission.write, permission.read))
+    return records
+
+
+def default_users(config: Config) -> list[User]:
     accounts = [(config.default_user, config.default_pass, frozenset(("administrator",)))]
     if config.anonymous_login_user not in (NO_LOGIN, config.default_user):
         accounts.append((config.anonymous_login_user, config.anonymous_login_pass, frozenset()))
-    for name, password, tags in accounts:
-        user = User(name, hash_password(password, os.urandom(4)), tags)
+    users = [User(name, hash_password(password, os.urandom(4)), tags) for name, password, tags in accounts]
+    for user in users:
         user.permissions[config.default_vhost] = Permission(".*", ".*", ".*")
-        users.add(user)
-    return node
+    return users
 
 
 def build_settings(config: Config) -> Settings:
@@ -86,8 +164,17 @@ async def run(config: Config) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = build_node(config, LoopClock(loop))
-    server = Server(node, build_settings(config), config.handshake_timeout_s, report)
+    try:
+        store = Store(config)
+    except InUse as error:
+        log.error("data_in_use", reason=str(error))
+        return IN_USE_STATUS
+    except (StorageFault, OSError) as error:
+        log.error("cannot_open_data", data=config.data_dir, reason=str(error))
+        return UNAVAILABLE
+    node = build_node(config, LoopClock(loop), store)
+    committer = Committer(store.journal, lambda full: server.set_alarm("low on disk" if full else ""), lost)
+    server = Server(node, build_settings(config), config.handshake_timeout_s, report, committer.commit_soon)
     bound: list[str] = []
     for address, (host, port) in zip(config.amqp, config.amqp_addresses, strict=True):
         try:
@@ -99,12 +186,24 @@ async def run(config: Config) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    log.info("ready", node=config.node, amqp=bound, storage="memory", pid=os.getpid())
+    storage = "memory" if config.memory else config.sync
+    log.info("ready", node=config.node, amqp=bound, storage=storage, data=config.data_dir, pid=os.getpid())
+    if storage != "fsync":
+        log.warning("not_durable", storage=storage, means=UNSAFE[storage])
     await stopped.wait()
     log.info("stopping")
     await server.stop("broker forced connection closure with reason 'shutdown'")
+    await committer.stop()
+    store.close()
     log.info("stopped")
     return 0
+
+
+def lost(error: OSError) -> None:
+    """The journal could not be written or synced. What is on the disk is unknown, so nothing may be confirmed any more:
+    the process ends here and now, and the next start reads what there is."""
+    log.critical("storage_failed", reason=str(error))
+    os._exit(FAILED)
 
 
 def serve(config: Config) -> int:

@@ -6,7 +6,7 @@ Source: spec/core.md 6.1, 6.4 and 29. Arguments that are not known are kept and 
 from collections.abc import Callable
 
 from ..errors import PreconditionFailed
-from ..table import Table, Value, same, type_name
+from ..table import Table, Value, same, text_of, type_name
 
 INTEGERS = "bBsuIilL"
 LONGEST_MS = 315_360_000_000  # ten years
@@ -143,3 +143,25 @@ def differing_queue_argument(received: Table, current: Table) -> str | None:
         if not same(new, old):
             return key
     return None
+
+
+def plain(value: object) -> str:
+    """As RabbitMQ prints it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def inequivalent(what: str, where: str, received: str, current: str) -> PreconditionFailed:
+    shown = f"received '{received}' but current is '{current}'"
+    return PreconditionFailed(f"inequivalent arg '{what}' for {where}: {shown}")
+
+
+def inequivalent_argument(key: str, where: str, received: Table, current: Table) -> PreconditionFailed:
+    """The two forms of the text: both there, or one of them `none` (spec/core.md 3, 29)."""
+    new, old = received.get(key), current.get(key)
+    if new is not None and old is not None:
+        return inequivalent(key, where, text_of(new), text_of(old))
+    shown = [
+        f"the value '{text_of(value)}' of type '{type_name(value)}'" if value is not None else "none"
+        for value in (new, old)
+    ]
+    return PreconditionFailed(f"inequivalent arg '{key}' for {where}: received {shown[0]} but current is {shown[1]}")

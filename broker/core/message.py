@@ -4,6 +4,8 @@ The content is kept as bytes and handed on verbatim wherever channel number and 
 publisher wrote is, to the octet, what a consumer reads. Properties are decoded only when something asks.
 """
 
+from __future__ import annotations
+
 from ..properties import Properties
 from ..table import Table
 
@@ -39,9 +41,10 @@ class Message:
     body_bytes    length of the body
     largest_frame octets of the longest frame in `frames`
     persistent    delivery mode 2
+    id, place     what the journal knows it by; 0 where it is not stored
     """
 
-    __slots__ = ("address", "frames", "channel", "body_bytes", "largest_frame", "persistent")
+    __slots__ = ("address", "frames", "channel", "body_bytes", "largest_frame", "persistent", "id", "place")
 
     def __init__(
         self, address: Address, frames: bytes, channel: int, body_bytes: int, largest_frame: int, persistent: bool
@@ -52,6 +55,12 @@ class Message:
         self.body_bytes = body_bytes
         self.largest_frame = largest_frame
         self.persistent = persistent
+        self.id = 0
+        self.place = 0
+
+    def again(self) -> Message:
+        """The same message, to be stored and queued another time."""
+        return Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, self.persistent)
 
     @property
     def header_end(self) -> int:

@@ -9,6 +9,7 @@ from .binding import Binding
 from .message import Message
 
 if TYPE_CHECKING:
+    from .definitions import Change
     from .exchange import Exchange
     from .queue import Queue
 
@@ -33,24 +34,59 @@ class Clock:
         raise NotImplementedError
 
 
+class Batch:
+    """What a journal makes durable together."""
+
+    number: int
+
+    def commit(self) -> None:
+        """On another thread. Raises OSError: of a full disk, and may be called again; or any other, and is lost."""
+        raise NotImplementedError
+
+
 class Journal:
     """Where the messages of durable queues are kept.
 
     What is appended belongs to the batch that is now being filled, whose number is `ticket()`. A batch is durable once
-    `durable` has reached its number. A message that goes to several queues is appended once for each, one straight
-    after the other, and stored once. Positions are those of the queue (`Queue`): unique in it, and in publish order.
+    `durable` has reached its number. Queues are known by a number that is never given twice; 0 is none.
     """
 
     durable: int
 
     def ticket(self) -> int:
+        """The batch that is being filled, or the last one, when nothing has been added since."""
         raise NotImplementedError
 
-    def append(self, queue: str, position: int, message: Message) -> None:
+    def append(self, queues: list[int], messages: list[Message]) -> None:
+        """Store each message, once for all these queues. It gets its `id` and `place`, and must have had none."""
         raise NotImplementedError
 
-    def settle(self, queue: str, position: int) -> None:
-        """The message is done with: acknowledged, dropped or purged."""
+    def settle(self, queue: int, id_: int, place: int) -> None:
+        """The queue is done with the message: acknowledged, dropped or purged."""
+        raise NotImplementedError
+
+    def gone(self, queue: int) -> None:
+        """The queue was deleted; what it settles from now on needs no record of its own."""
+        raise NotImplementedError
+
+    def change(self, change: Change) -> None:
+        """Something durable was declared or deleted."""
+        raise NotImplementedError
+
+    def seal(self) -> Batch | None:
+        """What has gathered since the last batch; None when it is nothing, or when that one is not committed yet."""
+        raise NotImplementedError
+
+    def committed(self, number: int) -> None:
+        """The batch's `commit` has returned."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is outstanding, and nothing follows."""
+        raise NotImplementedError
+
+    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
+        """Stored messages by id and place; raises OSError."""
         raise NotImplementedError
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:

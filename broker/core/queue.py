@@ -4,6 +4,9 @@ A position numbers the messages of one queue in the order in which they were pub
 before, need no number of their own: the one at the front of `fresh` has position `head`, and so on. A message that
 comes back was delivered before all that are still fresh, so those that came back form a heap in front of them, and
 every message returns to its original place (spec/core.md 9.5, 9.9).
+
+When the node's memory for messages is spent, what comes is stored and only its place remembered: the backlog, behind
+all that is fresh, read back when that has been delivered.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ..table import Table
+from .backlog import Backlog, Budget
 from .binding import Binding, Destination
 from .consumers import Consumers
 from .message import Message
@@ -25,18 +29,27 @@ BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in fr
 RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
+PAGE_ABOVE = 4_000  # messages that a queue may have in memory even when the node's budget is spent
+UNPAGE = 1_000  # messages that are read back at once
+
+
 class Queue(Destination):
-    """`owner` is the connection that has it exclusively, or None. A `dirty` queue stands in line to be pumped."""
+    """`number` is what the journal knows it by, 0 where it is not durable.
+
+    `owner` is the connection that has it exclusively, or None. A `dirty` queue stands in line to be pumped.
+    """
 
     __slots__ = (
         "vhost",
         "durable",
+        "number",
         "owner",
         "auto_delete",
         "arguments",
         "incoming",
         "consumers",
         "fresh",
+        "backlog",
         "head",
         "returned",
         "ready_bytes",
@@ -52,6 +65,7 @@ class Queue(Destination):
         "held",
         "_pending",
         "_journal",
+        "_budget",
     )
     kind = "queue"
 
@@ -60,21 +74,25 @@ class Queue(Destination):
         vhost: str,
         name: str,
         durable: bool,
+        number: int,
         owner: object,
         auto_delete: bool,
         arguments: Table,
         pending: deque[Queue],
         journal: Journal,
+        budget: Budget,
     ) -> None:
         super().__init__(name)
         self.vhost = vhost
         self.durable = durable
+        self.number = number
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments
         self.incoming: dict[bytes, Binding] = {}
         self.consumers = Consumers()
         self.fresh: deque[Message] = deque()
+        self.backlog = Backlog()
         self.head = 1
         self.returned: list[tuple[int, Message]] = []
         self.ready_bytes = 0
@@ -90,6 +108,7 @@ class Queue(Destination):
         self.held: list[Publisher] = []
         self._pending = pending
         self._journal = journal
+        self._budget = budget
 
     def __str__(self) -> str:
         return f"queue '{self.name}' in vhost '{self.vhost}'"
@@ -97,19 +116,20 @@ class Queue(Destination):
     @property
     def ready(self) -> int:
         """How many messages wait to be delivered."""
-        return len(self.fresh) + len(self.returned)
+        return len(self.fresh) + len(self.returned) + len(self.backlog)
 
     # What comes in
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
-        """Take messages at the tail; `body_bytes` is the sum of their bodies. HOT: bench A-M."""
-        if self.durable:
-            position = self.head + len(self.fresh)
-            for message in messages:
-                if message.persistent:
-                    self._journal.append(self.name, position, message)
-                position += 1
-        self.fresh.extend(messages)
+        """Take messages at the tail, already stored if they are to be; `body_bytes` is the sum of their bodies.
+
+        HOT: bench A-M.
+        """
+        if len(self.backlog) or (self._budget.spent and len(self.fresh) > PAGE_ABOVE):
+            self._page(messages)
+        else:
+            self.fresh.extend(messages)
+            self._budget.add(len(messages), body_bytes)
         self.ready_bytes += body_bytes
         self.published += len(messages)
         if not self.dirty:
@@ -120,10 +140,37 @@ class Queue(Destination):
         """A delivered message comes back to its original place, to be delivered as redelivered."""
         self.unacked -= 1
         if self.deleted:
+            self._done(message)
             return
         heappush(self.returned, (position, message))
         self.ready_bytes += message.body_bytes
+        self._budget.add(1, message.body_bytes)
         self.mark()
+
+    def restore(self, pages: list[tuple[int, int]], body_bytes: int) -> None:
+        """What a stop of the broker left: the journal has it."""
+        for id_, place in pages:
+            self.backlog.append(id_, place)
+        self.ready_bytes += body_bytes
+
+    def _page(self, messages: list[Message]) -> None:
+        """Keep of each message only where it stands; the journal gets what it has not for this queue already."""
+        pages = [message if self.number and message.persistent else message.again() for message in messages]
+        loose = [page for page in pages if not page.id]
+        if loose:
+            self._journal.append([], loose)
+        for page in pages:
+            self.backlog.append(page.id, page.place)
+
+    def _unpage(self) -> None:
+        """Read the next of the backlog."""
+        messages = self._journal.read(self.backlog.take(UNPAGE))
+        for message in messages:
+            if not (self.number and message.persistent):
+                self._journal.settle(0, message.id, message.place)
+                message.id = 0
+        self.fresh.extend(messages)
+        self._budget.add(len(messages), sum(message.body_bytes for message in messages))
 
     def mark(self) -> None:
         """Have the node pump this queue soon: something may be deliverable."""
@@ -144,16 +191,19 @@ class Queue(Destination):
 
     def _deliver(self) -> None:
         consumers = self.consumers
-        while self.returned or self.fresh:
+        while self.returned or self.fresh or len(self.backlog):
+            if not self.fresh and len(self.backlog):
+                self._unpage()
             count = len(self.fresh)
             # When something has come back it goes first, one by one: it is rare, and has a position of its own.
             wanted = 1 if self.returned else count
-            takers, room = consumers.take_turn(wanted, self.ready_bytes // (count + len(self.returned)))
+            takers, room = consumers.take_turn(wanted, self.ready_bytes // max(self.ready, 1))
             if not takers:
                 return
             if self.returned:
                 position, message = heappop(self.returned)
                 self.ready_bytes -= message.body_bytes
+                self._budget.add(-1, -message.body_bytes)
                 self.delivered_bytes += message.body_bytes
                 self._hand(takers[0], [message], position, 1, True)
                 continue
@@ -175,7 +225,7 @@ class Queue(Destination):
     def _take(self, count: int) -> list[Message]:
         """Remove fresh messages from the front: that many, or fewer where they are long. Nothing has come back."""
         fresh = self.fresh
-        if count == len(fresh) and self.ready_bytes <= BATCH_BYTES:
+        if count == self.ready and self.ready_bytes <= BATCH_BYTES:
             messages = list(fresh)
             fresh.clear()
             taken_bytes = self.ready_bytes
@@ -188,6 +238,7 @@ class Queue(Destination):
                 messages.append(message)
         self.head += len(messages)
         self.ready_bytes -= taken_bytes
+        self._budget.add(-len(messages), -taken_bytes)
         self.delivered_bytes += taken_bytes
         return messages
 
@@ -198,14 +249,15 @@ class Queue(Destination):
             self.redelivered += count
         if not consumer.no_ack:
             self.unacked += count
-        elif self.durable:
-            for index, message in enumerate(messages):
-                if message.persistent:
-                    self._journal.settle(self.name, position + index * step)
+        elif self.number:
+            for message in messages:
+                self._done(message)
         consumer.deliver(messages, position, step, redelivered)
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """The next message as (position, message, redelivered) for basic.get, or None when nothing is ready."""
+        if not self.returned and not self.fresh and len(self.backlog):
+            self._unpage()
         if self.returned:
             position, message = heappop(self.returned)
             redelivered = True
@@ -215,12 +267,13 @@ class Queue(Destination):
         else:
             return None
         self.ready_bytes -= message.body_bytes
+        self._budget.add(-1, -message.body_bytes)
         self.delivered += 1
         self.redelivered += redelivered
         if not no_ack:
             self.unacked += 1
-        elif self.durable and message.persistent:
-            self._journal.settle(self.name, position)
+        else:
+            self._done(message)
         return position, message, redelivered
 
     # What ends
@@ -229,31 +282,41 @@ class Queue(Destination):
         """A delivered message is acknowledged. HOT: bench B, D, I, L."""
         self.unacked -= 1
         self.acked += 1
-        if self.durable and message.persistent and not self.deleted:
-            self._journal.settle(self.name, position)
+        if self.number and message.persistent:
+            self._journal.settle(self.number, message.id, message.place)
 
     def reject(self, position: int, message: Message) -> None:
         """A delivered message is refused for good."""
         self.unacked -= 1
-        if self.durable and message.persistent and not self.deleted:
-            self._journal.settle(self.name, position)
+        self._done(message)
+
+    def _done(self, message: Message) -> None:
+        """The journal need not keep it for this queue."""
+        if self.number and message.persistent:
+            self._journal.settle(self.number, message.id, message.place)
 
     def purge(self) -> int:
         """Drop what is ready, not what is out (spec/core.md 6.6); how many there were."""
         count = self.ready
-        if self.durable:
-            for position, message in enumerate(self.fresh, self.head):
-                if message.persistent:
-                    self._journal.settle(self.name, position)
-            for position, message in self.returned:
-                if message.persistent:
-                    self._journal.settle(self.name, position)
+        if self.number:
+            for message in self.fresh:
+                self._done(message)
+            for _, message in self.returned:
+                self._done(message)
+        self._budget.add(-len(self.fresh) - len(self.returned), -self._resident_bytes())
+        for id_, place in self.backlog.take(len(self.backlog)):
+            self._journal.settle(self.number, id_, place)
         self.head += len(self.fresh)
         self.fresh.clear()
         self.returned.clear()
         self.ready_bytes = 0
         self.release()
         return count
+
+    def _resident_bytes(self) -> int:
+        return sum(message.body_bytes for message in self.fresh) + sum(
+            message.body_bytes for _, message in self.returned
+        )
 
     # Consumers
 
@@ -265,7 +328,7 @@ class Queue(Destination):
     def wake(self, consumer: Consumer) -> None:
         """The consumer has room again."""
         self.consumers.wake(consumer)
-        if self.fresh or self.returned:
+        if self.ready:
             self.mark()
 
     # Publishers
@@ -289,6 +352,19 @@ class Queue(Destination):
         self.held = []
         for publisher in held:
             publisher.drained(self)
+
+
+class Numbering:
+    """Gives durable queues the numbers that the journal knows them by, and none of them twice."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 1
+
+    def take(self) -> int:
+        self.next += 1
+        return self.next - 1
 
 
 class VolatileQueue(Queue):

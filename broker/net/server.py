@@ -20,9 +20,17 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 
 class Server:
-    """`report` writes one line to the log: event, level, fields."""
+    """`report` writes one line to the log: event, level, fields. `commit_soon` is told the journal may have more."""
 
-    def __init__(self, node: Node, settings: Settings, handshake_timeout_s: float, report: Report) -> None:
+    def __init__(
+        self,
+        node: Node,
+        settings: Settings,
+        handshake_timeout_s: float,
+        report: Report,
+        commit_soon: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.commit_soon = commit_soon
         self.loop = asyncio.get_running_loop()
         self.handshake_timeout_s = handshake_timeout_s
         self.report = report
@@ -40,6 +48,16 @@ class Server:
         server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=BACKLOG)
         self._listeners.append(server)
         return [address_of(socket.getsockname()) for socket in server.sockets]
+
+    def set_alarm(self, reason: str) -> None:
+        """From now on publishers wait, for this reason; an empty one lets them go on (spec/core.md 23)."""
+        if reason == self._node.alarm:
+            return
+        self._node.alarm = reason
+        self.report("alarm_set" if reason else "alarm_cleared", "warning", {"reason": reason})
+        if not reason:
+            for connection in list(self.connections.values()):
+                connection.unblock()
 
     async def stop(self, reason: str) -> None:
         """No new connections; the others are closed with 320 and waited for, for some seconds."""

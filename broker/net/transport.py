@@ -67,6 +67,7 @@ class Transport(asyncio.Protocol, Link):
         except Exception as error:  # a bug of ours: it must end no other connection
             self.report("internal_error", "error", {"exc_info": error})
             self._connection.close(InternalFault("the broker failed to serve this connection"))
+        self._server.commit_soon()
         if len(data) >= FULL_READ and not self._resting:
             self._resting = True
             self._loop.call_soon(self._rested)
@@ -100,6 +101,7 @@ class Transport(asyncio.Protocol, Link):
         if self._connection is not None:
             self._connection.lost(str(exc) if exc is not None else "client unexpectedly closed TCP connection")
             self._server.disconnected(self)
+            self._server.commit_soon()
             self._connection = None
 
     # Link

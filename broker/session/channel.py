@@ -65,7 +65,6 @@ class Channel:
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
         self.closing = False  # one of both sides has closed it
-        self.committing = False
         self.last_queue = ""
         self.delivery_tag = 0
         self.unacked: dict[int, Unacked] = {}
@@ -166,20 +165,20 @@ class Channel:
             self.confirms.committed(self.connection.node.journal.durable)
             self.send_confirms()
 
-    def commit_when_durable(self, commit_ok: bytes) -> None:
-        """Send it as soon as all that was done until now is on disk. Until then the channel takes nothing else."""
+    def send_when_durable(self, frames: bytes) -> None:
+        """Send a reply as soon as all that was done until now is on disk; until then the connection is not served."""
         journal = self.connection.node.journal
         ticket = journal.ticket()
         if ticket <= journal.durable:
-            self.send(commit_ok)
+            self.send(frames)
         else:
-            self.committing = True
-            journal.when_durable(ticket, partial(self._committed, commit_ok))
+            self.connection.waits_for_journal = True
+            journal.when_durable(ticket, partial(self._durable, frames))
 
-    def _committed(self, commit_ok: bytes) -> None:
-        self.committing = False
+    def _durable(self, frames: bytes) -> None:
         if not self.closing:
-            self.send(commit_ok)
+            self.send(frames)
+        self.connection.go_on()
 
     def send_confirms(self) -> None:
         if self.confirms is not None and not self.closing:

@@ -59,6 +59,9 @@ class Connection(Publisher):
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
         self.holding = Holding()
+        self.blocked = False  # by an alarm, since it wanted to publish
+        self._deferred: Event | None = None  # the publish that waits for the end of it
+        self.waits_for_journal = False  # a reply is due that must come before all others
         self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
@@ -91,16 +94,23 @@ class Connection(Publisher):
         self.interrupted = False
         methods_left = METHODS
         while self.state != CLOSED and self._trusted:
+            if self.waits_for_journal or self.blocked:
+                self.interrupted = True
+                break
             if not methods_left or self.output.full():
                 self.interrupted = True
                 self.send(b"")  # which has us called again
                 break
             try:
-                event = self.reader.next()
+                event = self._deferred or self.reader.next()
                 if event is None:
                     break
                 if isinstance(event, Method):
                     methods_left -= 1
+                elif self.node.alarm and isinstance(event, Publishes):
+                    self._block(event)
+                    continue
+                self._deferred = None
                 self._handle(event)
             except AMQPError as error:
                 self._fail(error)
@@ -142,8 +152,6 @@ class Connection(Publisher):
                 self._close_channel(channel, error)
 
     def _on_channel(self, channel: Channel, event: Event) -> None:
-        if channel.committing:
-            raise ChannelFault("unexpected command while processing 'tx.commit'")
         if isinstance(event, Publishes):
             channel.publish(event)
             return
@@ -267,6 +275,27 @@ class Connection(Publisher):
             self.node.pump()
         if self.interrupted:
             self._work()
+
+    def _block(self, event: Publishes) -> None:
+        """An alarm is on: neither this publish nor anything after it is served before it is over (spec/core.md 23)."""
+        self._deferred = event
+        self.blocked = True
+        if "connection.blocked" in self.capabilities:
+            self.send(encode.method(0, encode.CONNECTION_BLOCKED, encode.short_string(self.node.alarm)))
+
+    def unblock(self) -> None:
+        """The alarm is over."""
+        if self.blocked:
+            self.blocked = False
+            notice = b""
+            if "connection.blocked" in self.capabilities:
+                notice = encode.method(0, encode.CONNECTION_UNBLOCKED)
+            self.send(notice)  # which has us called again
+
+    def go_on(self) -> None:
+        """The journal has what a reply waited for."""
+        self.waits_for_journal = False
+        self.send(b"")  # which has us called again
 
     def hold(self, queue: Queue) -> None:
         """Read no more until the queue has drained, or is found not to drain. Who also consumes is always read."""

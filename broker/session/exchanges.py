@@ -36,7 +36,7 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
             name, type_, bool(method.durable), bool(method.auto_delete), bool(method.internal), arguments
         )
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.EXCHANGE_DECLARE_OK))
+        channel.send_when_durable(encode.method(channel.number, encode.EXCHANGE_DECLARE_OK))
 
 
 def check_alternate(channel: Channel, name: str, arguments: Table) -> None:
@@ -55,7 +55,7 @@ def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table)
         channel.check("configure", "exchange", name)
     channel.vhost.delete_exchange(name, bool(method.if_unused))
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.EXCHANGE_DELETE_OK))
+        channel.send_when_durable(encode.method(channel.number, encode.EXCHANGE_DELETE_OK))
 
 
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
@@ -65,7 +65,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
     vhost.exchange(source)
     vhost.bind(source, vhost.exchange(destination), method.routing_key or "", arguments)
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.EXCHANGE_BIND_OK))
+        channel.send_when_durable(encode.method(channel.number, encode.EXCHANGE_BIND_OK))
 
 
 def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table) -> None:
@@ -75,7 +75,7 @@ def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table)
     if exchange is not None:
         channel.vhost.unbind(source, exchange, method.routing_key or "", arguments)
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.EXCHANGE_UNBIND_OK))
+        channel.send_when_durable(encode.method(channel.number, encode.EXCHANGE_UNBIND_OK))
 
 
 def ends(channel: Channel, destination: str | None, source: str | None) -> tuple[str, str]:

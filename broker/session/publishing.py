@@ -225,10 +225,8 @@ def enqueue(
     `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. HOT: bench A-M.
     """
     connection = channel.connection
-    durable = False
+    stored = channel.vhost.enqueue(messages, body_bytes, persistent, queues)
     for queue in queues:
-        queue.push(messages, body_bytes)
-        durable = durable or queue.durable
         if queue.congested():
             connection.hold(queue)
     if mandatory and not queues:
@@ -237,7 +235,7 @@ def enqueue(
     confirms = channel.confirms
     if confirms is not None:
         journal = connection.node.journal
-        ticket = journal.ticket() if durable and persistent else 0
+        ticket = journal.ticket() if stored else 0
         if confirms.published(len(messages), ticket, journal.durable):
             journal.when_durable(ticket, channel.committed)
         if channel not in connection.confirming:

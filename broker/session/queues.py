@@ -88,7 +88,7 @@ def declare_reply(channel: Channel, name: str, nowait: bool) -> None:
 
 def declare_ok(channel: Channel, name: str, ready: int, consumers: int) -> None:
     arguments = encode.short_string(name) + encode.long(ready) + encode.long(consumers)
-    channel.send(encode.method(channel.number, encode.QUEUE_DECLARE_OK, arguments))
+    channel.send_when_durable(encode.method(channel.number, encode.QUEUE_DECLARE_OK, arguments))
 
 
 def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> None:
@@ -98,7 +98,7 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
     vhost.exchange(exchange)
     vhost.bind(exchange, vhost.owned_queue(name, channel.connection), key, arguments)
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.QUEUE_BIND_OK))
+        channel.send_when_durable(encode.method(channel.number, encode.QUEUE_BIND_OK))
 
 
 def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) -> None:
@@ -106,7 +106,7 @@ def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) ->
     name, exchange, key = ends(channel, method.queue, method.exchange, method.routing_key)
     if name in channel.vhost.queues:
         channel.vhost.unbind(exchange, channel.vhost.owned_queue(name, channel.connection), key, arguments)
-    channel.send(encode.method(channel.number, encode.QUEUE_UNBIND_OK))
+    channel.send_when_durable(encode.method(channel.number, encode.QUEUE_UNBIND_OK))
 
 
 def ends(channel: Channel, queue: str | None, exchange: str | None, key: str | None) -> tuple[str, str, str]:
@@ -146,4 +146,4 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
             count = vhost.delete_queue(queue, bool(method.if_unused), bool(method.if_empty))
             channel.connection.owned.pop(name, None)
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.QUEUE_DELETE_OK, encode.long(count)))
+        channel.send_when_durable(encode.method(channel.number, encode.QUEUE_DELETE_OK, encode.long(count)))

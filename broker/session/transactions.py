@@ -61,7 +61,7 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
 def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
     """commit-ok leaves when what was committed is durable."""
     current(channel).commit(channel)
-    channel.commit_when_durable(encode.method(channel.number, encode.TX_COMMIT_OK))
+    channel.send_when_durable(encode.method(channel.number, encode.TX_COMMIT_OK))
 
 
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:

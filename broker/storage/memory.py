@@ -1,9 +1,15 @@
 """A journal that keeps nothing: every message is as durable as it will ever be the moment it is appended."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.message import Message
 from ..core.ports import Journal
+
+if TYPE_CHECKING:
+    from ..core.definitions import Change
 
 
 class MemoryJournal(Journal):
@@ -12,9 +18,24 @@ class MemoryJournal(Journal):
     def ticket(self) -> int:
         return 0
 
-    def append(self, queue: str, position: int, message: Message) -> None: ...
+    def append(self, queues: list[int], messages: list[Message]) -> None: ...
 
-    def settle(self, queue: str, position: int) -> None: ...
+    def settle(self, queue: int, id_: int, place: int) -> None: ...
+
+    def gone(self, queue: int) -> None: ...
+
+    def change(self, change: Change) -> None: ...
+
+    def seal(self) -> None:
+        return None
+
+    def close(self) -> None: ...
+
+    def committed(self, number: int) -> None:
+        raise AssertionError("nothing was sealed")
+
+    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
+        raise AssertionError("nothing was stored")
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         raise AssertionError("there is nothing to wait for")

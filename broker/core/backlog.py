@@ -1,0 +1,51 @@
+"""The part of a queue that lies on the disk: for each message its id and place in the journal, 16 octets in memory."""
+
+from array import array
+
+
+class Budget:
+    """What ready messages may take of the node's memory, estimated: their bodies, and OVERHEAD octets for each."""
+
+    __slots__ = ("limit_bytes", "used_bytes")
+    OVERHEAD = 300
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def add(self, count: int, body_bytes: int) -> None:
+        """`count` is negative for messages that leave; so is `body_bytes` then."""
+        self.used_bytes += body_bytes + count * self.OVERHEAD
+
+    @property
+    def spent(self) -> bool:
+        return self.used_bytes > self.limit_bytes
+
+
+class Backlog:
+    """Pages, first in, first out: each an id and a place."""
+
+    __slots__ = ("_ids", "_places", "_first")
+
+    def __init__(self) -> None:
+        self._ids = array("Q")
+        self._places = array("Q")
+        self._first = 0
+
+    def __len__(self) -> int:
+        return len(self._ids) - self._first
+
+    def append(self, id_: int, place: int) -> None:
+        self._ids.append(id_)
+        self._places.append(place)
+
+    def take(self, count: int) -> list[tuple[int, int]]:
+        """The first pages, that many or as many as there are."""
+        end = min(self._first + count, len(self._ids))
+        pages = list(zip(self._ids[self._first : end], self._places[self._first : end], strict=True))
+        self._first = end
+        if end * 2 > len(self._ids):  # what was taken is as long as what is left: let go of it
+            del self._ids[:end]
+            del self._places[:end]
+            self._first = 0
+        return pages

@@ -1,0 +1,79 @@
+"""The one worker thread: it makes the journal's batches durable, one after the other, while the loop fills the next.
+
+The loop seals a batch and hands it over; the worker writes and syncs it, and calls back. Nothing else is shared, so
+there is no lock. A disk that is full is tried again; any other failure of a write or a sync is final, because nobody
+can know what of it is on the disk: nothing is confirmed any more, and the node ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from ..core.ports import Batch, Journal
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+RETRY_S = 1.0  # until a full disk is tried again
+
+
+class Committer:
+    """`full` is told whether the disk is; `failed` is told, once, that the journal is lost."""
+
+    def __init__(self, journal: Journal, full: Callable[[bool], None], failed: Callable[[OSError], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._journal = journal
+        self._full = full
+        self._failed = failed
+        self._work: SimpleQueue[Batch | None] = SimpleQueue()
+        self._outstanding = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    def commit_soon(self) -> None:
+        """Something may have been added to the journal. HOT: bench D."""
+        if self._outstanding:
+            return
+        batch = self._journal.seal()
+        if batch is not None:
+            self._outstanding = True
+            self._idle.clear()
+            self._work.put(batch)
+
+    async def stop(self) -> None:
+        """Make all that has gathered durable, and end the worker."""
+        self.commit_soon()
+        await self._idle.wait()
+        self._work.put(None)
+        self._thread.join()
+
+    # On the worker
+
+    def _run(self) -> None:
+        while (batch := self._work.get()) is not None:
+            error: OSError | None = None
+            try:
+                batch.commit()
+            except OSError as raised:
+                error = raised
+            self._loop.call_soon_threadsafe(self._done, batch, error)
+
+    # On the loop
+
+    def _done(self, batch: Batch, error: OSError | None) -> None:
+        if error is None:
+            self._full(False)
+            self._outstanding = False
+            self._journal.committed(batch.number)
+            self.commit_soon()
+            if not self._outstanding:
+                self._idle.set()
+        elif error.errno in FULL:
+            self._full(True)
+            self._loop.call_later(RETRY_S, self._work.put, batch)
+        else:
+            self._failed(error)

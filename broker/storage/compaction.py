@@ -1,0 +1,132 @@
+"""Getting rid of segments: at once where nothing in them is wanted, after copying what is where that is little.
+
+A segment can only go once a checkpoint says of all other segments what its own records say of them (that this or that
+message is dead). Copies get a new id and keep their order. The old one is dead only once the copy is durable, one batch
+later: whenever the machine stops, there is at least one of them, and recovery counts it once.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from . import checkpoint, records
+from .segments import OFFSET_BITS, Segment
+
+if TYPE_CHECKING:
+    from .journal import Journal
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk has no room: wait, all else about a disk is final
+SLICE_BYTES = 256 << 10  # of a segment that is copied from, in one batch
+WANTED_SHARE = 4  # a segment is copied from when less than this fraction (1/4) of its messages is wanted
+
+
+class Compaction:
+    """`moved`: by the place that a message in memory still names, its new id and place."""
+
+    __slots__ = ("moved", "_journal", "_source", "_at", "_removed")
+
+    def __init__(self, journal: Journal) -> None:
+        self.moved: dict[int, tuple[int, int]] = {}
+        self._journal = journal
+        self._source: Segment | None = None
+        self._at = 0
+        self._removed: list[Segment] = []  # by the worker, in the batch that is outstanding
+
+    def forward(self, id_: int, place: int) -> tuple[int, int]:
+        """Where a message stands now. Asked once for each queue that wants it: the last one is not asked for again."""
+        first = place
+        while place in self.moved:
+            id_, place = self.moved[place]
+        if len(self._journal.shared.get(id_, ())) <= 1:
+            while first in self.moved:
+                first = self.moved.pop(first)[1]
+        return id_, place
+
+    def step(self) -> None:
+        """Before a batch is sealed: copy a slice of a segment that is mostly dead."""
+        if self._source is None:
+            self._source = self._choose()
+            self._at = records.SEGMENT_HEAD_BYTES
+        if self._source is not None:
+            self._copy(self._source)
+
+    def removal(self, current: Segment) -> Callable[[], None] | None:
+        """What the worker does once the batch being sealed is durable: a checkpoint, then the end of dead segments."""
+        journal = self._journal
+        dead = [segment for segment in journal.segments.values() if segment is not current and not segment.live]
+        if not dead:
+            return None
+        encoded = journal.snapshot().encode()
+        disk = journal.disk
+        removed = self._removed
+
+        def remove() -> None:
+            try:
+                checkpoint.save(disk, encoded)
+            except OSError as error:
+                if error.errno in FULL:
+                    return  # another time
+                raise
+            for segment in dead:
+                segment.close()
+                if segment.name in disk.names():
+                    disk.remove(segment.name)
+                removed.append(segment)
+            disk.sync_folder()
+
+        return remove
+
+    def committed(self) -> None:
+        for segment in self._removed:
+            self._journal.segments.pop(segment.number, None)
+            if segment is self._source:
+                self._source = None
+        self._removed.clear()
+
+    def _choose(self) -> Segment | None:
+        journal = self._journal
+        for segment in journal.segments.values():
+            if not journal.is_current(segment) and segment.live and segment.live * WANTED_SHARE < segment.total:
+                return segment
+        return None
+
+    def _copy(self, source: Segment) -> None:
+        """Copy what is wanted of the next slice to the end of the log."""
+        journal = self._journal
+        file = source.open(journal.disk)
+        data = file.read(self._at, SLICE_BYTES)
+        if len(data) >= records.RECORD_BYTES and not records.whole(data, 0):
+            length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
+            data = file.read(self._at, min(length, records.LARGEST_RECORD))
+        at = 0
+        while end := records.whole(data, at):
+            start = at + records.RECORD_BYTES
+            kind, id_ = records.KIND_ID.unpack_from(data, start)
+            if kind == records.MESSAGE and not source.is_dead(id_):
+                self._copy_one(source, data, at, end, id_)
+            at = end
+        if at:
+            self._at += at
+        else:  # its end, or damage that recovery has reported: what stands behind that stays where it is
+            self._source = None if not source.live else self._abandoned(source)
+
+    def _abandoned(self, source: Segment) -> Segment | None:
+        source.total = 0  # never chosen again
+        return None
+
+    def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
+        journal = self._journal
+        start = at + records.RECORD_BYTES
+        _, _, order, largest, body_bytes, channel, persistent, count = records.MESSAGE_HEAD.unpack_from(data, start)
+        queues_at = start + records.MESSAGE_HEAD.size
+        rest_at = queues_at + count * records.QUEUE.size
+        queues = list(Struct(f"<{count}I").unpack_from(data, queues_at))
+        wanting = journal.shared.pop(old, None)
+        if wanting is not None:
+            queues = sorted(wanting)
+        place = source.number << OFFSET_BITS | (self._at + at)
+        self.moved[place] = journal.copy(order, largest, body_bytes, channel, persistent, queues, data[rest_at:end])
+        source.bury(old)

@@ -1,0 +1,126 @@
+"""The few file calls that the log makes, so that a simulated disk can stand in for a real one in the tests.
+
+A file only grows at its end. What `write` has returned from survives a killed process; what `sync` has returned from
+survives a power cut, and with it, after `sync_folder`, the file's name.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class File:
+    """An open file of the log. Every call may raise OSError."""
+
+    size = 0  # octets
+
+    def write(self, data: bytes) -> None:
+        """Append all of it, or, where that fails, nothing."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Once this returns, what was written survives a power cut. A failure is final: nothing can be known then."""
+        raise NotImplementedError
+
+    def read(self, offset: int, octets: int) -> bytes:
+        """As many as there are."""
+        raise NotImplementedError
+
+    def truncate(self, octets: int) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Disk:
+    """One folder with the files of a log."""
+
+    def open(self, name: str, create: bool) -> File:
+        """Raises FileNotFoundError, or FileExistsError for one that is to be created and is there."""
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        raise NotImplementedError
+
+    def rename(self, old: str, new: str) -> None:
+        """In place of a file of the new name, if there is one; at no moment is there none."""
+        raise NotImplementedError
+
+    def sync_folder(self) -> None:
+        """Once this returns, files that were created, renamed and removed stay so."""
+        raise NotImplementedError
+
+    def free_bytes(self) -> int:
+        raise NotImplementedError
+
+
+class FolderFile(File):
+    """`durable` files are synced; others are as safe as the operating system keeps them."""
+
+    def __init__(self, path: Path, flags: int, durable: bool) -> None:
+        self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._durable = durable
+        self.size = os.fstat(self._descriptor).st_size
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self._descriptor, view[done:], self.size + done)
+        except OSError:
+            os.ftruncate(self._descriptor, self.size)
+            raise
+        self.size += done
+
+    def sync(self) -> None:
+        if self._durable:
+            os.fdatasync(self._descriptor)
+
+    def read(self, offset: int, octets: int) -> bytes:
+        return os.pread(self._descriptor, octets, offset)
+
+    def truncate(self, octets: int) -> None:
+        os.ftruncate(self._descriptor, octets)
+        self.size = octets
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class FolderDisk(Disk):
+    """A real folder; `durable` is False where the log need not survive a power cut."""
+
+    def __init__(self, folder: Path, durable: bool) -> None:
+        self._folder = folder
+        self._durable = durable
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open(self, name: str, create: bool) -> File:
+        return FolderFile(self._folder / name, os.O_CREAT | os.O_EXCL if create else 0, self._durable)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._folder))
+
+    def remove(self, name: str) -> None:
+        os.unlink(self._folder / name)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self._folder / old, self._folder / new)
+
+    def sync_folder(self) -> None:
+        if self._durable:
+            descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def free_bytes(self) -> int:
+        status = os.statvfs(self._folder)
+        return status.f_bavail * status.f_frsize

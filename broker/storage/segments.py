@@ -1,0 +1,78 @@
+"""The segments of the log: which files there are, how far they are written, and what in them is still wanted.
+
+A place is where a message stands: segment number << 32 | offset of its record. In memory a segment knows of each of its
+messages only whether it is dead, one bit by its id, and how many are not.
+"""
+
+from __future__ import annotations
+
+from .disk import Disk, File
+from .records import SEGMENT_HEAD_BYTES
+
+SUFFIX = ".log"
+OFFSET_BITS = 32
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+
+
+class Segment:
+    """`length` counts what is still to be written; `live` are the messages that are still wanted, of `total`."""
+
+    __slots__ = ("number", "first_id", "length", "live", "total", "file", "_dead")
+
+    def __init__(self, number: int, first_id: int) -> None:
+        self.number = number
+        self.first_id = first_id
+        self.length = SEGMENT_HEAD_BYTES
+        self.live = 0
+        self.total = 0
+        self.file: File | None = None
+        self._dead = bytearray()
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:08d}{SUFFIX}"
+
+    def bury(self, id_: int) -> None:
+        """This message, which counted, is wanted no more."""
+        self.mark_dead(id_)
+        self.live -= 1
+
+    def mark_dead(self, id_: int) -> None:
+        index = id_ - self.first_id
+        at = index >> 3
+        if at >= len(self._dead):
+            self._dead.extend(bytes(at + 64 - len(self._dead)))
+        self._dead[at] |= 1 << (index & 7)
+
+    def is_dead(self, id_: int) -> bool:
+        index = id_ - self.first_id
+        at = index >> 3
+        return at < len(self._dead) and bool(self._dead[at] & 1 << (index & 7))
+
+    @property
+    def bitmap(self) -> bytes:
+        """One bit for each message, from the first id on; what is missing at the end is 0."""
+        return bytes(self._dead)
+
+    def restore(self, bitmap: bytes) -> None:
+        self._dead = bytearray(bitmap)
+
+    def open(self, disk: Disk) -> File:
+        """The file, created when it is not there yet."""
+        if self.file is None:
+            create = self.name not in disk.names()
+            self.file = disk.open(self.name, create)
+            if create:
+                disk.sync_folder()
+        return self.file
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+def number_of(name: str) -> int | None:
+    """The number of the segment with this file name; None for other files."""
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if name.endswith(SUFFIX) and stem.isdigit() else None
