@@ -1,6 +1,7 @@
 """What is there after a restart, and what is not: objects, messages, their order and every octet of them."""
 
 import random
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support import codec
 from tests.support.amqp import Client
+from tests.support.received import Closed
 
 from .daemon import Daemon, doctor
 
@@ -257,6 +259,26 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: Daemon) -> None:
     daemon.kill()
     daemon.start()
     assert daemon.connect().channel().drain("torn") == [b"whole", b"next"]
+
+
+def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: Daemon) -> None:
+    daemon.start()
+    client = daemon.connect()
+    client.channel().declare("failing", durable=True)
+    confirmed(client, "failing", [bytes(100_000)])
+    (segment,) = (daemon.data / "log").glob("*.log")
+    limit = segment.stat().st_size + 500  # the write of more than that fails
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+    channel = client.channel()
+    channel.confirm()
+    channel.publish("", "failing", bytes(1000), PERSISTENT)
+    with pytest.raises(Closed):
+        channel.confirms([1])
+    assert daemon.process.wait(5) == 74
+    (said,) = daemon.events("storage_failed")
+    assert "too large" in said["reason"]
+    daemon.start()
+    assert daemon.connect().channel().drain("failing") == [bytes(100_000)]
 
 
 def test_the_doctor_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
