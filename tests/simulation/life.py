@@ -295,8 +295,8 @@ class Life:
 
 def stop_after(disk: SimulatedDisk, error: int | None) -> None:
     """The process ends in the middle of a call to the disk that chance picks, or the call fails."""
-    kind = disk.random.choice(("", "sync", "sync", "write", "rename", "remove", "sync_folder", "truncate"))
-    before, left = disk.before, disk.random.randint(1, 60 if not kind else 8)
+    kind = disk.random.choice(("", "sync", "sync", "sync", "write", "rename", "remove", "sync_folder"))
+    before, left = disk.before, disk.random.randint(1, 60 if not kind else 6)
 
     def counting(what: str, name: str) -> None:
         nonlocal left
