@@ -99,23 +99,25 @@ class _Scan:
     def _take(self, segment: Segment, data: bytes, at: int, end: int) -> None:
         found = self._found
         start = at + records.RECORD_BYTES
-        kind, id_ = records.KIND_ID.unpack_from(data, start)
-        if kind == records.MESSAGE:
-            found.next_id = max(found.next_id, id_ + 1)
-            _, _, order, _, body_bytes, _, _, count = records.MESSAGE_HEAD.unpack_from(data, start)
-            if not count or segment.is_dead(id_):
-                segment.total += 1
-                if not count:
-                    segment.mark_dead(id_)
-                return
+        if data[start] == records.MESSAGE:
+            _, id_, order, _, body_bytes, _, _, count = records.MESSAGE_HEAD.unpack_from(data, start)
+            if id_ >= found.next_id:
+                found.next_id = id_ + 1
             segment.total += 1
-            queues = Struct(f"<{count}I").unpack_from(data, start + records.MESSAGE_HEAD.size)
-            if count > 1:
-                found.shared[id_] = set(self._saved.shared.get(id_, queues))
-            place = segment.number << OFFSET_BITS | at
-            for queue in queues:
-                self._entries.setdefault(queue, []).append((order, id_, place, body_bytes))
+            if not count:
+                segment.mark_dead(id_)
+            elif not segment.is_dead(id_):
+                entry = order, id_, segment.number << OFFSET_BITS | at, body_bytes
+                queues_at = start + records.MESSAGE_HEAD.size
+                queue = records.QUEUE.unpack_from(data, queues_at)[0]
+                self._entries.setdefault(queue, []).append(entry)
+                if count > 1:
+                    queues = Struct(f"<{count}I").unpack_from(data, queues_at)
+                    found.shared[id_] = set(self._saved.shared.get(id_, queues))
+                    for queue in queues[1:]:
+                        self._entries.setdefault(queue, []).append(entry)
             return
+        kind, id_ = records.KIND_ID.unpack_from(data, start)
         found.next_id = max(found.next_id, id_)
         queue = records.QUEUE.unpack_from(data, start + records.KIND_ID.size)[0]
         if kind == records.GONE:
