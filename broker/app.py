@@ -62,6 +62,7 @@ class Store:
         self.definitions: Definitions | None = None
         self.queues: dict[int, list[tuple[int, int]]] = {}
         self.body_bytes: dict[int, int] = {}
+        self._disk: FolderDisk | None = None
         if config.memory:
             return
         folder = Path(config.data_dir)
@@ -69,7 +70,8 @@ class Store:
         durable = config.sync == "fsync"
         self.metadata = Metadata(folder / "meta.sqlite", durable)
         self.definitions = self.metadata.load()
-        journal = SegmentJournal(FolderDisk(folder / "log", durable), self.metadata)
+        self._disk = FolderDisk(folder / "log", durable)
+        journal = SegmentJournal(self._disk, self.metadata)
         gc.disable()  # what is read makes no cycles; looking for some again and again takes longer than reading
         self.queues = journal.recover({queue.number for queue in self.definitions.queues})
         gc.enable()
@@ -77,6 +79,10 @@ class Store:
         for line in journal.report:
             log.warning("log_damaged", what=line)
         self.journal = journal
+
+    def free_bytes(self) -> int:
+        """Of the disk; without end where nothing is kept."""
+        return self._disk.free_bytes() if self._disk is not None else 1 << 62
 
     def close(self) -> None:
         """Nothing waits to be made durable any more."""
@@ -173,7 +179,12 @@ async def run(config: Config) -> int:
         log.error("cannot_open_data", data=config.data_dir, reason=str(error))
         return UNAVAILABLE
     node = build_node(config, LoopClock(loop), store)
-    committer = Committer(store.journal, lambda full: server.set_alarm("low on disk" if full else ""), lost)
+    committer = Committer(
+        store.journal,
+        lambda: store.free_bytes() >= config.disk_free_limit_bytes,
+        lambda full: server.set_alarm("low on disk" if full else ""),
+        lost,
+    )
     server = Server(node, build_settings(config), config.handshake_timeout_s, report, committer.commit_soon)
     bound: list[str] = []
     for address, (host, port) in zip(config.amqp, config.amqp_addresses, strict=True):

@@ -16,16 +16,27 @@ from queue import SimpleQueue
 from ..core.ports import Batch, Journal
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-RETRY_S = 1.0  # until a full disk is tried again
+RETRY_S = 1.0  # until a full disk is looked at again
 
 
 class Committer:
-    """`full` is told whether the disk is; `failed` is told, once, that the journal is lost."""
+    """`enough` says whether the disk has room to spare. `full` is told when it has not, so that nothing more comes in
+    while there is still room to write what becomes of the messages that are there. `failed` is told, once, that the
+    journal is lost.
+    """
 
-    def __init__(self, journal: Journal, full: Callable[[bool], None], failed: Callable[[OSError], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        enough: Callable[[], bool],
+        full: Callable[[bool], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._journal = journal
+        self._enough = enough
         self._full = full
+        self._looking: asyncio.TimerHandle | None = None
         self._failed = failed
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         self._outstanding = False
@@ -66,8 +77,8 @@ class Committer:
 
     def _done(self, batch: Batch, error: OSError | None) -> None:
         if error is None:
-            self._full(False)
             self._outstanding = False
+            self._look()
             self._journal.committed(batch.number)
             self.commit_soon()
             if not self._outstanding:
@@ -77,3 +88,13 @@ class Committer:
             self._loop.call_later(RETRY_S, self._work.put, batch)
         else:
             self._failed(error)
+
+    def _look(self) -> None:
+        """Is there room to spare? While there is not, look again by and by: others use the disk too."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        enough = self._enough()
+        self._full(not enough)
+        if not enough:
+            self._looking = self._loop.call_later(RETRY_S, self._look)
