@@ -226,6 +226,25 @@ def test_orphan_acks_are_ignored() -> None:
     assert opened(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
 
 
+def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"one")
+    start = len(disk.content(FIRST))
+    lost = [message(b"lost %d" % number) for number in range(5)]
+    journal.append([1], lost)
+    journal.settle(1, lost[-1].id, lost[-1].place)
+    commit(journal)
+    data = disk.content(FIRST)
+    ack = records_of(data)[-2]
+    disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
+    journal, found = opened(disk)
+    assert found == {1: [b"one"]}
+    bodies = [b"%d" % number for number in range(10)]
+    append(journal, [1], *bodies)
+    assert opened(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+
+
 def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
