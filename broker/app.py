@@ -14,19 +14,11 @@ from pathlib import Path
 import structlog
 
 from .config import NO_LOGIN, Config
-from .core.definitions import (
-    Change,
-    Definitions,
-    Record,
-    StoredBinding,
-    StoredPermission,
-    StoredUser,
-    StoredVHost,
-)
+from .core.definitions import Definitions, StoredUser, first_definitions
 from .core.durability import Recorder, restore
 from .core.node import Node
 from .core.ports import Clock, Journal
-from .core.users import Permission, User, Users, hash_password
+from .core.users import Users, hash_password
 from .net.clock import LoopClock
 from .net.committer import Committer
 from .net.server import Server
@@ -61,6 +53,7 @@ class Store:
         self.metadata: Metadata | None = None
         self.definitions: Definitions | None = None
         self.queues: dict[int, list[tuple[int, int]]] = {}
+        self.next_queue = 1  # after all that the log names: without syncs it may know of more than the metadata
         self.body_bytes: dict[int, int] = {}
         self._disk: FolderDisk | None = None
         if config.memory:
@@ -76,6 +69,7 @@ class Store:
         self.queues = journal.recover({queue.number for queue in self.definitions.queues})
         gc.enable()
         self.body_bytes = journal.recovered_bytes
+        self.next_queue = journal.next_queue
         for line in journal.report:
             log.warning("log_damaged", what=line)
         self.journal = journal
@@ -95,41 +89,27 @@ def build_node(config: Config, clock: Clock, store: Store) -> Node:
     """A node with what was stored; a new one has the default virtual host and user, and nothing else."""
     users = Users(frozenset(config.loopback_users))
     node = Node(config.node, config.cluster_name, clock, store.journal, users, config.message_memory_bytes)
-    if store.definitions is None or not store.definitions.vhosts:
-        node.add_vhost(config.default_vhost)
-        store.journal.change(Change(True, StoredVHost(config.default_vhost)))
-        for user in default_users(config):
-            users.add(user)
-            for record in stored_user(user):
-                store.journal.change(Change(True, record))
-        orphans: list[StoredBinding] = []
-    else:
-        restored = restore(node, store.definitions)
-        for line in restored.lost:
-            log.error("not_restored", what=line)
-        for queue in restored.queues:
-            queue.restore(store.queues.get(queue.number, []), store.body_bytes.get(queue.number, 0))
-        orphans = restored.orphans
-    node.observers.append(Recorder(node, orphans))
+    definitions = store.definitions
+    if definitions is None or definitions.empty:
+        definitions = first_definitions(config.default_vhost, default_users(config))
+        for change in definitions.changes():
+            store.journal.change(change)
+    restored = restore(node, definitions)
+    for line in restored.lost:
+        log.error("not_restored", what=line)
+    for queue in restored.queues:
+        queue.restore(store.queues.get(queue.number, []), store.body_bytes.get(queue.number, 0))
+    node.numbering.next = max(node.numbering.next, store.next_queue)
+    node.observers.append(Recorder(node, restored.orphans))
     return node
 
 
-def stored_user(user: User) -> list[Record]:
-    """The user and the permissions, as metadata keeps them."""
-    records: list[Record] = [StoredUser(user.name, user.password_hash, tuple(sorted(user.tags)))]
-    for vhost, permission in user.permissions.items():
-        records.append(StoredPermission(user.name, vhost, permission.configure, permission.write, permission.read))
-    return records
-
-
-def default_users(config: Config) -> list[User]:
-    accounts = [(config.default_user, config.default_pass, frozenset(("administrator",)))]
+def default_users(config: Config) -> list[StoredUser]:
+    """Those of a node that has none yet; each may do all in the default virtual host."""
+    accounts: list[tuple[str, str, tuple[str, ...]]] = [(config.default_user, config.default_pass, ("administrator",))]
     if config.anonymous_login_user not in (NO_LOGIN, config.default_user):
-        accounts.append((config.anonymous_login_user, config.anonymous_login_pass, frozenset()))
-    users = [User(name, hash_password(password, os.urandom(4)), tags) for name, password, tags in accounts]
-    for user in users:
-        user.permissions[config.default_vhost] = Permission(".*", ".*", ".*")
-    return users
+        accounts.append((config.anonymous_login_user, config.anonymous_login_pass, ()))
+    return [StoredUser(name, hash_password(password, os.urandom(4)), tags) for name, password, tags in accounts]
 
 
 def build_settings(config: Config) -> Settings:
@@ -204,13 +184,15 @@ async def run(config: Config) -> int:
     await stopped.wait()
     log.info("stopping")
     await server.stop("broker forced connection closure with reason 'shutdown'")
-    await committer.stop()
+    if not await committer.stop():
+        log.error("not_stored", reason="the disk is full: what was not confirmed yet is lost")
+        return FAILED
     store.close()
     log.info("stopped")
     return 0
 
 
-def lost(error: OSError) -> None:
+def lost(error: Exception) -> None:
     """The journal could not be written or synced. What is on the disk is unknown, so nothing may be confirmed any more:
     the process ends here and now, and the next start reads what there is."""
     log.critical("storage_failed", reason=str(error))

@@ -52,6 +52,7 @@ class Queue(Destination):
         "backlog",
         "head",
         "returned",
+        "restored_until",
         "ready_bytes",
         "unacked",
         "had_consumer",
@@ -95,6 +96,7 @@ class Queue(Destination):
         self.backlog = Backlog()
         self.head = 1
         self.returned: list[tuple[int, Message]] = []
+        self.restored_until = 0  # positions below it were there before a restart, and count as delivered before
         self.ready_bytes = 0
         self.unacked = 0
         self.had_consumer = False
@@ -148,7 +150,8 @@ class Queue(Destination):
         self.mark()
 
     def restore(self, pages: list[tuple[int, int]], body_bytes: int) -> None:
-        """What a stop of the broker left: the journal has it."""
+        """What a stop of the broker left: the journal has it. Nobody knows what of it had been delivered."""
+        self.restored_until = self.head + len(pages)
         for id_, place in pages:
             self.backlog.append(id_, place)
         self.ready_bytes += body_bytes
@@ -208,19 +211,22 @@ class Queue(Destination):
                 self._hand(takers[0], [message], position, 1, True)
                 continue
             position = self.head
+            again = position < self.restored_until
+            if again:
+                count = min(count, self.restored_until - position)
             messages = self._take(min(count, room * len(takers)))
             taken = len(messages)
             step = len(takers)
             if step == 1:
-                self._hand(takers[0], messages, position, 1, False)
+                self._hand(takers[0], messages, position, 1, again)
                 continue
             consumers.rotate(takers, taken)
             if len({id(taker.line) for taker in takers}) == step:
                 for index, taker in enumerate(takers[:taken]):
-                    self._hand(taker, messages[index::step], position + index, step, False)
+                    self._hand(taker, messages[index::step], position + index, step, again)
             else:
                 for index, message in enumerate(messages):
-                    self._hand(takers[index % step], [message], position + index, 1, False)
+                    self._hand(takers[index % step], [message], position + index, 1, again)
 
     def _take(self, count: int) -> list[Message]:
         """Remove fresh messages from the front: that many, or fewer where they are long. Nothing has come back."""
@@ -262,7 +268,7 @@ class Queue(Destination):
             position, message = heappop(self.returned)
             redelivered = True
         elif self.fresh:
-            position, message, redelivered = self.head, self.fresh.popleft(), False
+            position, message, redelivered = self.head, self.fresh.popleft(), self.head < self.restored_until
             self.head += 1
         else:
             return None

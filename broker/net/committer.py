@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from ..core.ports import Batch, Journal
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is looked at again
 
 
@@ -30,7 +31,7 @@ class Committer:
         journal: Journal,
         enough: Callable[[], bool],
         full: Callable[[bool], None],
-        failed: Callable[[OSError], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._journal = journal
@@ -55,27 +56,31 @@ class Committer:
             self._idle.clear()
             self._work.put(batch)
 
-    async def stop(self) -> None:
-        """Make all that has gathered durable, and end the worker."""
+    async def stop(self) -> bool:
+        """Make all that has gathered durable, and end the worker. False when the disk does not take it in time."""
         self.commit_soon()
-        await self._idle.wait()
+        try:
+            await asyncio.wait_for(self._idle.wait(), STOP_WAIT_S)
+        except TimeoutError:
+            return False
         self._work.put(None)
         self._thread.join()
+        return True
 
     # On the worker
 
     def _run(self) -> None:
         while (batch := self._work.get()) is not None:
-            error: OSError | None = None
+            error: Exception | None = None
             try:
                 batch.commit()
-            except OSError as raised:
+            except Exception as raised:  # also a bug of ours: a worker that ended silently would confirm nothing more
                 error = raised
             self._loop.call_soon_threadsafe(self._done, batch, error)
 
     # On the loop
 
-    def _done(self, batch: Batch, error: OSError | None) -> None:
+    def _done(self, batch: Batch, error: Exception | None) -> None:
         if error is None:
             self._outstanding = False
             self._look()
@@ -83,7 +88,7 @@ class Committer:
             self.commit_soon()
             if not self._outstanding:
                 self._idle.set()
-        elif error.errno in FULL:
+        elif isinstance(error, OSError) and error.errno in FULL:
             self._full(True)
             self._loop.call_later(RETRY_S, self._work.put, batch)
         else:

@@ -99,7 +99,11 @@ class FolderDisk(Disk):
     def __init__(self, folder: Path, durable: bool) -> None:
         self._folder = folder
         self._durable = durable
+        new = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if new and durable:
+            for parent in (folder.parent, folder.parent.parent):
+                sync_folder(parent)
 
     def open(self, name: str, create: bool) -> File:
         return FolderFile(self._folder / name, os.O_CREAT | os.O_EXCL if create else 0, self._durable)
@@ -115,12 +119,17 @@ class FolderDisk(Disk):
 
     def sync_folder(self) -> None:
         if self._durable:
-            descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_folder(self._folder)
 
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)
         return status.f_bavail * status.f_frsize
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made, renamed and removed in it stays so. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

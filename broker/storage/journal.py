@@ -81,6 +81,7 @@ class Journal(ports.Journal):
         self.durable = 0
         self.report: list[str] = []
         self.recovered_bytes: dict[int, int] = {}  # by queue, the sum of the bodies that `recover` found
+        self.next_queue = 1  # greater than the number of any queue that `recover` found a trace of
         self.segments: dict[int, Segment] = {}
         self.shared: dict[int, set[int]] = {}  # of messages with several queues, those that still want them
         self.next_id = 1
@@ -105,6 +106,7 @@ class Journal(ports.Journal):
         self.shared = found.shared
         self.next_id = found.next_id
         self.recovered_bytes = found.body_bytes
+        self.next_queue = found.next_queue
         last = found.segments[-1] if found.segments else None
         self._current = last if last is not None else Segment(1, self.next_id)
         self.segments[self._current.number] = self._current

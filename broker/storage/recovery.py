@@ -22,7 +22,7 @@ _MAGIC_OCTETS = records.LENGTH.pack(records.MAGIC)
 class Recovered:
     """`queues`: by queue, (id, place) in order; `body_bytes`: by queue, the sum of their bodies."""
 
-    __slots__ = ("segments", "queues", "body_bytes", "shared", "next_id")
+    __slots__ = ("segments", "queues", "body_bytes", "shared", "next_id", "next_queue")
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
@@ -30,6 +30,7 @@ class Recovered:
         self.body_bytes: dict[int, int] = {}
         self.shared: dict[int, set[int]] = {}
         self.next_id = 1
+        self.next_queue = 1
 
 
 def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Recovered:
@@ -143,6 +144,7 @@ class _Scan:
         found = self._found
         by_number = {segment.number: segment for segment in found.segments}
         shared = found.shared
+        found.next_queue = max([0, *self._entries, *self._gone]) + 1
         live: dict[int, int] = {}  # id: place
         for queue, entries in self._entries.items():
             there = queue not in self._gone and (known is None or queue in known)
