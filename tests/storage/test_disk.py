@@ -98,7 +98,7 @@ def test_a_write_that_fails_leaves_nothing(disk: Disk, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
-    """Files and their folder are, unless nothing has to survive a power cut."""
+    """Files and their folder are, and where that is made anew, unless nothing has to survive a power cut."""
     synced: list[str] = []
 
     def note(descriptor: int) -> None:
@@ -106,7 +106,9 @@ def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable
 
     monkeypatch.setattr(os, "fdatasync", note)
     monkeypatch.setattr(os, "fsync", note)
-    disk = FolderDisk(tmp_path / "log", durable)
+    disk = FolderDisk(tmp_path / "data" / "log", durable)
+    assert synced == (["data", tmp_path.name] if durable else [])
+    synced.clear()
     file = disk.open("x", True)
     file.write(b"x")
     file.sync()
