@@ -28,6 +28,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
+    "broker/net/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
 }

@@ -1,47 +1,15 @@
 """The queue against a model of it: a sorted list, and consumers asked one after the other for each message."""
 
-from collections import deque
 from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.message import Address, Message
-from broker.core.ports import Consumer
+from broker.core.message import Message
 from broker.core.queue import BATCH_BYTES, HOLD_ABOVE, RELEASE_BELOW, Queue, VolatileQueue
-from broker.table import Table
 from tests.support.examples import examples
-from tests.support.session import SlowJournal
-
-ADDRESS = Address("", "q")
-Delivery = tuple[str, int, Message, bool]  # consumer, position, message, redelivered
-
-
-def message(body_bytes: int = 10, persistent: bool = True) -> Message:
-    return Message(ADDRESS, b"", 0, body_bytes, 0, persistent)
-
-
-def new_queue(kind: type[Queue] = Queue, durable: bool = True) -> Queue:
-    return kind("/", "q", durable, None, False, Table.EMPTY, deque(), SlowJournal())
-
-
-class Taker(Consumer):
-    """Notes what it gets. `credit` is how much more it takes until something is settled."""
-
-    def __init__(self, name: str, queue: Queue, line: list[Delivery], no_ack: bool, priority: int, credit: int) -> None:
-        super().__init__(name, queue, line, no_ack, False, priority)
-        self.log = line
-        self.credit = credit
-
-    def room(self, body_bytes: int) -> int:
-        return self.credit
-
-    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
-        assert 0 < len(messages) <= self.credit
-        self.credit -= len(messages)
-        for index, each in enumerate(messages):
-            self.log.append((self.tag, position + index * step, each, redelivered))
+from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 
 
 class Model:
@@ -103,7 +71,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 7), body_bytes=st.sampled_from((0, 10, 10, BATCH_BYTES + 1)), persistent=st.booleans())
     def publish(self, count: int, body_bytes: int, persistent: bool) -> None:
         messages = [message(body_bytes, persistent) for _ in range(count)]
-        self.queue.push(messages, count * body_bytes)
+        enqueue(messages, self.queue)
         for each in messages:
             self.published += 1
             self.model.ready.append((self.published, each, False))
@@ -185,11 +153,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_journal_has_what_is_not_done_with(self) -> None:
-        journal = self.queue._journal
-        assert isinstance(journal, SlowJournal)
-        alive = [*[entry[:2] for entry in self.model.ready], *[entry[1:] for entry in self.out]]
-        expected = {("q", position) for position, each in alive if each.persistent}
-        assert set(journal.live) == expected
+        journal = journal_of(self.queue)
+        alive = [*[entry[1] for entry in self.model.ready], *[entry[2] for entry in self.out]]
+        assert set(journal.live) == {(self.queue.number, each.id) for each in alive if each.persistent}
+        assert not journal.loose and not any(each.id for each in alive if not each.persistent)
 
 
 TestQueueAgainstItsModel = QueueMachine.TestCase
@@ -198,7 +165,7 @@ TestQueueAgainstItsModel.settings = examples(60)
 
 def filled(count: int, kind: type[Queue] = Queue) -> Queue:
     queue = new_queue(kind)
-    queue.push([message() for _ in range(count)], 10 * count)
+    enqueue([message() for _ in range(count)], queue)
     return queue
 
 
@@ -220,7 +187,7 @@ def test_consumers_of_their_own_lines_get_every_other_message() -> None:
     for name, log in logs.items():
         queue.add_consumer(Taker(name, queue, log, False, 0, 100))
     queue.pump()
-    queue.push([message()], 10)
+    enqueue([message()], queue)
     queue.pump()
     assert [positions(log, name) for name, log in logs.items()] == [[1, 3, 5], [2, 4, 6]]
 
@@ -291,15 +258,15 @@ def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
 
 def test_a_few_long_messages_fill_a_queue_too() -> None:
     queue = new_queue()
-    queue.push([message(1 << 20) for _ in range(5)], 5 << 20)
+    enqueue([message(1 << 20) for _ in range(5)], queue)
     queue.add_consumer(Taker("1", queue, [], True, 0, 0))
     assert queue.congested()
 
 
 def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:
-    queue = new_queue(VolatileQueue, durable=False)
+    queue = new_queue(VolatileQueue, 0)
     messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
     for batch in (messages[:10], messages[10:]):
-        queue.push(batch, 10 * len(batch))
+        enqueue(batch, queue)
     assert list(queue.fresh) == messages[: VolatileQueue.LIMIT]
     assert queue.ready_bytes == 10 * VolatileQueue.LIMIT

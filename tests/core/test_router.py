@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.backlog import Budget
 from broker.core.binding import Binding
 from broker.core.exchange import Exchange
 from broker.core.message import Address, Message, framed
@@ -32,7 +33,7 @@ class Map:
         self.exchanges[name] = Exchange("/", name, router, type_, False, False, False, arguments)
 
     def queue(self, name: str) -> None:
-        self.queues[name] = Queue("/", name, False, None, False, Table.EMPTY, deque(), MemoryJournal())
+        self.queues[name] = Queue("/", name, False, 0, None, False, Table.EMPTY, deque(), MemoryJournal(), Budget(0))
 
     def bind(self, source: str, destination: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
         end = self.exchanges[destination] if destination in self.exchanges else self.queues[destination]

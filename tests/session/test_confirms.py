@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pamqp.commands import Basic, Channel, Connection, Queue, Tx
+from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 
+from broker.core.durability import Recorder
+from broker.errors import ConnectionForced
 from broker.session.confirms import Confirms
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.channel import Channel as ClientChannel
 from tests.support.examples import examples
 from tests.support.received import Content, Silence
-from tests.support.session import SlowJournal, dial, new_node
+from tests.support.session import SlowJournal, dial, new_node, pipe_of
 
 DURABLE = {"delivery_mode": 2}
 
@@ -204,11 +206,19 @@ def test_what_was_committed_is_delivered_before_it_is_on_disk(disk: Disk, tx: Cl
     assert disk.connect().channel().drain("transient") == [b"body"]
 
 
-def test_a_channel_takes_nothing_while_it_commits(disk: Disk, tx: ClientChannel) -> None:
+def test_nothing_of_a_connection_is_served_while_it_commits(disk: Disk, tx: ClientChannel) -> None:
+    other = tx.client.channel(2)
     tx.publish("", "durable", b"body", DURABLE)
     tx.send(Tx.Commit)
     tx.send(Queue.Declare, queue="more")
-    tx.client.expect_close(504)
+    other.publish("", "transient", b"body")
+    other.send(Queue.Declare, queue="transient", passive=True)
+    assert came(tx) == [] and came(other) == []
+    assert "more" not in disk.node.vhosts["/"].queues
+    assert disk.connect().channel().drain("transient") == [], "others are served meanwhile"
+    disk.journal.commit(1)
+    assert [type(item) for item in came(tx)] == [Tx.CommitOk, Queue.DeclareOk]
+    assert [item.message_count for item in came(other)] == [1]
 
 
 def test_it_takes_more_when_that_is_done(disk: Disk, tx: ClientChannel) -> None:
@@ -220,13 +230,73 @@ def test_it_takes_more_when_that_is_done(disk: Disk, tx: ClientChannel) -> None:
     assert tx.count("durable") == 2
 
 
-def test_a_commit_that_ends_after_its_connection_is_told_to_nobody(disk: Disk, tx: ClientChannel) -> None:
+def test_a_goodbye_waits_for_the_commit_before_it(disk: Disk, tx: ClientChannel) -> None:
     tx.publish("", "durable", b"body", DURABLE)
     tx.send(Tx.Commit)
     tx.client.send(Connection.Close, reply_code=200)
+    assert came(tx) == []
+    disk.journal.commit(1)
+    assert [type(item) for item in came(tx)] == [Tx.CommitOk]
+    assert isinstance(tx.client.next(), Connection.CloseOk)
+
+
+@pytest.mark.parametrize("end", ["loss", "ours"])
+def test_a_commit_that_ends_after_its_connection_is_told_to_nobody(disk: Disk, tx: ClientChannel, end: str) -> None:
+    tx.publish("", "durable", b"body", DURABLE)
+    tx.send(Tx.Commit)
+    if end == "loss":
+        tx.client.vanish()
+    else:
+        pipe_of(tx.client).connection.close(ConnectionForced("enough"))
     came(tx)
     disk.journal.commit(1)
-    assert came(tx) == []
+    assert came(tx) == [] and len(disk.journal.live) == 1
+
+
+# Declarations
+
+
+@pytest.fixture
+def recorded(disk: Disk) -> Disk:
+    """From now on what is durable is journalled."""
+    disk.ch.bind("durable", "amq.direct")
+    disk.ch.exchange("old", durable=True)
+    disk.ch.call(Exchange.Bind, destination="old", source="amq.direct")
+    disk.node.observers.append(Recorder(disk.node, []))
+    return disk
+
+
+@pytest.mark.parametrize(
+    "kind, fields",
+    [
+        (Queue.Declare, {"queue": "new", "durable": True}),
+        (Queue.Delete, {"queue": "durable"}),
+        (Queue.Bind, {"queue": "durable", "exchange": "amq.fanout"}),
+        (Queue.Unbind, {"queue": "durable", "exchange": "amq.direct"}),
+        (Exchange.Declare, {"exchange": "new", "exchange_type": "fanout", "durable": True}),
+        (Exchange.Delete, {"exchange": "old"}),
+        (Exchange.Bind, {"destination": "old", "source": "amq.fanout"}),
+        (Exchange.Unbind, {"destination": "old", "source": "amq.direct"}),
+    ],
+)
+def test_the_answer_to_what_changes_something_durable_waits_for_the_disk(
+    recorded: Disk, kind: type[Any], fields: dict[str, Any]
+) -> None:
+    recorded.ch.send(kind, **fields)
+    assert came(recorded.ch) == []
+    recorded.journal.commit(recorded.journal.ticket())
+    assert [item.name in kind.valid_responses for item in came(recorded.ch)] == [True]
+
+
+@pytest.mark.parametrize("fields", [{"queue": "new"}, {"queue": "new", "durable": True, "exclusive": True}])
+def test_what_will_not_outlive_the_broker_is_declared_at_once(recorded: Disk, fields: dict[str, Any]) -> None:
+    recorded.ch.declare(**fields)
+
+
+def test_what_is_declared_without_an_answer_holds_nobody_up(recorded: Disk) -> None:
+    recorded.ch.send(Queue.Declare, queue="new", durable=True, nowait=True)
+    recorded.ch.sync()
+    assert "new" in recorded.node.vhosts["/"].queues
 
 
 # The arithmetic alone

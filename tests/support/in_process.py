@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from broker.app import build_node, build_settings
+from broker.app import Store, build_node, build_settings
 from broker.config import Config
 from broker.core.users import Permission, User, hash_password
 from broker.errors import ConnectionForced
@@ -121,8 +121,8 @@ class InProcessPeer(Peer):
         self.clock = FakeClock()
         self.loop = FakeLoop(self.clock)
         self.clock.after_each = self.settle
-        self.config = Config()
-        self.node = build_node(self.config, self.clock)
+        self.config = Config(memory=True)
+        self.node = build_node(self.config, self.clock, Store(self.config))
         self.log: list[tuple[str, str, dict[str, object]]] = []
         self._sockets: list[FakeSocket] = []
         self.server = self._new_server()

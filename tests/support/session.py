@@ -7,6 +7,7 @@ What `net/` does when output is taken and input is held back is left to the test
 from collections.abc import Callable
 from typing import Any
 
+from broker.core.definitions import Change
 from broker.core.message import Message
 from broker.core.node import Node
 from broker.core.ports import Journal
@@ -23,23 +24,78 @@ from .received import Silence
 
 
 class SlowJournal(Journal):
-    """One batch is filled at a time. `live` are the messages that a restart would bring back."""
+    """Of batches any number may be sealed and not on disk yet, which those of the real journal may not.
+
+    `live` are, by queue and id, the messages that a restart would bring back; `loose` those that were stored for no
+    queue, only to be read again; `left` what deleted queues have not let go of yet. A message is stored once, with all
+    its queues, and each of them settles it once.
+    """
 
     def __init__(self) -> None:
         self.durable = 0
-        self.live: dict[tuple[str, int], Message] = {}
+        self.live: dict[tuple[int, int], Message] = {}
+        self.loose: dict[int, Message] = {}
+        self.left: set[tuple[int, int]] = set()
+        self.stored = 0
+        self.reads = 0
+        self._gone: set[int] = set()
         self._filling = 1
+        self._added = False
         self._waiting: list[tuple[int, Callable[[], None]]] = []
 
+    @property
+    def sealed(self) -> int:
+        """The last batch to which nothing is added any more."""
+        return self._filling - 1
+
     def ticket(self) -> int:
-        return self._filling
+        return self._filling if self._added else self._filling - 1
 
-    def append(self, queue: str, position: int, message: Message) -> None:
-        assert (queue, position) not in self.live, "a position is used twice"
-        self.live[queue, position] = message
+    def append(self, queues: list[int], messages: list[Message]) -> None:
+        assert messages and 0 not in queues and len(set(queues)) == len(queues) and not self._gone & set(queues)
+        for message in messages:
+            assert not message.id and not message.place, "stored twice"
+            self.stored += 1
+            message.id, message.place = self.stored, place_of(self.stored)
+            for queue in queues:
+                assert message.persistent
+                self.live[queue, message.id] = message
+            if not queues:
+                self.loose[message.id] = message
+        self._added = True
 
-    def settle(self, queue: str, position: int) -> None:
-        del self.live[queue, position]
+    def settle(self, queue: int, id_: int, place: int) -> None:
+        assert place == place_of(id_)
+        if id_ in self.loose:  # a queue that drops what it has not read back does not know which of it is loose
+            del self.loose[id_]
+        elif queue in self._gone:
+            self.left.remove((queue, id_))
+        else:
+            del self.live[queue, id_]
+        self._added = True
+
+    def gone(self, queue: int) -> None:
+        assert queue and queue not in self._gone
+        self._gone.add(queue)
+        left = [key for key in self.live if key[0] == queue]
+        for key in left:
+            del self.live[key]
+        self.left.update(left)
+        self._added = True
+
+    def change(self, change: Change) -> None:
+        self._added = True
+
+    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
+        """Others each time, as from a disk."""
+        self.reads += 1
+        stored = self.loose | {id_: message for (_, id_), message in self.live.items()}
+        messages = []
+        for id_, place in pages:
+            assert place == place_of(id_)
+            messages.append(stored[id_].again())
+            messages[-1].id, messages[-1].place = id_, place
+        return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         assert self.durable < ticket <= self._filling, "nothing to wait for"
@@ -47,16 +103,23 @@ class SlowJournal(Journal):
         self._waiting.append((ticket, fn))
 
     def seal(self) -> None:
-        """Begin another batch; the one before is not on disk yet."""
-        self._filling += 1
+        """Begin another batch, if there is something in this one; it is not on disk yet."""
+        if self._added:
+            self._filling += 1
+            self._added = False
 
     def commit(self, batch: int) -> None:
         """All batches up to this one are on disk."""
         if batch == self._filling:
             self.seal()
-        self.durable = batch
+        assert batch < self._filling, "there is no such batch"
+        self.durable = max(self.durable, batch)
         while self._waiting and self._waiting[0][0] <= batch:
             self._waiting.pop(0)[1]()
+
+
+def place_of(id_: int) -> int:
+    return 1000 + 16 * id_
 
 
 class QuietLink(Link):
@@ -65,10 +128,12 @@ class QuietLink(Link):
     def __init__(self) -> None:
         self.held = False
         self.holds = 0
+        self.asked = False  # to take output
         self.closing: float | None = None
         self.log: list[tuple[str, dict[str, object]]] = []
 
-    def flush_soon(self) -> None: ...
+    def flush_soon(self) -> None:
+        self.asked = True
 
     def running(self, heartbeat_s: int) -> None: ...
 
@@ -97,13 +162,15 @@ class SessionPipe:
         self.connection.receive(data)
 
     def receive(self, wait_ms: int | None = None) -> bytes:
-        data = b"".join(self.connection.take_output())
-        if not data:
-            if self.link.closing is not None:
-                return b""
-            raise Silence("nothing came")
-        self.connection.flushed()
-        return data
+        while self.link.asked:
+            self.link.asked = False
+            data = b"".join(self.connection.take_output())
+            self.connection.flushed()
+            if data:
+                return data
+        if self.link.closing is not None:
+            return b""
+        raise Silence("nothing came")
 
     def close(self) -> None:
         self.connection.lost("gone")

@@ -1,0 +1,71 @@
+"""Queues without a node: what `VHost.enqueue` gives them, and a consumer that notes what it gets."""
+
+from collections import deque
+
+from broker.core.backlog import Budget
+from broker.core.message import Address, Message
+from broker.core.ports import Consumer, Journal
+from broker.core.queue import Numbering, Queue
+from broker.core.registry import Registry
+from broker.core.vhost import VHost
+from broker.table import Table
+
+from .session import SlowJournal
+
+ADDRESS = Address("", "q")
+UNLIMITED_BYTES = 1 << 62
+Delivery = tuple[str, int, Message, bool]  # consumer, position, message, redelivered
+
+
+def message(body_bytes: int = 10, persistent: bool = True, frames: bytes = b"") -> Message:
+    return Message(ADDRESS, frames, 0, body_bytes, 0, persistent)
+
+
+def new_queue(
+    kind: type[Queue] = Queue, number: int = 1, journal: SlowJournal | None = None, budget: Budget | None = None
+) -> Queue:
+    """A durable queue, or, with the number 0, one that is not."""
+    return kind(
+        "/",
+        f"q{number}",
+        number > 0,
+        number,
+        None,
+        False,
+        Table.EMPTY,
+        deque(),
+        journal or SlowJournal(),
+        budget or Budget(UNLIMITED_BYTES),
+    )
+
+
+def enqueue(messages: list[Message], *queues: Queue) -> None:
+    """Publish to queues of one journal."""
+    journal, budget = queues[0]._journal, queues[0]._budget
+    vhost = VHost("/", Registry(), deque(), journal, Numbering(), budget, [])
+    body_bytes = sum(each.body_bytes for each in messages)
+    vhost.enqueue(messages, body_bytes, any(each.persistent for each in messages), queues)
+
+
+def journal_of(queue: Queue) -> SlowJournal:
+    journal: Journal = queue._journal
+    assert isinstance(journal, SlowJournal)
+    return journal
+
+
+class Taker(Consumer):
+    """Notes what it gets. `credit` is how much more it takes until something is settled."""
+
+    def __init__(self, name: str, queue: Queue, line: list[Delivery], no_ack: bool, priority: int, credit: int) -> None:
+        super().__init__(name, queue, line, no_ack, False, priority)
+        self.log = line
+        self.credit = credit
+
+    def room(self, body_bytes: int) -> int:
+        return self.credit
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        assert 0 < len(messages) <= self.credit
+        self.credit -= len(messages)
+        for index, each in enumerate(messages):
+            self.log.append((self.tag, position + index * step, each, redelivered))
