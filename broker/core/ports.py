@@ -57,6 +57,10 @@ class Journal:
         """The batch that is being filled, or the last one, when nothing has been added since."""
         raise NotImplementedError
 
+    def behind(self) -> bool:
+        """Whether more has gathered than should: who adds to it is to wait until it is durable."""
+        return False
+
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Store each message, once for all these queues. It gets its `id` and `place`, and must have had none."""
         raise NotImplementedError

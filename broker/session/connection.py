@@ -292,6 +292,13 @@ class Connection(Publisher):
                 notice = encode.method(0, encode.CONNECTION_UNBLOCKED)
             self.send(notice)  # which has us called again
 
+    def wait_for_journal(self) -> None:
+        """Be served no further until what the journal has now is on disk."""
+        if not self.waits_for_journal:
+            self.waits_for_journal = True
+            journal = self.node.journal
+            journal.when_durable(journal.ticket(), self.go_on)
+
     def go_on(self) -> None:
         """The journal has what a reply waited for."""
         self.waits_for_journal = False

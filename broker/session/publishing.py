@@ -226,6 +226,8 @@ def enqueue(
     """
     connection = channel.connection
     stored = channel.vhost.enqueue(messages, body_bytes, persistent, queues)
+    if stored and connection.node.journal.behind():
+        connection.wait_for_journal()
     for queue in queues:
         if queue.congested():
             connection.hold(queue)

@@ -83,7 +83,7 @@ class FolderFile(File):
             os.fdatasync(self._descriptor)
 
     def read(self, offset: int, octets: int) -> bytes:
-        return os.pread(self._descriptor, octets, offset)
+        return os.pread(self._descriptor, max(min(octets, self.size - offset), 0), offset)
 
     def truncate(self, octets: int) -> None:
         os.ftruncate(self._descriptor, octets)

@@ -20,7 +20,7 @@ from ..core import ports
 from ..core.message import Address, Message
 from . import checkpoint, records
 from .checkpoint import Checkpoint
-from .compaction import Compaction
+from .compaction import FULL, Compaction
 from .disk import Disk
 from .recovery import recover
 from .segments import OFFSET_BITS, OFFSET_MASK, Segment
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
+BUFFER_LIMIT = 16 << 20  # octets that may gather while a batch is written; then publishers wait for the disk
 READ_BYTES = 256 << 10  # read at once from a backlog that lies on the disk
 
 
@@ -175,6 +176,9 @@ class Journal(ports.Journal):
     def change(self, change: Change) -> None:
         self._changes.append(change)
 
+    def behind(self) -> bool:
+        return len(self._buffer) > BUFFER_LIMIT
+
     def ticket(self) -> int:
         if self._buffer or self._settled or self._changes:
             return self._filling
@@ -261,7 +265,11 @@ class Journal(ports.Journal):
 
     def close(self) -> None:
         """A checkpoint, so that the next start knows what is dead. Nothing is outstanding, nothing follows."""
-        checkpoint.save(self.disk, self.snapshot().encode())
+        try:
+            checkpoint.save(self.disk, self.snapshot().encode())
+        except OSError as error:
+            if error.errno not in FULL:  # without it, the next start only has more to read
+                raise
         for segment in self.segments.values():
             segment.close()
 

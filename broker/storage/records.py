@@ -7,7 +7,7 @@
 
     kind          payload
     MESSAGE  1    order u64 | largest frame u32 | body octets u64 | channel u16 | persistent u8 |
-                  queues u16 | queue u32 each | address | frames
+                  queues u32 | queue u32 each | address | frames
     SETTLED  2    queue u32 | ids of messages, u64 each
     GONE     3    queue u32
 
@@ -41,7 +41,7 @@ RECORD_BYTES = RECORD_HEAD.size  # what stands before what `length` counts
 MAGIC_CRC = Struct("<II")
 COUNTED_AT = MAGIC_CRC.size  # where that starts which the crc is of
 KIND_ID = Struct("<BQ")
-MESSAGE_HEAD = Struct("<BQQIQHBH")
+MESSAGE_HEAD = Struct("<BQQIQHBI")
 QUEUE = Struct("<I")
 SETTLED_HEAD = Struct("<BQI")
 LENGTH = Struct("<I")

@@ -67,6 +67,7 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
             file.truncate(end)
         file.sync()  # a killed process may have left octets that are read here and would not survive a power cut
         segment.length = end
+        segment.close()
     scan.finish(known)
     return found
 

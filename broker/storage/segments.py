@@ -33,9 +33,10 @@ class Segment:
         return f"{self.number:08d}{SUFFIX}"
 
     def bury(self, id_: int) -> None:
-        """This message, which counted, is wanted no more."""
-        self.mark_dead(id_)
-        self.live -= 1
+        """This message is wanted no more. To say it twice is as good as once."""
+        if not self.is_dead(id_):
+            self.mark_dead(id_)
+            self.live -= 1
 
     def mark_dead(self, id_: int) -> None:
         index = id_ - self.first_id

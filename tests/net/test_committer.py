@@ -1,0 +1,123 @@
+"""The worker that makes batches durable, with a journal that only notes what it is asked."""
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from broker.core.ports import Batch, Journal
+from broker.net import committer as committer_module
+from broker.net.committer import Committer
+
+
+class NotedBatch(Batch):
+    def __init__(self, number: int, errors: list[Exception]) -> None:
+        self.number = number
+        self._errors = errors
+
+    def commit(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+class NotedJournal(Journal):
+    """`added` batches wait to be sealed; `done` are those that were told to be durable."""
+
+    def __init__(self) -> None:
+        self.durable = 0
+        self.added = 0
+        self.sealed = 0
+        self.errors: list[Exception] = []
+        self.done: list[int] = []
+        self.told: Callable[[], None] = lambda: None
+
+    def seal(self) -> Batch | None:
+        if self.sealed > len(self.done) or self.sealed == self.added:
+            return None
+        self.sealed += 1
+        return NotedBatch(self.sealed, self.errors)
+
+    def committed(self, number: int) -> None:
+        self.done.append(number)
+        self.told()
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.journal = NotedJournal()
+        self.room = True
+        self.alarms: list[bool] = []
+        self.failures: list[Exception] = []
+        self.failed = asyncio.Event()
+        self.committer = Committer(self.journal, lambda: self.room, self.alarms.append, self._fail)
+
+    def _fail(self, error: Exception) -> None:
+        self.failures.append(error)
+        self.failed.set()
+
+
+@pytest.mark.asyncio
+async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all() -> None:
+    scene = Scene()
+    scene.journal.added = 3
+    scene.committer.commit_soon()
+    assert scene.journal.sealed == 1
+    assert await scene.committer.stop()
+    assert scene.journal.done == [1, 2, 3]
+    assert scene.failures == []
+
+
+@pytest.mark.asyncio
+async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "RETRY_S", 0.001)
+    scene = Scene()
+    scene.journal.errors = [OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "full")]
+    scene.journal.added = 1
+    scene.committer.commit_soon()
+    assert await scene.committer.stop()
+    assert scene.journal.done == [1]
+    assert scene.alarms == [True, True, False]
+    assert scene.failures == []
+
+
+@pytest.mark.asyncio
+async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer_module, "RETRY_S", 0.001)
+    scene = Scene()
+    scene.room = False
+    scene.journal.added = 1
+    changes: asyncio.Queue[bool] = asyncio.Queue()
+    scene.committer._full = changes.put_nowait
+    scene.committer.commit_soon()
+    assert await changes.get() is True
+    scene.room = True
+    while await changes.get():
+        pass
+    assert await scene.committer.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), ValueError("a bug")])
+async def test_any_other_failure_is_final(error: Exception) -> None:
+    scene = Scene()
+    scene.journal.errors = [error]
+    scene.journal.added = 2
+    scene.committer.commit_soon()
+    await scene.failed.wait()
+    assert scene.failures == [error]
+    assert scene.journal.done == []
+    scene.committer.commit_soon()
+    assert scene.journal.sealed == 1  # nothing more is confirmed
+
+
+@pytest.mark.asyncio
+async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "STOP_WAIT_S", 0.01)
+    scene = Scene()
+    scene.journal.errors = [OSError(errno.ENOSPC, "full")]
+    scene.journal.added = 1
+    scene.committer.commit_soon()
+    assert not await scene.committer.stop()
