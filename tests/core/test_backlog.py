@@ -1,0 +1,332 @@
+"""What is on the disk of a queue, and how it comes back: in order, once, and as it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker.core import queue as queue_module
+from broker.core.backlog import Backlog, Budget
+from broker.core.message import Message
+from broker.core.queue import Queue
+from tests.support.examples import examples
+from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
+from tests.support.session import SlowJournal
+
+PAGE_ABOVE, UNPAGE = 10, 4  # as the tests have it
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "PAGE_ABOVE", PAGE_ABOVE)
+    monkeypatch.setattr(queue_module, "UNPAGE", UNPAGE)
+
+
+# The parts
+
+
+def test_a_budget_is_spent_above_its_limit() -> None:
+    budget = Budget(1000)
+    budget.add(1, 1000 - Budget.OVERHEAD)
+    assert not budget.spent
+    budget.add(0, 1)
+    assert budget.spent
+    budget.add(-1, -1 - (1000 - Budget.OVERHEAD))
+    assert not budget.spent and budget.used_bytes == 0
+
+
+@given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
+@examples(100)
+def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
+    backlog = Backlog()
+    model: list[tuple[int, int]] = []
+    for number, step in enumerate(steps, 1):
+        if isinstance(step, int):
+            assert backlog.take(step) == model[:step]
+            del model[:step]
+        else:
+            page = number << 40, (1 << 64) - number
+            backlog.append(*page)
+            model.append(page)
+        assert len(backlog) == len(model)
+
+
+def test_a_backlog_lets_go_of_what_was_taken() -> None:
+    backlog = Backlog()
+    for number in range(1000):
+        backlog.append(number, number)
+    while len(backlog):
+        backlog.take(7)
+        assert len(backlog._ids) <= 2 * max(len(backlog), 1) and len(backlog._ids) == len(backlog._places)
+
+
+# One queue
+
+
+def numbered(first: int, count: int, persistent: bool | None = None) -> list[Message]:
+    """Messages whose frames are their numbers; every other one is persistent unless told."""
+    return [
+        message(10, bool(number % 2) if persistent is None else persistent, b"%d" % number)
+        for number in range(first, first + count)
+    ]
+
+
+def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Queue:
+    """A queue whose node had no memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
+    queue = new_queue(number=number, budget=Budget(0))
+    for first in range(count):
+        enqueue(numbered(first, 1, persistent), queue)
+    assert len(queue.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
+    return queue
+
+
+def bodies(log: list[Delivery]) -> list[int]:
+    return [int(each.frames) for _, _, each, _ in log]
+
+
+def emptied(queue: Queue) -> None:
+    assert not queue.ready and not queue.ready_bytes and not queue._budget.used_bytes and not len(queue.backlog)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["transient", "durable"])
+@pytest.mark.parametrize("persistent", [True, False, None], ids=["persistent", "not", "mixed"])
+def test_a_queue_pages_out_and_back_in_order(number: int, persistent: bool | None) -> None:
+    queue, log = full_queue(50, number, persistent), []
+    journal = journal_of(queue)
+    taker = Taker("1", queue, log, False, 0, 0)
+    queue.add_consumer(taker)
+    for credit in (1, 3, 20, 100):
+        taker.credit = credit
+        queue.wake(taker)
+        queue.pump()
+    assert bodies(log) == list(range(50))
+    assert [position for _, position, _, _ in log] == list(range(1, 51))
+    assert not any(redelivered for *_, redelivered in log)
+    emptied(queue)
+    assert not journal.loose
+    for _, position, each, _ in log:
+        queue.settle(position, each)
+    assert not journal.live and not queue.unacked
+
+
+def test_what_the_journal_has_for_the_queue_is_not_stored_again() -> None:
+    queue = full_queue(50)
+    journal = journal_of(queue)
+    persistent = sum(number % 2 for number in range(50))
+    loose = sum(number % 2 == 0 for number in range(PAGE_ABOVE + 1, 50))
+    assert (len(journal.live), len(journal.loose), journal.stored) == (persistent, loose, persistent + loose)
+
+
+def test_little_is_kept_in_memory_even_when_there_is_no_memory_left() -> None:
+    queue = full_queue(PAGE_ABOVE + 1)
+    assert not len(queue.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
+
+
+def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
+    queue = new_queue(number=0)
+    enqueue(numbered(0, 5 * PAGE_ABOVE), queue)
+    assert not len(queue.backlog) and journal_of(queue).stored == 0
+
+
+def test_what_comes_while_there_is_a_backlog_goes_behind_it() -> None:
+    queue, log = full_queue(20), []
+    queue._budget.limit_bytes = 1 << 30
+    enqueue(numbered(20, 5), queue)
+    assert len(queue.fresh) == PAGE_ABOVE + 1
+    queue.add_consumer(Taker("1", queue, log, True, 0, 100))
+    queue.pump()
+    assert bodies(log) == list(range(25))
+    enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
+    assert not len(queue.backlog), "it is over with the backlog"
+
+
+def test_what_comes_back_goes_in_front_of_all() -> None:
+    queue, log = full_queue(30), []
+    taker = Taker("1", queue, log, False, 0, 15)
+    queue.add_consumer(taker)
+    queue.pump()
+    for _, position, each, _ in (log[13], log[2], log[7]):
+        queue.requeue(position, each)
+    taker.credit = 100
+    queue.wake(taker)
+    queue.pump()
+    assert bodies(log)[15:] == [2, 7, 13, *range(15, 30)]
+    assert [redelivered for *_, redelivered in log[15:]] == [True] * 3 + [False] * 15
+    emptied(queue)
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_get_reads_the_backlog_too(no_ack: bool) -> None:
+    queue = full_queue(30)
+    for number in range(30):
+        position, each, redelivered = queue.get(no_ack) or pytest.fail("nothing")
+        assert (position, int(each.frames), redelivered) == (number + 1, number, False)
+        if not no_ack:
+            queue.settle(position, each)
+    assert queue.get(no_ack) is None
+    emptied(queue)
+    assert not journal_of(queue).live and not journal_of(queue).loose
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["transient", "durable"])
+def test_a_purge_takes_the_backlog_along(number: int) -> None:
+    queue, log = full_queue(40, number), []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 3))
+    queue.pump()
+    _, position, each, _ = log[0]
+    queue.requeue(position, each)
+    assert queue.purge() == 38
+    emptied(queue)
+    journal = journal_of(queue)
+    assert set(journal.live) == ({(1, log[1][2].id)} if number else set()) and not journal.loose
+    enqueue(numbered(40, 1), queue)
+    found = queue.get(True)
+    assert found is not None and int(found[1].frames) == 40 and found[0] > position
+
+
+def test_a_backlog_is_not_read_while_nobody_takes_it() -> None:
+    queue, log = full_queue(30), []
+    queue.add_consumer(Taker("1", queue, log, True, 0, PAGE_ABOVE))
+    queue.pump()
+    assert len(log) == PAGE_ABOVE and journal_of(queue).reads == 0
+
+
+def test_a_restored_queue_reads_what_the_journal_has() -> None:
+    before, log = full_queue(30, persistent=True), []
+    journal = journal_of(before)
+    queue = new_queue(journal=journal, budget=Budget(0))
+    pages = [(each.id, each.place) for each in journal.live.values()]
+    queue.restore(pages, 300)
+    enqueue(numbered(30, 2, True), queue)
+    assert (queue.ready, queue.ready_bytes) == (32, 320)
+    queue.add_consumer(Taker("1", queue, log, True, 0, 100))
+    queue.pump()
+    assert bodies(log) == list(range(32)) and not journal.live
+    emptied(queue)
+
+
+# Several
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 0), (0, 1)])
+def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> None:
+    journal, budget = SlowJournal(), Budget(0)
+    queues = [new_queue(number=number, journal=journal, budget=budget) for number in numbers]
+    for first in range(0, 40, 2):
+        enqueue(numbered(first, 2), *queues)
+    durable = sum(number > 0 for number in numbers)
+    assert len(journal.live) == 20 * durable
+    assert len({id_ for _, id_ in journal.live}) == 20, "stored once for all"
+    for queue, other in (queues, queues[::-1]):
+        log: list[Delivery] = []
+        queue.add_consumer(Taker("1", queue, log, False, 0, 100))
+        queue.pump()
+        assert bodies(log) == list(range(40))
+        for _, position, each, _ in log:
+            queue.settle(position, each)
+        assert {number for number, _ in journal.live} == ({other.number} - {0} if other.ready else set())
+        emptied_alone(queue)
+    assert not journal.live and not journal.loose and not budget.used_bytes
+
+
+def emptied_alone(queue: Queue) -> None:
+    assert not queue.ready and not queue.ready_bytes and not queue.unacked
+
+
+def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
+    journal, budget = SlowJournal(), Budget(0)
+    busy, idle = (new_queue(number=number, journal=journal, budget=budget) for number in (1, 2))
+    log: list[Delivery] = []
+    busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
+    for first in range(30):
+        enqueue(numbered(first, 1), busy, idle)
+        busy.pump()
+    assert bodies(log) == list(range(30)) and not len(busy.backlog) and len(idle.backlog)
+    assert {number for number, _ in journal.live} == {2}
+    assert idle.purge() == 30
+    assert not journal.live and not journal.loose and not budget.used_bytes
+
+
+# Against a model
+
+
+class PagingMachine(RuleBasedStateMachine):
+    """A durable queue on a node with room for a few messages, whatever happens to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = new_queue(budget=Budget(8 * Budget.OVERHEAD))
+        self.ready: list[tuple[int, bool]] = []  # number and redelivered
+        self.out: list[tuple[int, Message]] = []
+        self.persistent: set[int] = set()
+        self.next = 0
+
+    @rule(flags=st.lists(st.booleans(), min_size=1, max_size=15))
+    def publish(self, flags: list[bool]) -> None:
+        messages = []
+        for persistent in flags:
+            messages += numbered(self.next, 1, persistent)
+            self.ready.append((self.next, False))
+            if persistent:
+                self.persistent.add(self.next)
+            self.next += 1
+        enqueue(messages, self.queue)
+
+    @rule(no_ack=st.booleans(), count=st.integers(1, 20))
+    def get(self, no_ack: bool, count: int) -> None:
+        for _ in range(count):
+            found = self.queue.get(no_ack)
+            if found is None:
+                assert not self.ready
+                return
+            position, each, redelivered = found
+            assert (int(each.frames), redelivered) == self.ready.pop(0)
+            if not no_ack:
+                self.out.append((position, each))
+
+    @rule(credit=st.integers(1, 30), no_ack=st.booleans())
+    def consume(self, credit: int, no_ack: bool) -> None:
+        """For a while."""
+        log: list[Delivery] = []
+        taker = Taker("1", self.queue, log, no_ack, 0, credit)
+        self.queue.add_consumer(taker)
+        self.queue.pump()
+        self.queue.consumers.remove(taker)
+        assert [(int(each.frames), redelivered) for _, _, each, redelivered in log] == self.ready[:credit]
+        del self.ready[:credit]
+        if not no_ack:
+            self.out += [(position, each) for _, position, each, _ in log]
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data(), how=st.sampled_from(("ack", "requeue", "reject")))
+    def settle(self, data: st.DataObject, how: str) -> None:
+        for position, each in data.draw(st.permutations(self.out))[: data.draw(st.integers(1, 6))]:
+            self.out.remove((position, each))
+            if how == "requeue":
+                self.queue.requeue(position, each)
+                self.ready = sorted([*self.ready, (int(each.frames), True)])
+            else:
+                (self.queue.settle if how == "ack" else self.queue.reject)(position, each)
+
+    @rule()
+    def purge(self) -> None:
+        assert self.queue.purge() == len(self.ready)
+        self.ready.clear()
+
+    @invariant()
+    def all_is_accounted_for(self) -> None:
+        queue, journal = self.queue, journal_of(self.queue)
+        assert (queue.ready, queue.ready_bytes) == (len(self.ready), 10 * len(self.ready))
+        assert queue.unacked == len(self.out)
+        in_memory = len(queue.fresh) + len(queue.returned)
+        assert queue._budget.used_bytes == in_memory * (10 + Budget.OVERHEAD)
+        alive = {number for number, _ in self.ready} | {int(each.frames) for _, each in self.out}
+        kept = sorted(int(each.frames) for each in journal.live.values())
+        assert kept == sorted(alive & self.persistent)
+        on_disk = {number for number, _ in self.ready[in_memory:]}
+        assert {int(each.frames) for each in journal.loose.values()} == on_disk - self.persistent
+        assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(queue.backlog)
+
+
+TestPagingAgainstItsModel = PagingMachine.TestCase
+TestPagingAgainstItsModel.settings = examples(60)
