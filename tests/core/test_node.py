@@ -2,6 +2,9 @@
 
 import pytest
 
+from broker.app import Store, build_node
+from broker.config import Config
+from broker.core import queue as queue_module
 from broker.core.message import Address, framed
 from broker.core.node import Node
 from broker.core.ports import Consumer
@@ -43,3 +46,15 @@ def test_a_delivery_that_fails_leaves_the_other_queues_in_line() -> None:
         node.pump()
     node.pump()
     assert consumers[1].taken == 1
+
+
+@pytest.mark.xfail(reason="pages go to a journal that keeps nothing", strict=True)
+def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "PAGE_ABOVE", 5)
+    config = Config(memory=True, message_memory_bytes=0)
+    vhost = build_node(config, FakeClock(), Store(config)).vhosts["/"]
+    queue = vhost.declare_queue("queue", False, False, False, Table.EMPTY, None)
+    for _ in range(20):
+        vhost.enqueue([framed(Address("", "queue"), Properties(), b"body")], 4, False, (queue,))
+    for _ in range(20):
+        assert queue.get(True) is not None

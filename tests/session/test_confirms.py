@@ -182,6 +182,33 @@ def test_a_confirm_does_not_wait_for_what_was_published_later(disk: Disk, ch: Cl
     assert disk.acked() == [(1, False)]
 
 
+def test_who_publishes_faster_than_the_disk_takes_it_waits(disk: Disk, ch: ClientChannel) -> None:
+    disk.journal.much = True
+    ch.publish("", "transient", b"1")
+    ch.publish("", "durable", b"2", DURABLE)
+    ch.publish("", "durable", b"3", DURABLE)
+    ch.publish("", "transient", b"4")
+    assert disk.acked() == [(1, False)]
+    assert len(disk.journal.live) == 1 and disk.connect().channel().drain("transient") == [b"1"]
+    disk.journal.commit(1)
+    assert disk.acked() == [(2, False)] and len(disk.journal.live) == 2
+    disk.journal.commit(2)
+    assert disk.acked() == [(3, False), (4, False)]
+    assert disk.connect().channel().drain("transient") == [b"4"]
+
+
+def test_a_commit_of_more_than_the_disk_takes_is_answered_once(disk: Disk) -> None:
+    disk.journal.much = True
+    disk.ch.transact()
+    for _ in range(3):
+        disk.ch.publish("", "durable", b"body", DURABLE)
+    disk.ch.send(Tx.Commit)
+    assert came(disk.ch) == [] and len(disk.journal.live) == 3
+    disk.journal.commit(1)
+    assert [type(item) for item in came(disk.ch)] == [Tx.CommitOk]
+    disk.ch.sync()
+
+
 # Transactions
 
 

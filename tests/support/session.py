@@ -36,6 +36,7 @@ class SlowJournal(Journal):
         self.live: dict[tuple[int, int], Message] = {}
         self.loose: dict[int, Message] = {}
         self.left: set[tuple[int, int]] = set()
+        self.much = False  # has gathered, so that publishers are to wait
         self.stored = 0
         self.reads = 0
         self._gone: set[int] = set()
@@ -50,6 +51,9 @@ class SlowJournal(Journal):
 
     def ticket(self) -> int:
         return self._filling if self._added else self._filling - 1
+
+    def behind(self) -> bool:
+        return self.much
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         assert messages and 0 not in queues and len(set(queues)) == len(queues) and not self._gone & set(queues)
