@@ -31,6 +31,7 @@ from .storage.memory import MemoryJournal
 from .storage.metadata import Metadata
 
 UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
+MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
 FAILED = 74  # EX_IOERR: the journal could not be written
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 # Collections walk every live object. Messages are counted, not traced, and form no cycles, so looking rarely is enough.
@@ -42,6 +43,15 @@ HEAP_KEPT = 32 << 20
 HEAP_BLOCK = 4 << 20
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+def message_memory_bytes(config: Config) -> int:
+    """What ready messages may take of memory. Where nothing is stored there is no end to it."""
+    if config.memory:
+        return 1 << 62
+    if config.message_memory_bytes is not None:
+        return config.message_memory_bytes
+    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5, MESSAGE_MEMORY_LIMIT)
 
 
 class Store:
@@ -88,7 +98,7 @@ class Store:
 def build_node(config: Config, clock: Clock, store: Store) -> Node:
     """A node with what was stored; a new one has the default virtual host and user, and nothing else."""
     users = Users(frozenset(config.loopback_users))
-    node = Node(config.node, config.cluster_name, clock, store.journal, users, config.message_memory_bytes)
+    node = Node(config.node, config.cluster_name, clock, store.journal, users, message_memory_bytes(config))
     definitions = store.definitions
     if definitions is None or definitions.empty:
         definitions = first_definitions(config.default_vhost, default_users(config))

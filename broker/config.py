@@ -51,7 +51,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     data_dir: Annotated[str, Meta(min_length=1)] = "./data"
     memory: bool = False  # nothing is stored, and data_dir is not looked at
-    message_memory_bytes: Annotated[int, Meta(ge=0)] = 256 << 20  # of ready messages; what comes beyond is on the disk
+    message_memory_bytes: Count | None = (
+        None  # of ready messages, what is beyond is on the disk; None: 40 %, <= 1.5 GiB
+    )
     disk_free_limit_bytes: Annotated[int, Meta(ge=0)] = 50_000_000  # with less left on the disk, publishers wait
     sync: Sync = "fsync"  # what a confirm waits for: the disk, or the operating system only
 
