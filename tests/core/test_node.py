@@ -48,7 +48,6 @@ def test_a_delivery_that_fails_leaves_the_other_queues_in_line() -> None:
     assert consumers[1].taken == 1
 
 
-@pytest.mark.xfail(reason="pages go to a journal that keeps nothing", strict=True)
 def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "PAGE_ABOVE", 5)
     config = Config(memory=True, message_memory_bytes=0)
