@@ -188,7 +188,7 @@ class Queue(Destination):
         self.dirty = False
         self._deliver()
         if self.held and (
-            (len(self.fresh) < RELEASE_BELOW and self.ready_bytes < RELEASE_BELOW_BYTES) or not len(self.consumers)
+            (self.ready < RELEASE_BELOW and self.ready_bytes < RELEASE_BELOW_BYTES) or not len(self.consumers)
         ):
             self.release()
 
@@ -310,9 +310,9 @@ class Queue(Destination):
             for _, message in self.returned:
                 self._done(message)
         self._budget.add(-len(self.fresh) - len(self.returned), -self._resident_bytes())
+        self.head += len(self.fresh) + len(self.backlog)
         for id_, place in self.backlog.take(len(self.backlog)):
             self._journal.settle(self.number, id_, place)
-        self.head += len(self.fresh)
         self.fresh.clear()
         self.returned.clear()
         self.ready_bytes = 0
@@ -341,7 +341,7 @@ class Queue(Destination):
 
     def congested(self) -> bool:
         """Whether a publisher should wait for the consumers that are there. A queue without any just grows."""
-        return (len(self.fresh) > HOLD_ABOVE or self.ready_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
+        return (self.ready > HOLD_ABOVE or self.ready_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def hold(self, publisher: Publisher) -> None:
         """Tell this one when the queue has drained."""
@@ -384,7 +384,7 @@ class VolatileQueue(Queue):
     LIMIT = 10_000  # messages
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
-        free = self.LIMIT - len(self.fresh)
+        free = self.LIMIT - self.ready
         if len(messages) > free:
             messages = messages[: max(free, 0)]
             body_bytes = sum(message.body_bytes for message in messages)

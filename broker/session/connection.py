@@ -356,6 +356,8 @@ class Connection(Publisher):
             return
         self.confirm()
         self._clear()
+        # What held the input back does so no more: the goodbye is to be heard.
+        self._deferred, self.blocked, self.waits_for_journal = None, False, False
         fields = {"code": error.code, "reason": error.reply_text, "user": self.login_name}
         if isinstance(error, LoginRefused):
             if "authentication_failure_close" in self.capabilities:

@@ -206,7 +206,6 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     emptied(queue)
 
 
-@pytest.mark.xfail(reason="a purge does not count the positions of the backlog", strict=True)
 def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=Budget(0))
@@ -217,7 +216,6 @@ def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     assert found is not None and not found[2]
 
 
-@pytest.mark.xfail(reason="what lies in the backlog does not count", strict=True)
 def test_a_reply_queue_keeps_to_its_limit_where_memory_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VolatileQueue, "LIMIT", 3 * PAGE_ABOVE)
     queue = new_queue(VolatileQueue, 0, budget=Budget(0))

@@ -200,9 +200,6 @@ def test_who_is_held_and_goes_leaves_nothing(house: House) -> None:
     assert house.other.drain("queue") == [] and house.node.open_connections == 1
 
 
-@pytest.mark.xfail(
-    reason="the close-ok of who is held is not read: it ends only when the time for it is over", strict=True
-)
 def test_a_connection_that_we_close_while_it_is_held_ends(house: House) -> None:
     house.publisher.publish("", "queue", b"body")
     assert names(house.publisher.client) == ["Connection.Blocked"]
