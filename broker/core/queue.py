@@ -30,7 +30,7 @@ RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
 PAGE_ABOVE = 4_000  # messages that a queue may have in memory even when the node's budget is spent
-UNPAGE = 1_000  # messages that are read back at once
+UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and octets by their average
 
 
 class Queue(Destination):
@@ -167,11 +167,12 @@ class Queue(Destination):
 
     def _unpage(self) -> None:
         """Read the next of the backlog."""
-        messages = self._journal.read(self.backlog.take(UNPAGE))
+        count = min(UNPAGE, UNPAGE_BYTES // (self.ready_bytes // self.ready + 1) + 1)
+        messages = self._journal.read(self.backlog.take(count))
         for message in messages:
             if not (self.number and message.persistent):
                 self._journal.settle(0, message.id, message.place)
-                message.id = 0
+                message.id = message.place = 0
         self.fresh.extend(messages)
         self._budget.add(len(messages), sum(message.body_bytes for message in messages))
 
@@ -196,6 +197,8 @@ class Queue(Destination):
         consumers = self.consumers
         while self.returned or self.fresh or len(self.backlog):
             if not self.fresh and len(self.backlog):
+                if not self.consumers.any_ready():
+                    return
                 self._unpage()
             count = len(self.fresh)
             # When something has come back it goes first, one by one: it is rare, and has a position of its own.
