@@ -108,7 +108,7 @@ def build_node(config: Config, clock: Clock, store: Store) -> Node:
     for line in restored.lost:
         log.error("not_restored", what=line)
     for queue in restored.queues:
-        queue.restore(store.queues.get(queue.number, []), store.body_bytes.get(queue.number, 0))
+        queue.restore(store.queues.pop(queue.number, []), store.body_bytes.get(queue.number, 0))
     node.numbering.next = max(node.numbering.next, store.next_queue)
     node.observers.append(Recorder(node, restored.orphans))
     return node

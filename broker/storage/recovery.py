@@ -146,29 +146,33 @@ class _Scan:
         by_number = {segment.number: segment for segment in found.segments}
         shared = found.shared
         found.next_queue = max([0, *self._entries, *self._gone]) + 1
-        live: dict[int, int] = {}  # id: place
-        for queue, entries in self._entries.items():
+        counted: set[int] = set()  # of the shared ones
+        while self._entries:
+            queue, entries = self._entries.popitem()
             there = queue not in self._gone and (known is None or queue in known)
             entries.sort()
             wanted: list[tuple[int, int]] = []
             total = 0
             newer = -1  # the order of the entry behind
-            for order, id_, place, body_bytes in reversed(entries):
+            while entries:
+                order, id_, place, body_bytes = entries.pop()
                 segment = by_number[place >> OFFSET_BITS]
                 if order == newer or not there:
                     self._unwanted(segment, queue, id_)  # a later copy counts; or nobody is there to want it
                 elif not segment.is_dead(id_) and (id_ not in shared or queue in shared[id_]):
                     wanted.append((id_, place))
-                    live[id_] = place
                     total += body_bytes
+                    if id_ not in shared:
+                        segment.live += 1
+                    elif id_ not in counted:
+                        counted.add(id_)
+                        segment.live += 1
                 newer = order
             if wanted:
                 wanted.reverse()
                 found.queues[queue] = wanted
                 found.body_bytes[queue] = total
-        for place in live.values():
-            by_number[place >> OFFSET_BITS].live += 1
-        for id_ in [id_ for id_ in shared if id_ not in live]:
+        for id_ in [id_ for id_ in shared if id_ not in counted]:
             del shared[id_]
 
     def _unwanted(self, segment: Segment, queue: int, id_: int) -> None:
