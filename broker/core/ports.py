@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from .definitions import Change
     from .exchange import Exchange
     from .queue import Queue
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk without room is one to wait for; any other failure of one is final
 
 
 class Timer:

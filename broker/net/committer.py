@@ -8,14 +8,12 @@ can know what of it is on the disk: nothing is confirmed any more, and the node 
 from __future__ import annotations
 
 import asyncio
-import errno
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from ..core.ports import Batch, Journal
+from ..core.ports import FULL, Batch, Journal
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is looked at again
 

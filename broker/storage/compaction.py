@@ -7,18 +7,17 @@ later: whenever the machine stops, there is at least one of them, and recovery c
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from ..core.ports import FULL
 from . import checkpoint, records
 from .segments import OFFSET_BITS, Segment
 
 if TYPE_CHECKING:
     from .journal import Journal
 
-FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk has no room: wait, all else about a disk is final
 SLICE_BYTES = 256 << 10  # of a segment that is copied from, in one batch
 WANTED_SHARE = 4  # a segment is copied from when less than this fraction (1/4) of its messages is wanted
 
@@ -111,11 +110,8 @@ class Compaction:
         if at:
             self._at += at
         else:  # its end, or damage that recovery has reported: what stands behind that stays where it is
-            self._source = None if not source.live else self._abandoned(source)
-
-    def _abandoned(self, source: Segment) -> Segment | None:
-        source.total = 0  # never chosen again
-        return None
+            self._source = None
+            source.total = 0  # never chosen again
 
     def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
         journal = self._journal

@@ -20,7 +20,7 @@ from ..core import ports
 from ..core.message import Address, Message
 from . import checkpoint, records
 from .checkpoint import Checkpoint
-from .compaction import FULL, Compaction
+from .compaction import Compaction
 from .disk import Disk
 from .recovery import recover
 from .segments import OFFSET_BITS, OFFSET_MASK, Segment
@@ -268,7 +268,7 @@ class Journal(ports.Journal):
         try:
             checkpoint.save(self.disk, self.snapshot().encode())
         except OSError as error:
-            if error.errno not in FULL:  # without it, the next start only has more to read
+            if error.errno not in ports.FULL:  # without it, the next start only has more to read
                 raise
         for segment in self.segments.values():
             segment.close()

@@ -14,7 +14,7 @@ from collections.abc import Container
 from struct import Struct
 
 from ..errors import FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
-from .content import CONTENT_CLASS, MAX_BODY, Content, check_header
+from .content import CONTENT_CLASS, Content, check_header
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
@@ -332,6 +332,3 @@ class FrameReader:
 def shown(octets: bytes) -> str:
     """The first of them, as Erlang prints a binary."""
     return "<<" + ",".join(str(octet) for octet in octets[:16]) + ">>"
-
-
-__all__ = ["MAX_BODY", "Acks", "Event", "FrameReader", "Method", "Publishes"]
