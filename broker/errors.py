@@ -123,3 +123,19 @@ class LoginRefused(AMQPError):
 
     code = 403
     name = "ACCESS_REFUSED"
+
+
+class OperatorError(Exception):
+    """What an operator asked for cannot be done. `text` is what the API answers and the command line prints."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class Invalid(OperatorError):
+    """A value that cannot be, or a limit that is reached: HTTP 400. Nothing has changed."""
+
+
+class Unknown(OperatorError):
+    """There is no such vhost, user, parameter or policy: HTTP 404."""

@@ -3,15 +3,17 @@
 Source: spec/core.md 6.1, 6.4 and 29. Arguments that are not known are kept and mean nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..errors import PreconditionFailed
 from ..table import Table, Value, same, text_of, type_name
 
 INTEGERS = "bBsuIilL"
 LONGEST_MS = 315_360_000_000  # ten years
+CACHE_LIMIT = 10_000_000  # values that a deduplication may remember; each takes some 250 octets
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 QUEUE_TYPE = "x-queue-type"
+SHORT_STRING = 255  # octets at most
 
 
 def refused(key: str, where: str, reason: str) -> PreconditionFailed:
@@ -71,6 +73,12 @@ def any_text(key: str, value: Value, where: str) -> None:
     text(key, value, where)
 
 
+def routing_key(key: str, value: Value, where: str) -> None:
+    octets = len(text(key, value, where))
+    if octets > SHORT_STRING:  # messages could not be delivered with it
+        raise refused(key, where, f'"a routing key has at most {SHORT_STRING} octets, got {octets}"')
+
+
 def overflow(key: str, value: Value, where: str) -> None:
     if text(key, value, where) not in OVERFLOWS:
         raise refused(key, where, "invalid_overflow")
@@ -83,7 +91,9 @@ def boolean(key: str, value: Value, where: str) -> None:
 
 def queue_type(key: str, value: Value, where: str) -> None:
     name = text(key, value, where)
-    if name != b"classic":
+    if name == b"stream":
+        raise refused(key, where, '"streams are not supported by this broker: use a classic or a quorum queue"')
+    if name not in (b"classic", b"quorum"):
         shown = name.decode("utf-8", "replace")
         raise refused(key, where, f"\"unsupported queue type '{shown}'\"")
 
@@ -101,13 +111,29 @@ def queue_version(key: str, value: Value, where: str) -> None:
         raise refused(key, where, f"\"unsupported queue version '{number}'\"")
 
 
+def cache_size(key: str, value: Value, where: str) -> None:
+    number = integer(key, value, where)
+    if not 0 < number <= CACHE_LIMIT:
+        raise refused(key, where, f'"expected an integer from 1 to {CACHE_LIMIT}, got {number}"')
+
+
+CLASSIC_ALONE = ("x-max-priority", "x-queue-mode")  # a quorum queue has its own priorities, and one mode
+
 Check = Callable[[str, Value, str], object]
+
+DEDUPLICATION: dict[str, Check] = {  # spec/core.md 19.9
+    "x-message-deduplication": boolean,
+    "x-cache-size": cache_size,
+    "x-cache-ttl": duration,
+    "x-deduplication-header": any_text,
+}
+EXCHANGE_ARGUMENTS: dict[str, Check] = {"x-delayed-exchange": boolean, **DEDUPLICATION}  # of any type
 
 KNOWN: dict[str, Check] = {
     "x-expires": expiry,
     "x-message-ttl": duration,
     "x-dead-letter-exchange": exchange_name,
-    "x-dead-letter-routing-key": any_text,
+    "x-dead-letter-routing-key": routing_key,
     "x-dead-letter-strategy": any_text,
     "x-max-length": not_negative,
     "x-max-length-bytes": not_negative,
@@ -121,6 +147,7 @@ KNOWN: dict[str, Check] = {
     "x-delivery-limit": any_integer,
     "x-queue-master-locator": any_text,
     "x-queue-leader-locator": any_text,
+    **DEDUPLICATION,
 }
 
 
@@ -132,6 +159,29 @@ def check_queue_arguments(arguments: Table, where: str) -> None:
             check(key, value, where)
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
         raise refused("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
+
+
+def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+    """Raises PreconditionFailed (406) for what a quorum queue cannot be (spec/core.md 26)."""
+    if arguments.text(QUEUE_TYPE) != "quorum":
+        return
+    for forbidden, property_ in (
+        (not durable, "non-durable"),
+        (exclusive, "exclusive-owner"),
+        (auto_delete, "auto-delete"),
+    ):
+        if forbidden:
+            raise PreconditionFailed(f"invalid property '{property_}' for {where}")
+    for key in CLASSIC_ALONE:
+        if key in arguments:
+            raise PreconditionFailed(f"invalid arg '{key}' for {where} of queue type rabbit_quorum_queue")
+
+
+def with_queue_type(arguments: Table, type_: str) -> Table:
+    """The arguments, with this type where it is one and they name none (spec/core.md 6.1)."""
+    if not type_ or QUEUE_TYPE in arguments:
+        return arguments
+    return arguments.with_items([(QUEUE_TYPE, ("S", type_.encode()))])
 
 
 def differing_queue_argument(received: Table, current: Table) -> str | None:
@@ -148,6 +198,13 @@ def differing_queue_argument(received: Table, current: Table) -> str | None:
 def plain(value: object) -> str:
     """As RabbitMQ prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_same_flags(where: str, flags: Iterable[tuple[str, object, object]]) -> None:
+    """Raises PreconditionFailed (406) for the first, as (name, received, current), that differs."""
+    for what, received, current in flags:
+        if received != current:
+            raise inequivalent(what, where, plain(received), plain(current))
 
 
 def inequivalent(what: str, where: str, received: str, current: str) -> PreconditionFailed:

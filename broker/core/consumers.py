@@ -103,3 +103,55 @@ class Consumers:
             self._order.append(priority)
             self._order.sort(reverse=True)
         return turn
+
+
+class SingleActiveConsumers(Consumers):
+    """One of them is served, the others wait for it to go (spec/core.md 17).
+
+    With `preempts` it also gives way to a consumer of a higher priority, once it has settled what it has.
+    """
+
+    __slots__ = ("active", "preempts")
+
+    def __init__(self, preempts: bool) -> None:
+        super().__init__()
+        self.active: Consumer | None = None
+        self.preempts = preempts
+
+    def add(self, consumer: Consumer) -> None:
+        super().add(consumer)
+        if self.active is None:
+            self.active = consumer
+
+    def remove(self, consumer: Consumer) -> bool:
+        there = super().remove(consumer)
+        if consumer is self.active:
+            self.active = self._best()
+        elif self.preempts and self.active is not None:
+            self.wake(self.active)  # it may have given way to this one
+        return there
+
+    def any_ready(self) -> bool:
+        return self.active is not None and not self.active.waiting
+
+    def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
+        active = self.active
+        if active is None or active.waiting:
+            return [], 0
+        room = 0
+        best = self._best() if self.preempts else active
+        if best is not None and best.priority > active.priority:
+            if not active.unacked:
+                self.active = best
+                return self.take_turn(wanted, body_bytes)
+        else:
+            room = active.room(body_bytes)
+        if room <= 0:
+            active.waiting = True
+            self._turn(active.priority).remove(active)
+            return [], 0
+        return [active], room
+
+    def _best(self) -> Consumer | None:
+        """The highest priority, and of these the one that came first."""
+        return max(self._all, key=lambda consumer: consumer.priority, default=None)

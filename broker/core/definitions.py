@@ -4,19 +4,46 @@ from __future__ import annotations
 
 
 class StoredVHost:
-    __slots__ = ("name",)
+    """`default_queue_type` is empty where none was chosen; a `protected` one cannot be deleted."""
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("name", "description", "tags", "default_queue_type", "protected")
+
+    def __init__(
+        self,
+        name: str,
+        description: str = "",
+        tags: tuple[str, ...] = (),
+        default_queue_type: str = "",
+        protected: bool = False,
+    ) -> None:
         self.name = name
+        self.description = description
+        self.tags = tags
+        self.default_queue_type = default_queue_type
+        self.protected = protected
 
 
 class StoredUser:
-    __slots__ = ("name", "password_hash", "tags")
+    """`password_hash` is as its `hashing_algorithm` writes it, empty for a user who cannot log in with a password.
 
-    def __init__(self, name: str, password_hash: bytes, tags: tuple[str, ...]) -> None:
+    `limits` are `max-connections` and `max-channels`, where they are set.
+    """
+
+    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "limits")
+
+    def __init__(
+        self,
+        name: str,
+        password_hash: bytes,
+        tags: tuple[str, ...],
+        hashing_algorithm: str = "rabbit_password_hashing_sha256",
+        limits: dict[str, int] | None = None,
+    ) -> None:
         self.name = name
         self.password_hash = password_hash
         self.tags = tags
+        self.hashing_algorithm = hashing_algorithm
+        self.limits = limits or {}
 
 
 class StoredPermission:
@@ -30,13 +57,59 @@ class StoredPermission:
         self.read = read
 
 
-class StoredExchange:
-    """`arguments` are the octets of the table."""
+class StoredTopicPermission:
+    """On the routing keys of one topic exchange (spec/core.md 20.2)."""
 
-    __slots__ = ("vhost", "name", "type", "durable", "auto_delete", "internal", "arguments")
+    __slots__ = ("user", "vhost", "exchange", "write", "read")
+
+    def __init__(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
+        self.user = user
+        self.vhost = vhost
+        self.exchange = exchange
+        self.write = write
+        self.read = read
+
+
+class StoredParameter:
+    """A runtime parameter; policies and limits are some. `value` is JSON."""
+
+    __slots__ = ("vhost", "component", "name", "value")
+
+    def __init__(self, vhost: str, component: str, name: str, value: str) -> None:
+        self.vhost = vhost
+        self.component = component
+        self.name = name
+        self.value = value
+
+
+class StoredGlobalParameter:
+    """A parameter of the whole broker. `value` is JSON."""
+
+    __slots__ = ("name", "value")
+
+    def __init__(self, name: str, value: str) -> None:
+        self.name = name
+        self.value = value
+
+
+class StoredExchange:
+    """`arguments` are the octets of the table.
+
+    `number` is what the journal knows by what the exchange keeps, as for a queue; 0 where it keeps nothing.
+    """
+
+    __slots__ = ("vhost", "name", "type", "durable", "auto_delete", "internal", "arguments", "number")
 
     def __init__(
-        self, vhost: str, name: str, type: str, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
+        self,
+        vhost: str,
+        name: str,
+        type: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: bytes,
+        number: int = 0,
     ) -> None:
         self.vhost = vhost
         self.name = name
@@ -45,6 +118,7 @@ class StoredExchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments
+        self.number = number
 
 
 class StoredQueue:
@@ -76,7 +150,17 @@ class StoredBinding:
         self.arguments = arguments
 
 
-Record = StoredVHost | StoredUser | StoredPermission | StoredExchange | StoredQueue | StoredBinding
+Record = (
+    StoredVHost
+    | StoredUser
+    | StoredPermission
+    | StoredTopicPermission
+    | StoredParameter
+    | StoredGlobalParameter
+    | StoredExchange
+    | StoredQueue
+    | StoredBinding
+)
 
 
 class Change:
@@ -90,18 +174,38 @@ class Change:
 
 
 class Definitions:
-    """All of it. `next_queue` is a number that no durable queue has ever had."""
+    """All of it. `next_queue` is a number that nothing in the journal has ever had."""
 
-    __slots__ = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings", "next_queue")
+    __slots__ = (
+        "vhosts",
+        "users",
+        "permissions",
+        "topic_permissions",
+        "parameters",
+        "global_parameters",
+        "exchanges",
+        "queues",
+        "bindings",
+        "next_queue",
+    )
 
     def __init__(self) -> None:
         self.vhosts: list[StoredVHost] = []
         self.users: list[StoredUser] = []
         self.permissions: list[StoredPermission] = []
+        self.topic_permissions: list[StoredTopicPermission] = []
+        self.parameters: list[StoredParameter] = []
+        self.global_parameters: list[StoredGlobalParameter] = []
         self.exchanges: list[StoredExchange] = []
         self.queues: list[StoredQueue] = []
         self.bindings: list[StoredBinding] = []
         self.next_queue = 1
+
+    @property
+    def numbers(self) -> set[int]:
+        """What the journal may know of."""
+        numbers = {queue.number for queue in self.queues} | {exchange.number for exchange in self.exchanges}
+        return numbers - {0}
 
     @property
     def empty(self) -> bool:
@@ -110,16 +214,20 @@ class Definitions:
 
     def changes(self) -> list[Change]:
         """What makes them out of nothing."""
-        records: list[Record] = [*self.vhosts, *self.users, *self.permissions]
+        records: list[Record] = [*self.vhosts, *self.users, *self.permissions, *self.topic_permissions]
+        records += [*self.parameters, *self.global_parameters]
         records += [*self.exchanges, *self.queues, *self.bindings]
         return [Change(True, record) for record in records]
 
 
-def first_definitions(vhost: str, users: list[StoredUser]) -> Definitions:
-    """What a broker begins with: one vhost, in which these users may do everything (spec/core.md 20.3)."""
+def first_definitions(
+    vhost: str, users: list[StoredUser], permission: tuple[str, str, str] = (".*", ".*", ".*")
+) -> Definitions:
+    """What a broker begins with: one vhost, in which these users may do everything (spec/core.md 20.3), or only what
+    they may configure, write and read."""
     first = Definitions()
-    first.vhosts.append(StoredVHost(vhost))
+    first.vhosts.append(StoredVHost(vhost, "Default virtual host"))
     for user in users:
         first.users.append(user)
-        first.permissions.append(StoredPermission(user.name, vhost, ".*", ".*", ".*"))
+        first.permissions.append(StoredPermission(user.name, vhost, *permission))
     return first

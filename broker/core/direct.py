@@ -10,8 +10,6 @@ from .message import Message
 class DirectExchange(ExchangeType):
     __slots__ = ("_by_key",)
 
-    type_name = "direct"
-
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._by_key: dict[str, Destinations] = {}

@@ -7,31 +7,41 @@ node; `restore` makes all of it again at the start, before there are observers.
 
 from __future__ import annotations
 
-import re
-
-from ..errors import AMQPError, NotFound
+from ..errors import AMQPError, NotFound, OperatorError
 from ..table import Table
 from .binding import Binding, Destination
-from .definitions import Change, Definitions, Record, StoredBinding, StoredExchange, StoredPermission, StoredQueue
+from .definitions import (
+    Change,
+    Definitions,
+    Record,
+    StoredBinding,
+    StoredExchange,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredPermission,
+    StoredQueue,
+    StoredTopicPermission,
+)
 from .exchange import Exchange, binding_key
 from .node import Node
 from .ports import Observer
 from .queue import Queue
-from .users import Permission, User
-from .vhost import VHost, incoming_of
+from .vhost import VHost, destination_type, incoming_of
 
 
 class Restored:
-    """`queues` are there again, still empty. `lost` says what could not be made again, a line each.
+    """`queues` are there again, still empty, and so are `exchanges`, those that store something. `lost` says what could
+    not be made again, a line each.
 
     What is lost stays in the metadata: a plugin that is missing today may be there tomorrow. `orphans` are the bindings
     of it.
     """
 
-    __slots__ = ("queues", "lost", "orphans")
+    __slots__ = ("queues", "exchanges", "lost", "orphans")
 
     def __init__(self) -> None:
         self.queues: list[Queue] = []
+        self.exchanges: list[Exchange] = []
         self.lost: list[str] = []
         self.orphans: list[StoredBinding] = []
 
@@ -82,6 +92,9 @@ class Recorder(Observer):
         if (source is None or source.durable) and is_durable(binding.destination):
             self._change(False, stored_binding(vhost, binding))
 
+    def configured(self, change: Change) -> None:
+        self._node.journal.change(change)
+
     def _source(self, vhost: str, binding: Binding) -> Exchange | None:
         there = self._node.vhosts.get(vhost)
         return there.exchanges.get(binding.source) if there is not None else None
@@ -108,6 +121,7 @@ def stored_exchange(exchange: Exchange) -> StoredExchange:
         exchange.auto_delete,
         exchange.internal,
         exchange.arguments.raw,
+        exchange.number,
     )
 
 
@@ -129,11 +143,17 @@ def restore(node: Node, definitions: Definitions) -> Restored:
     assert not node.observers, "they would take what is restored for new"
     restored = Restored()
     for vhost in definitions.vhosts:
-        node.add_vhost(vhost.name)
+        node.restore_vhost(vhost)
     for user in definitions.users:
-        node.users.add(User(user.name, user.password_hash, frozenset(user.tags)))
+        node.users.restore(user)
     for permission in definitions.permissions:
         _restore_permission(node, permission, restored)
+    for topic_permission in definitions.topic_permissions:
+        _restore_permission(node, topic_permission, restored)
+    for global_parameter in definitions.global_parameters:
+        _restore_parameter(node, global_parameter, restored)
+    for parameter in definitions.parameters:  # before the exchanges and queues for which policies hold
+        _restore_parameter(node, parameter, restored)
     for exchange in definitions.exchanges:
         _restore_exchange(node, exchange, restored)
     for queue in definitions.queues:
@@ -157,35 +177,51 @@ def _vhost(node: Node, name: str) -> VHost:
     return vhost
 
 
-def _restore_permission(node: Node, stored: StoredPermission, restored: Restored) -> None:
-    user = node.users.get(stored.user)
-    reason = f"no user '{stored.user}'"
-    if user is not None:
-        try:
-            user.permissions[stored.vhost] = Permission(stored.configure, stored.write, stored.read)
-            return
-        except re.error as error:
-            reason = str(error)
-    restored.lost.append(f"permission of user '{stored.user}' in vhost '{stored.vhost}': {reason}")
+def _restore_permission(node: Node, stored: StoredPermission | StoredTopicPermission, restored: Restored) -> None:
+    what = "permission"
+    try:
+        if isinstance(stored, StoredPermission):
+            node.users.restore_permission(stored)
+        else:
+            what = f"topic permission on exchange '{stored.exchange}'"
+            node.users.restore_topic_permission(stored)
+    except OperatorError as error:
+        restored.lost.append(f"{what} of user '{stored.user}' in vhost '{stored.vhost}': {error.text}")
+
+
+def _restore_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter, restored: Restored) -> None:
+    try:
+        if isinstance(stored, StoredParameter):
+            node.parameters.restore(stored)
+        else:
+            node.parameters.restore_global(stored)
+    except OperatorError as error:
+        what = f"global parameter '{stored.name}'"
+        if isinstance(stored, StoredParameter):
+            what = f"{stored.component} '{stored.name}' in vhost '{stored.vhost}'"
+        restored.lost.append(f"{what}: {error.text}")
 
 
 def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:
     try:
-        _vhost(node, stored.vhost).declare_exchange(
-            stored.name, stored.type, stored.durable, stored.auto_delete, stored.internal, Table(stored.arguments)
-        )
+        vhost = _vhost(node, stored.vhost)
+        flags = (stored.durable, stored.auto_delete, stored.internal)
+        exchange = vhost.declare_exchange(stored.name, stored.type, *flags, Table(stored.arguments), stored.number)
     except AMQPError as error:
         restored.lost.append(f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}")
+    else:
+        if exchange.number:
+            restored.exchanges.append(exchange)
 
 
 def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
     try:
         vhost = _vhost(node, stored.vhost)
-        queue = vhost.declare_queue(stored.name, True, False, stored.auto_delete, Table(stored.arguments), None)
+        arguments = Table(stored.arguments)
+        queue = vhost.declare_queue(stored.name, True, False, stored.auto_delete, arguments, None, stored.number)
     except AMQPError as error:
         restored.lost.append(f"queue '{stored.name}' in vhost '{stored.vhost}': {error.text}")
     else:
-        queue.number = stored.number
         restored.queues.append(queue)
 
 
@@ -197,7 +233,7 @@ def _restore_binding(vhost: VHost, stored: StoredBinding) -> None:
     )
     arguments = Table(stored.arguments)
     key = binding_key(stored.source, destination, stored.routing_key, arguments)
-    exchange.type.check(stored.routing_key, arguments)
+    exchange.type.check(stored.routing_key, arguments, destination_type(destination))
     binding = Binding(stored.source, destination, stored.routing_key, arguments)
     exchange.outgoing[key] = binding
     incoming_of(destination)[key] = binding

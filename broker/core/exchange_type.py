@@ -1,49 +1,88 @@
 """The face of an exchange type: what a built-in type and a plugin both implement.
 
 A type decides where a message goes; it holds no queue and delivers nothing. `bound` and `unbound` return notices, which
-the core publishes for it.
+the core delivers for it. A type that must keep messages, or change them on their way, routes to a Sink of its own.
 """
 
-from typing import ClassVar
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, ClassVar
 
 from ..table import Table
 from .binding import Binding, Destination
 from .message import Message
 
+if TYPE_CHECKING:
+    from .exchange_host import ExchangeHost
+    from .registry import Registry
+    from .stored import Stored
+
 
 class Notice:
-    """A message that an exchange type wants delivered to one destination."""
+    """Messages that an exchange type wants delivered to each of these destinations, in this order."""
 
-    __slots__ = ("destination", "message")
+    __slots__ = ("destinations", "messages")
 
-    def __init__(self, destination: Destination, message: Message) -> None:
-        self.destination = destination
-        self.message = message
+    def __init__(self, destinations: Collection[Destination], messages: Collection[Message]) -> None:
+        self.destinations = destinations
+        self.messages = messages
 
 
 class ExchangeType:
-    """One exchange's routing state. Raises PreconditionFailed (406) for arguments or bindings it cannot accept."""
+    """One exchange's routing state. Raises PreconditionFailed (406) for arguments or bindings it cannot accept.
+
+    It is made, composed, and attached; a definition that is only checked is never attached.
+    """
 
     __slots__ = ("name", "arguments")
 
-    type_name: ClassVar[str] = ""  # the name on the wire
-    by_key: ClassVar[bool] = True  # the route is a function of keys and bindings alone, so the router may remember it
+    by_key: bool = True  # the route is a function of keys and bindings alone, so the router may remember it
+    fixed_arguments: ClassVar[tuple[str, ...]] = ()  # what another declaration must give the same, or be refused (406)
 
     def __init__(self, name: str, arguments: Table) -> None:
         self.name = name
         self.arguments = arguments
 
-    def check(self, routing_key: str, arguments: Table) -> None:
-        """Refuse a binding that this type cannot hold, with 406, before it exists."""
+    def compose(self, registry: Registry) -> None:
+        """Take other types into service, by `Registry.create`, where this one is made of such."""
 
-    def bound(self, binding: Binding) -> list[Notice]:
-        """A binding that did not exist before has been made."""
+    def attach(self, host: ExchangeHost) -> None:
+        """The exchange is about to exist: `host` is what its virtual host does for it."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The arguments in which another declaration has to agree."""
+        return self.fixed_arguments
+
+    @property
+    def stores(self) -> bool:
+        """Whether it ever asks its host to store messages: those of a durable exchange are there after a restart."""
+        return False
+
+    def restore(self, stored: Stored) -> None:
+        """What was stored when the broker stopped; the bindings are there again already."""
+
+    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        """Refuse a binding that this type cannot hold, with 406, before it exists.
+
+        `destination_type` is `exchange`, or the type of the queue: `classic`, `quorum`.
+        """
+
+    def bound(self, binding: Binding) -> Iterable[Notice]:
+        """A binding that did not exist before has been made. At a restart nobody asks for the notices."""
         raise NotImplementedError
 
-    def unbound(self, binding: Binding) -> list[Notice]:
-        """A binding that `bound` was told of is gone."""
+    def unbound(self, binding: Binding) -> Iterable[Notice]:
+        """A binding is gone: the very object that `bound` was told of."""
         raise NotImplementedError
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        """The destinations for the routing key and the CC and BCC keys; repeats are allowed, the router drops them."""
+        """The destinations for the routing key and the CC and BCC keys; repeats are allowed, the router drops them.
+
+        Of a type that is not `by_key` it is asked once for each message, before that is queued anywhere.
+        """
         raise NotImplementedError
+
+    def deleted(self) -> None:
+        """The exchange is gone, and its bindings with it, of which `unbound` is not told."""

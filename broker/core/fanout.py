@@ -10,8 +10,6 @@ from .message import Message
 class FanoutExchange(ExchangeType):
     __slots__ = ("_bound",)
 
-    type_name = "fanout"
-
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._bound = Destinations()

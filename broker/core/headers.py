@@ -38,14 +38,13 @@ class _Wanted:
 class HeadersExchange(ExchangeType):
     __slots__ = ("_bound",)
 
-    type_name = "headers"
     by_key = False
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._bound: dict[tuple[Destination, str, bytes], _Wanted] = {}
 
-    def check(self, routing_key: str, arguments: Table) -> None:
+    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         match_mode(arguments)
 
     def bound(self, binding: Binding) -> list[Notice]:

@@ -1,19 +1,40 @@
-"""What the whole broker shares: virtual hosts, users, the clock, the journal, and the queues that wait to be pumped."""
+"""What the whole broker shares: virtual hosts, users, parameters, clock, journal, and queues that wait to be pumped."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
+from ..errors import Invalid, Unknown
+from .alarms import Alarms
 from .backlog import Budget
+from .census import Census
+from .definitions import Change, StoredVHost
+from .events import Events
+from .firehose import Firehose
+from .limits import Limits
+from .numbering import Numbering
+from .parameters import CLUSTER_NAME, Parameters
+from .policies import Policies
 from .ports import Clock, Journal, Observer
-from .queue import Numbering, Queue
+from .queue import Queue
 from .registry import Registry
+from .shape import check_text
+from .statistics import Attempts, Churn, Statistics
+from .upstream_parameters import register_upstreams
 from .users import Users
-from .vhost import VHost
+from .vhost import EVENT, VHost
+
+VHOST_NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open
+VHOST_TEXT_LIMIT = 65_536
+QUEUE_TYPES = ("", "classic", "quorum")  # empty is none chosen
 
 
 class Node:
-    """`pending` are the queues that have something to deliver, or somebody new to deliver to."""
+    """`pending` are the queues that have something to deliver, or somebody new to deliver to.
+
+    `default_queue_type` is that of virtual hosts made from now on, where they are given none.
+    """
 
     def __init__(
         self,
@@ -23,31 +44,145 @@ class Node:
         journal: Journal,
         users: Users,
         message_memory_bytes: int = 1 << 62,
+        registry: Registry | None = None,
     ) -> None:
         self.name = name
-        self.cluster_name = cluster_name
+        self._first_cluster_name = cluster_name
         self.clock = clock
         self.journal = journal
         self.users = users
-        self.registry = Registry()
+        self.registry = registry or Registry()
         self.vhosts: dict[str, VHost] = {}
         self.observers: list[Observer] = []
+        users.attach(self.vhosts, self.observers)
+        self.parameters = Parameters(self.vhosts, self.observers)
+        register_upstreams(self.parameters)
+        self.policies = Policies(self.parameters, self.vhosts, self.observers)
+        self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
+        self.product = "RabbitMQ"  # clients and tools switch features on by these two
+        self.version = "4.3.5"
+        self.default_vhost = "/"
+        self.system_exchanges = [EVENT]  # of the default virtual host, for what the broker itself has to tell
+        self.default_queue_type = ""
         self.pending: deque[Queue] = deque()
         self.numbering = Numbering()
         self.budget = Budget(message_memory_bytes)
         self.open_connections = 0
-        self.alarm = ""  # why publishers have to wait, as `low on disk`
+        self.census = Census()
+        self.churn = Churn()
+        self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
+        self._gone = Statistics()  # of virtual hosts that were deleted
+        self.events = Events(self)
+        self.alarms = Alarms()
 
-    def add_vhost(self, name: str) -> VHost:
-        """Create it, or give the one that is there."""
+    @property
+    def cluster_name(self) -> str:
+        """The global parameter, else the name that the node began with."""
+        name = self.parameters.globals().get(CLUSTER_NAME)
+        return name if isinstance(name, str) else self._first_cluster_name
+
+    def statistics(self) -> Statistics:
+        """Of all virtual hosts that there are and were, summed up anew."""
+        total = Statistics()
+        for each in [self._gone, *[vhost.statistics for vhost in self.vhosts.values()]]:
+            total.add(each)
+        return total
+
+    # Virtual hosts
+
+    def add_vhost(
+        self, name: str, description: str = "", tags: Sequence[str] = (), default_queue_type: str = ""
+    ) -> VHost:
+        """Create it, or give the one that is there, as it is. Raises Invalid."""
+        vhost = self.vhosts.get(name)
+        if vhost is not None:
+            return vhost
+        metadata = StoredVHost(name, description, tuple(tags), default_queue_type or self.default_queue_type)
+        check_metadata(metadata)
+        self.limits.check_vhost(name)
+        vhost = self.restore_vhost(metadata)
+        self._tell(Change(True, metadata))
+        return vhost
+
+    def restore_vhost(self, metadata: StoredVHost) -> VHost:
+        """One that was stored; nobody is told."""
+        vhost = VHost(metadata.name, self)
+        vhost.metadata = metadata
+        self.vhosts[metadata.name] = vhost
+        return vhost
+
+    def update_vhost(
+        self,
+        name: str,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        default_queue_type: str | None = None,
+        protected: bool | None = None,
+    ) -> None:
+        """Change what is given; None leaves it. Raises Unknown, Invalid."""
+        vhost = self._vhost(name)
+        old = vhost.metadata
+        metadata = StoredVHost(
+            name,
+            old.description if description is None else description,
+            old.tags if tags is None else tuple(tags),
+            old.default_queue_type if default_queue_type is None else default_queue_type,
+            old.protected if protected is None else protected,
+        )
+        check_metadata(metadata)
+        vhost.metadata = metadata
+        self._tell(Change(True, metadata))
+
+    def delete_vhost(self, name: str) -> None:
+        """With all that is in it. Its connections end first, so that nobody sees their queues go.
+
+        Raises Unknown; Invalid where it is protected.
+        """
+        vhost = self._vhost(name)
+        if vhost.metadata.protected:
+            raise Invalid(f"cannot delete virtual host '{name}': it is protected from deletion")
+        del self.vhosts[name]
+        self._tell(Change(False, vhost.metadata))
+        vhost.drop_all()
+        self._gone.add(vhost.statistics)
+        self.parameters.drop_vhost(name)
+        self.users.drop_vhost(name)
+
+    def set_tracing(self, name: str, on: bool) -> None:
+        """Switch the firehose of a virtual host, until the next stop (spec/core.md 24.1). Raises Unknown."""
+        vhost = self._vhost(name)
+        vhost.firehose = Firehose(vhost, self.name) if on else None
+        vhost.changed()
+
+    def _vhost(self, name: str) -> VHost:
         vhost = self.vhosts.get(name)
         if vhost is None:
-            vhost = VHost(name, self.registry, self.pending, self.journal, self.numbering, self.budget, self.observers)
-            self.vhosts[name] = vhost
+            raise Unknown(f'Virtual host "{name}" does not exist')
         return vhost
+
+    def _tell(self, change: Change) -> None:
+        for observer in self.observers:
+            observer.configured(change)
+
+    def finish(self) -> None:
+        """Before the node stops: what queues have given up goes where it is to go."""
+        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
+        while dying := [queue for queue in queues if len(queue.dying)]:
+            for queue in dying:
+                queue.dying.bury_all()
 
     def pump(self) -> None:
         """Deliver what can be delivered now, also what a delivery itself makes ready."""
         pending = self.pending
         while pending:
             pending.popleft().pump()  # one by one: should one fail, the others are still in line
+
+
+def check_metadata(metadata: StoredVHost) -> None:
+    """Raises Invalid."""
+    check_text("the name of a virtual host", metadata.name, VHOST_NAME_LIMIT, 1)
+    check_text("the description of a virtual host", metadata.description, VHOST_TEXT_LIMIT)
+    for tag in metadata.tags:
+        check_text("a tag of a virtual host", tag, VHOST_TEXT_LIMIT)
+    if metadata.default_queue_type not in QUEUE_TYPES:
+        raise Invalid(f"default queue type '{metadata.default_queue_type}' is not supported")

@@ -25,7 +25,8 @@ class Timer:
 
 
 class Clock:
-    """Time. `now_ms` is monotonic and counts from no particular moment; `timestamp_s` is wall time."""
+    """Time. `now_ms` never goes back while the node runs, and starts from wall time, in milliseconds since 1970: a
+    deadline by it can be stored and holds after a restart. `timestamp_s` is wall time."""
 
     def now_ms(self) -> int:
         raise NotImplementedError
@@ -52,6 +53,10 @@ class Journal:
 
     What is appended belongs to the batch that is now being filled, whose number is `ticket()`. A batch is durable once
     `durable` has reached its number. Queues are known by a number that is never given twice; 0 is none.
+
+    A batch that has messages, or says what became of some, is on the disk then, with all that was declared before. One
+    of nothing but declarations is safe from a killed process, and from a power cut only after `sync`, or after a batch
+    with messages: no confirm has depended on it until then.
     """
 
     durable: int
@@ -72,6 +77,10 @@ class Journal:
         """The queue is done with the message: acknowledged, dropped or purged."""
         raise NotImplementedError
 
+    def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
+        """The message has come back to this queue so often, which `read` and a restart remember. It only grows."""
+        raise NotImplementedError
+
     def gone(self, queue: int) -> None:
         """The queue was deleted; what it settles from now on needs no record of its own."""
         raise NotImplementedError
@@ -84,6 +93,14 @@ class Journal:
         """What has gathered since the last batch; None when it is nothing, or when that one is not committed yet."""
         raise NotImplementedError
 
+    def unsynced(self) -> bool:
+        """Whether a power cut could still take declarations back."""
+        return False
+
+    def sync(self) -> None:
+        """The next batch is to put that right."""
+        raise NotImplementedError
+
     def committed(self, number: int) -> None:
         """The batch's `commit` has returned."""
         raise NotImplementedError
@@ -92,8 +109,8 @@ class Journal:
         """Nothing is outstanding, and nothing follows."""
         raise NotImplementedError
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
-        """Stored messages by id and place; raises OSError."""
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
+        """Stored messages by id and place, each with the attempts that this queue counted; raises OSError."""
         raise NotImplementedError
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
@@ -106,10 +123,11 @@ class Consumer:
 
     `line` is what its deliveries are written to: consumers that share one see the order of all of them.
     `waiting` is the queue's own mark: the consumer had no room when last asked and has left the turn until it calls
-    `Queue.wake`. `shares` says that what room it has is also that of other consumers.
+    `Queue.wake`. `shares` says that what room it has is also that of other consumers. `unacked` counts what it has not
+    settled.
     """
 
-    __slots__ = ("tag", "queue", "line", "no_ack", "exclusive", "priority", "waiting", "shares")
+    __slots__ = ("tag", "queue", "line", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
 
     def __init__(self, tag: str, queue: Queue, line: object, no_ack: bool, exclusive: bool, priority: int) -> None:
         self.tag = tag
@@ -120,6 +138,7 @@ class Consumer:
         self.priority = priority
         self.waiting = False
         self.shares = False
+        self.unacked = 0
 
     def room(self, body_bytes: int) -> int:
         """How many messages with bodies of about that size can be delivered now, by credit and unsent octets."""
@@ -136,6 +155,8 @@ class Consumer:
 
 class Publisher:
     """A connection that publishes, as a queue sees it that asked it to wait."""
+
+    __slots__ = ()
 
     def drained(self, queue: Queue) -> None:
         """The queue has little left, or is gone: publish on."""
@@ -158,3 +179,9 @@ class Observer:
     def unbound(self, vhost: str, binding: Binding) -> None: ...
 
     def consumers_changed(self, queue: Queue) -> None: ...
+
+    def policy_changed(self, target: Queue | Exchange) -> None:
+        """Another policy, or another definition of it, now holds for this one; it works by it already."""
+
+    def configured(self, change: Change) -> None:
+        """A vhost, user, permission, topic permission or parameter (policies are parameters) was put or dropped."""

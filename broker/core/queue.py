@@ -1,36 +1,36 @@
-"""A queue: ready messages in publish order, what is out with consumers, and the hand-over between the two.
+"""A queue: its ready messages in lines, what is out with consumers, and the hand-over between the two.
 
-A position numbers the messages of one queue in the order in which they were published. Fresh messages, never delivered
-before, need no number of their own: the one at the front of `fresh` has position `head`, and so on. A message that
-comes back was delivered before all that are still fresh, so those that came back form a heap in front of them, and
-every message returns to its original place (spec/core.md 9.5, 9.9).
-
-When the node's memory for messages is spent, what comes is stored and only its place remembered: the backlog, behind
-all that is fresh, read back when that has been delivered.
+What a queue does beyond that is in its rules: messages and queues that expire, limits of length, priorities, dead
+letters, messages that come back too often. Each costs only the queues that have it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from heapq import heappop, heappush
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..table import Table
-from .backlog import Backlog, Budget
 from .binding import Binding, Destination
-from .consumers import Consumers
-from .message import Message
-from .ports import Consumer, Journal, Publisher
+from .consumers import Consumers, SingleActiveConsumers
+from .deduplication import Deduplication
+from .dying import Dying
+from .expiry import Expiry
+from .home import Home
+from .kept import Kept
+from .lease import Lease
+from .life import Life
+from .line import LEVEL_SHIFT, Line, due
+from .lines import Lines
+from .message import Message, total_bytes
+from .ports import Consumer
+from .publishers import Publishers
+from .rules import NO_POLICY, NONE, QUORUM
+from .statistics import DISABLED, Delivering
 
-# While a queue has consumers that drain it, publishers are held back above the first mark until it falls to the second,
-# in messages and in octets: enough to keep a consumer busy for some milliseconds, little enough to bound memory, to
-# stay in the processor's cache, and to be short of a latency that anybody sees.
-HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
-BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
-RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
+if TYPE_CHECKING:
+    from .policies import Policy
 
-
-PAGE_ABOVE = 4_000  # messages that a queue may have in memory even when the node's budget is spent
-UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and octets by their average
+SLICE = 5_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
 
 
 class Queue(Destination):
@@ -40,77 +40,80 @@ class Queue(Destination):
     """
 
     __slots__ = (
+        "home",
         "vhost",
         "durable",
         "number",
         "owner",
         "auto_delete",
         "arguments",
+        "policy",
+        "operator_policy",
+        "effective",
+        "rules",
         "incoming",
         "consumers",
-        "fresh",
-        "backlog",
-        "head",
-        "returned",
-        "restored_until",
-        "ready_bytes",
+        "lines",
         "unacked",
         "had_consumer",
         "deleted",
         "dirty",
         "published",
-        "delivered",
         "delivered_bytes",
-        "acked",
-        "redelivered",
-        "held",
-        "_pending",
+        "delivering",
+        "unacked_bytes",
+        "kept",
+        "dropped",
+        "expired",
+        "publishers",
+        "deduplication",
+        "lease",
+        "dying",
+        "_expiry",
+        "_came_back",
+        "_feeding",
+        "_pumped",
+        "_slice",
         "_journal",
-        "_budget",
     )
     kind = "queue"
 
     def __init__(
-        self,
-        vhost: str,
-        name: str,
-        durable: bool,
-        number: int,
-        owner: object,
-        auto_delete: bool,
-        arguments: Table,
-        pending: deque[Queue],
-        journal: Journal,
-        budget: Budget,
+        self, home: Home, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
     ) -> None:
         super().__init__(name)
-        self.vhost = vhost
+        self.home = home
+        self.vhost = home.name
         self.durable = durable
         self.number = number
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments
+        self.policy: Policy | None = None
+        self.operator_policy: Policy | None = None
+        self.effective: Mapping[str, object] = NO_POLICY
+        self.rules = home.rulebook.rules(arguments, NO_POLICY)
         self.incoming: dict[bytes, Binding] = {}
         self.consumers = Consumers()
-        self.fresh: deque[Message] = deque()
-        self.backlog = Backlog()
-        self.head = 1
-        self.returned: list[tuple[int, Message]] = []
-        self.restored_until = 0  # positions below it were there before a restart, and count as delivered before
-        self.ready_bytes = 0
-        self.unacked = 0
-        self.had_consumer = False
-        self.deleted = False
-        self.dirty = False
-        self.published = 0
-        self.delivered = 0
-        self.delivered_bytes = 0
-        self.acked = 0
-        self.redelivered = 0
-        self.held: list[Publisher] = []
-        self._pending = pending
-        self._journal = journal
-        self._budget = budget
+        if self.rules.single:
+            self.consumers = SingleActiveConsumers(self.rules.type == QUORUM)
+        self.lines = Lines(self.rules, number, home.journal, home.budget)
+        self.unacked = self.unacked_bytes = 0
+        self.had_consumer = self.deleted = self.dirty = False
+        self.published = self.delivered_bytes = 0
+        self.delivering = Delivering(home.statistics.delivering[self.rules.type])
+        self.kept = Kept()
+        self.dropped = self.expired = 0  # for a limit of length; for a time to live
+        self.publishers = Publishers(self)
+        self.deduplication = Deduplication(arguments) if self.rules.deduplicates else None
+        self.lease = Lease(self)
+        self.dying = Dying(self)
+        self._expiry = Expiry(self)
+        self._came_back = self._feeding = False
+        self._pumped = 0  # of what was published, when last pumped
+        self._slice = SLICE  # how many more may expire or be dropped now
+        self._journal = home.journal
+        self.lease.renew()
 
     def __str__(self) -> str:
         return f"queue '{self.name}' in vhost '{self.vhost}'"
@@ -118,214 +121,259 @@ class Queue(Destination):
     @property
     def ready(self) -> int:
         """How many messages wait to be delivered."""
-        return len(self.fresh) + len(self.returned) + len(self.backlog)
+        return self.lines.count
+
+    @property
+    def ready_bytes(self) -> int:
+        """The sum of their bodies."""
+        return self.lines.body_bytes
+
+    def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
+        """Work by these policies from now on. What is queued keeps the deadline that it has (spec/core.md 14, 22)."""
+        self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
+        self.rules = self.home.rulebook.rules(self.arguments, effective)
+        self.lease.changed()
+        self.mark()
 
     # What comes in
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
-        """Take messages at the tail, already stored if they are to be; `body_bytes` is the sum of their bodies.
-
-        HOT: bench A-M.
-        """
-        if len(self.backlog) or (self._budget.spent and len(self.fresh) > PAGE_ABOVE):
-            self._page(messages)
-        else:
-            self.fresh.extend(messages)
-            self._budget.add(len(messages), body_bytes)
-        self.ready_bytes += body_bytes
-        self.published += len(messages)
+        """Take messages at the tail, stored if they are to be; `body_bytes` is all their bodies. HOT: bench A-M."""
+        lines, count = self.lines, len(messages)
+        lines.default.push(messages, body_bytes)
+        lines.count += count
+        lines.body_bytes += body_bytes
+        self.published += count
         if not self.dirty:
             self.dirty = True
-            self._pending.append(self)
+            self.home.pending.append(self)
 
-    def requeue(self, position: int, message: Message) -> None:
-        """A delivered message comes back to its original place, to be delivered as redelivered."""
-        self.unacked -= 1
-        if self.deleted:
-            self._done(message)
-            return
-        heappush(self.returned, (position, message))
-        self.ready_bytes += message.body_bytes
-        self._budget.add(1, message.body_bytes)
+    def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
+        """Likewise, at the tail of what has that priority; any of them may have a deadline."""
+        self.lines.push(level, messages, body_bytes)
+        self.published += len(messages)
         self.mark()
 
-    def restore(self, pages: list[tuple[int, int]], body_bytes: int) -> None:
-        """What a stop of the broker left: the journal has it. Nobody knows what of it had been delivered."""
-        self.restored_until = self.head + len(pages)
-        for id_, place in pages:
-            self.backlog.append(id_, place)
-        self.ready_bytes += body_bytes
+    def requeue(self, position: int, message: Message, nacked: bool = False) -> None:
+        """A delivered message comes back to its original place, to be delivered as redelivered.
 
-    def _page(self, messages: list[Message]) -> None:
-        """Keep of each message only where it stands; the journal gets what it has not for this queue already."""
-        pages = [message if self.number and message.persistent else message.again() for message in messages]
-        loose = [page for page in pages if not page.id]
-        if loose:
-            self._journal.append([], loose)
-        for page in pages:
-            self.backlog.append(page.id, page.place)
+        In a quorum queue it does not count as a failed attempt where a consumer `nacked` it (spec/core.md 9.9, 13.6).
+        """
+        self.unacked -= 1
+        self.unacked_bytes -= message.body_bytes
+        if self.deleted:
+            self.done([message])
+            return
+        if self.rules.counts and not (nacked and self.rules.type == QUORUM):
+            life = message.life or Life(level=position >> LEVEL_SHIFT)
+            life.attempts += 1
+            if NONE < self.rules.delivery_limit < life.attempts:
+                self.bury([message], "delivery_limit")
+                return
+            if self.number and message.persistent:
+                self._journal.count(self.number, message.id, message.place, life.attempts)
+            message = message.counted(life)
+        self.lines.back(position, message)
+        self._came_back = True
+        self.mark()
 
-    def _unpage(self) -> None:
-        """Read the next of the backlog."""
-        count = min(UNPAGE, UNPAGE_BYTES // (self.ready_bytes // self.ready + 1) + 1)
-        messages = self._journal.read(self.backlog.take(count))
-        for message in messages:
-            if not (self.number and message.persistent):
-                self._journal.settle(0, message.id, message.place)
-                message.id = message.place = 0
-        self.fresh.extend(messages)
-        self._budget.add(len(messages), sum(message.body_bytes for message in messages))
+    def restore(self, pages: list[tuple[int, int]], body_bytes: int, levels: bytes = b"", timed: bool = False) -> None:
+        """What a stop of the broker left."""
+        self.lines.restore(pages, body_bytes, levels if self.rules.levels else b"", timed)
+        self.kept.add(len(pages), body_bytes)
+        if timed or self.rules.trims:
+            self.mark()
 
     def mark(self) -> None:
         """Have the node pump this queue soon: something may be deliverable."""
         if not self.dirty:
             self.dirty = True
-            self._pending.append(self)
+            self.home.pending.append(self)
 
     # What goes out
 
     def pump(self) -> None:
-        """Hand ready messages to consumers until either run out. HOT: bench A-M."""
+        """Feed consumers, and see off what the queue has given up; soon again where that is much. HOT: bench A-M."""
         self.dirty = False
-        self._deliver()
-        if self.held and (
-            (self.ready < RELEASE_BELOW and self.ready_bytes < RELEASE_BELOW_BYTES) or not len(self.consumers)
-        ):
-            self.release()
+        self.feed()
+        if self.dying.waiting:
+            self.dying.bury_slice(self.published - self._pumped)
+        self._pumped = self.published
+        if self.dying.waiting or not self._slice:
+            self._expiry.at_once()
+
+    def feed(self) -> None:
+        """Hand ready messages to consumers until either run out, and let go of what may not stay. HOT: bench A-M."""
+        if self._feeding:
+            return  # what it delivers is traced, into this very queue
+        self._feeding = True
+        self._slice = 0 if self.dying.waiting and self.dying.many else SLICE + self.published - self._pumped
+        try:
+            timed = self.lines.timed
+            if timed:
+                self._expire()
+            if self._came_back and self.rules.trims:
+                self._trim()  # what comes back to a full queue goes, though somebody could take it
+            self._came_back = False
+            if len(self.consumers) and self._slice:
+                self._deliver()
+            if self.rules.trims:
+                self._trim()
+            if timed:
+                self._expire()  # what is in front now
+                self._expiry.expect()
+        finally:
+            self._feeding = False
+        if self.publishers.held:
+            self.publishers.look()
 
     def _deliver(self) -> None:
-        consumers = self.consumers
-        while self.returned or self.fresh or len(self.backlog):
-            if not self.fresh and len(self.backlog):
-                if not self.consumers.any_ready():
+        consumers, lines = self.consumers, self.lines
+        while (line := lines.first()) is not None:
+            if line.timed:
+                self._expire()
+                if not self._slice:
+                    return  # what is in front may be due as well
+            if not line.fresh and not line.returned:
+                if not consumers.any_ready():
                     return
-                self._unpage()
-            count = len(self.fresh)
+                lines.read_back(line)
+                if not line.fresh:
+                    continue
             # When something has come back it goes first, one by one: it is rare, and has a position of its own.
-            wanted = 1 if self.returned else count
-            takers, room = consumers.take_turn(wanted, self.ready_bytes // max(self.ready, 1))
+            takers, room = consumers.take_turn(1 if line.returned else len(line.fresh), lines.average_bytes)
             if not takers:
                 return
-            if self.returned:
-                position, message = heappop(self.returned)
-                self.ready_bytes -= message.body_bytes
-                self._budget.add(-1, -message.body_bytes)
+            if line.returned:
+                position, message, again = lines.pop(line)
                 self.delivered_bytes += message.body_bytes
-                self._hand(takers[0], [message], position, 1, True)
-                continue
-            position = self.head
-            again = position < self.restored_until
-            if again:
-                count = min(count, self.restored_until - position)
-            messages = self._take(min(count, room * len(takers)))
-            taken = len(messages)
-            step = len(takers)
-            if step == 1:
-                self._hand(takers[0], messages, position, 1, again)
-                continue
-            consumers.rotate(takers, taken)
-            if len({id(taker.line) for taker in takers}) == step:
-                for index, taker in enumerate(takers[:taken]):
-                    self._hand(taker, messages[index::step], position + index, step, again)
+                self._hand(takers[0], [message], position, 1, again, message.body_bytes)
             else:
-                for index, message in enumerate(messages):
-                    self._hand(takers[index % step], [message], position + index, 1, again)
+                self._hand_fresh(line, takers, min(len(line.fresh), room * len(takers)))
 
-    def _take(self, count: int) -> list[Message]:
-        """Remove fresh messages from the front: that many, or fewer where they are long. Nothing has come back."""
-        fresh = self.fresh
-        if count == self.ready and self.ready_bytes <= BATCH_BYTES:
-            messages = list(fresh)
-            fresh.clear()
-            taken_bytes = self.ready_bytes
-        else:
-            messages = []
-            taken_bytes = 0
-            while len(messages) < count and taken_bytes <= BATCH_BYTES:
-                message = fresh.popleft()
-                taken_bytes += message.body_bytes
-                messages.append(message)
-        self.head += len(messages)
-        self.ready_bytes -= taken_bytes
-        self._budget.add(-len(messages), -taken_bytes)
+    def _hand_fresh(self, line: Line, takers: list[Consumer], count: int) -> None:
+        """Up to so many to these consumers in turn."""
+        position = line.head
+        again = position < line.restored_until
+        if again:
+            count = min(count, line.restored_until - position)
+        lines = self.lines
+        all_bytes = lines.body_bytes if count == lines.count else -1
+        messages, taken_bytes = line.take(count, all_bytes, self.home.clock.now_ms() if line.timed else 0)
+        lines.count -= len(messages)
+        lines.body_bytes -= taken_bytes
         self.delivered_bytes += taken_bytes
-        return messages
+        step = len(takers)
+        if step == 1:
+            self._hand(takers[0], messages, position, 1, again, taken_bytes)
+            return
+        self.consumers.rotate(takers, len(messages))
+        if len({id(taker.line) for taker in takers}) == step:
+            for index, taker in enumerate(takers[: len(messages)]):
+                some = messages[index::step]
+                self._hand(taker, some, position + index, step, again, total_bytes(some))
+        else:
+            for index, message in enumerate(messages):
+                self._hand(takers[index % step], [message], position + index, 1, again, message.body_bytes)
 
-    def _hand(self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
-        count = len(messages)
-        self.delivered += count
-        if redelivered:
-            self.redelivered += count
+    def _hand(
+        self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool, body_bytes: int
+    ) -> None:
+        self.delivering.delivered(len(messages), consumer.no_ack, redelivered)
         if not consumer.no_ack:
-            self.unacked += count
-        elif self.number:
-            for message in messages:
-                self._done(message)
+            self.unacked += len(messages)
+            self.unacked_bytes += body_bytes
+        else:
+            self.done(messages, body_bytes)
         consumer.deliver(messages, position, step, redelivered)
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """The next message as (position, message, redelivered) for basic.get, or None when nothing is ready."""
-        if not self.returned and not self.fresh and len(self.backlog):
-            self._unpage()
-        if self.returned:
-            position, message = heappop(self.returned)
-            redelivered = True
-        elif self.fresh:
-            position, message, redelivered = self.head, self.fresh.popleft(), self.head < self.restored_until
-            self.head += 1
-        else:
-            return None
-        self.ready_bytes -= message.body_bytes
-        self._budget.add(-1, -message.body_bytes)
-        self.delivered += 1
-        self.redelivered += redelivered
+        self.lease.renew()
+        if self.lines.timed:
+            self._slice = SLICE
+            self._expire()
+            self.mark()
+        line = self.lines.front()
+        if line is None or line.timed and due(line.next, self.home.clock.now_ms()):
+            self.delivering.found_nothing()
+            return None  # of very many that are due, some are left
+        position, message, redelivered = self.lines.pop(line)
+        self._expire()  # what was due behind it does not count as left
+        self.delivering.got(no_ack, redelivered)
         if not no_ack:
             self.unacked += 1
+            self.unacked_bytes += message.body_bytes
         else:
-            self._done(message)
+            self.done([message])
         return position, message, redelivered
 
     # What ends
 
-    def settle(self, position: int, message: Message) -> None:
-        """A delivered message is acknowledged. HOT: bench B, D, I, L."""
-        self.unacked -= 1
-        self.acked += 1
-        if self.number and message.persistent:
-            self._journal.settle(self.number, message.id, message.place)
+    def settle(self, messages: list[Message]) -> None:
+        """Delivered messages are acknowledged. HOT: bench B, D, I, L."""
+        body_bytes = total_bytes(messages)
+        self.unacked -= len(messages)
+        self.unacked_bytes -= body_bytes
+        self.delivering.acked(len(messages))
+        self.done(messages, body_bytes)
 
     def reject(self, position: int, message: Message) -> None:
         """A delivered message is refused for good."""
         self.unacked -= 1
-        self._done(message)
+        self.unacked_bytes -= message.body_bytes
+        if self.deleted:
+            self.done([message])
+        else:
+            self.bury([message], "rejected")
 
-    def _done(self, message: Message) -> None:
-        """The journal need not keep it for this queue."""
-        if self.number and message.persistent:
-            self._journal.settle(self.number, message.id, message.place)
+    def bury(self, messages: list[Message], reason: str) -> None:
+        """They will not be delivered: to the dead letter exchange with them, if there is one (spec/core.md 13)."""
+        if self.rules.dead_letter_exchange is not None:
+            self.dying.add(messages, reason)
+            if not self._feeding:
+                self.mark()
+            return
+        self.home.statistics.died(self.rules.type, DISABLED, reason, len(messages))
+        self.done(messages)
+
+    def done(self, messages: list[Message], body_bytes: int = -1) -> None:
+        """The journal need not keep them for this queue; the sum of their bodies, where it is known. HOT: bench D."""
+        if self.number:
+            stored = [message for message in messages if message.persistent]
+            for message in stored:
+                self._journal.settle(self.number, message.id, message.place)
+            all_of_them = body_bytes >= 0 and len(stored) == len(messages)
+            self.kept.remove(len(stored), body_bytes if all_of_them else total_bytes(stored))
+
+    def _expire(self) -> None:
+        dead = self.lines.expired(self.home.clock.now_ms(), self._slice)
+        if dead:
+            self._slice -= len(dead)
+            self.expired += len(dead)
+            self.bury(dead, "expired")
+
+    def _trim(self) -> None:
+        """Drop from the front what is too much (spec/core.md 15)."""
+        dropped = self.lines.surplus(self.rules.max_length, self.rules.max_bytes, self._slice)
+        if dropped:
+            self._slice -= len(dropped)
+            self.dropped += len(dropped)
+            self.bury(dropped, "maxlen")
 
     def purge(self) -> int:
         """Drop what is ready, not what is out (spec/core.md 6.6); how many there were."""
-        count = self.ready
-        if self.number:
-            for message in self.fresh:
-                self._done(message)
-            for _, message in self.returned:
-                self._done(message)
-        self._budget.add(-len(self.fresh) - len(self.returned), -self._resident_bytes())
-        self.head += len(self.fresh) + len(self.backlog)
-        for id_, place in self.backlog.take(len(self.backlog)):
-            self._journal.settle(self.number, id_, place)
-        self.fresh.clear()
-        self.returned.clear()
-        self.ready_bytes = 0
-        self.release()
+        count = self.lines.clear()
+        self.kept.limit(self.unacked, self.unacked_bytes)
+        self.publishers.release()
         return count
 
-    def _resident_bytes(self) -> int:
-        return sum(message.body_bytes for message in self.fresh) + sum(
-            message.body_bytes for _, message in self.returned
-        )
+    def end(self) -> None:
+        """It is deleted: nothing is ready, and nothing will be."""
+        self.deleted = True
+        self.dying.forget()
+        self.lease.end()
+        self._expiry.end()
 
     # Consumers
 
@@ -334,61 +382,17 @@ class Queue(Destination):
         self.had_consumer = True
         self.mark()
 
+    def remove_consumer(self, consumer: Consumer) -> bool:
+        """False when it was not there: a consumer can end and its queue go at the same time."""
+        if not self.consumers.remove(consumer):
+            return False
+        if not len(self.consumers):
+            self.lease.renew()
+        self.mark()
+        return True
+
     def wake(self, consumer: Consumer) -> None:
         """The consumer has room again."""
         self.consumers.wake(consumer)
         if self.ready:
             self.mark()
-
-    # Publishers
-
-    def congested(self) -> bool:
-        """Whether a publisher should wait for the consumers that are there. A queue without any just grows."""
-        return (self.ready > HOLD_ABOVE or self.ready_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
-
-    def hold(self, publisher: Publisher) -> None:
-        """Tell this one when the queue has drained."""
-        if publisher not in self.held:
-            self.held.append(publisher)
-
-    def forget(self, publisher: Publisher) -> None:
-        """This one has gone."""
-        if publisher in self.held:
-            self.held.remove(publisher)
-
-    def release(self) -> None:
-        held = self.held
-        self.held = []
-        for publisher in held:
-            publisher.drained(self)
-
-
-class Numbering:
-    """Gives durable queues the numbers that the journal knows them by, and none of them twice."""
-
-    __slots__ = ("next",)
-
-    def __init__(self) -> None:
-        self.next = 1
-
-    def take(self) -> int:
-        self.next += 1
-        return self.next - 1
-
-
-class VolatileQueue(Queue):
-    """A direct reply-to consumer as a destination (spec/core.md 12): no bindings, nothing kept beyond its consumer.
-
-    What its consumer does not read piles up here to a limit; the newest replies beyond it are dropped, as the promise
-    of direct reply-to is at most once.
-    """
-
-    __slots__ = ()
-    LIMIT = 10_000  # messages
-
-    def push(self, messages: list[Message], body_bytes: int) -> None:
-        free = self.LIMIT - self.ready
-        if len(messages) > free:
-            messages = messages[: max(free, 0)]
-            body_bytes = sum(message.body_bytes for message in messages)
-        super().push(messages, body_bytes)

@@ -64,8 +64,6 @@ class _Place:
 class TopicExchange(ExchangeType):
     __slots__ = ("_root",)
 
-    type_name = "topic"
-
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._root = _Place()

@@ -5,20 +5,34 @@ Permissions are not asked here, the session does that; nor is any argument that 
 
 from __future__ import annotations
 
-from collections import deque
+from typing import TYPE_CHECKING
 
 from ..errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
-from ..table import Table, same, type_name
-from .arguments import check_queue_arguments, differing_queue_argument, inequivalent, inequivalent_argument, plain
-from .backlog import Budget
+from ..table import Table
+from .arguments import (
+    check_queue_arguments,
+    check_queue_type,
+    check_same_flags,
+    differing_queue_argument,
+    inequivalent_argument,
+    with_queue_type,
+)
 from .binding import Binding, Destination
-from .exchange import ALTERNATE, Exchange, binding_key
-from .exchange_type import Notice
+from .definitions import StoredVHost
+from .enclosing import enclosed
+from .enqueueing import dead_letter, enqueue_carefully, store
+from .exchange import Exchange, binding_key, check_exchange_arguments
+from .exchange_host import ExchangeHost, deliver_notices
+from .home import Home
 from .message import Message
-from .ports import Journal, Observer
-from .queue import Numbering, Queue, VolatileQueue
-from .registry import Registry
+from .queue import Queue
+from .receipt import STORED, TAKEN, Receipt
 from .router import Route, route
+from .volatile import VolatileQueue
+
+if TYPE_CHECKING:
+    from .firehose import Firehose
+    from .node import Node
 
 PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
     ("", "direct", False),
@@ -29,35 +43,31 @@ PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
     ("amq.match", "headers", False),
     ("amq.rabbitmq.trace", "topic", True),
 )
+EVENT = "amq.rabbitmq.event"  # a topic exchange in the default vhost alone (spec/core.md 24.2)
 RESERVED = "amq."
 
 
-class VHost:
+class VHost(Home):
     """`routes` are what sessions remember here: by user, then by the octets of a publish. Each change empties them."""
 
-    def __init__(
-        self,
-        name: str,
-        registry: Registry,
-        pending: deque[Queue],
-        journal: Journal,
-        numbering: Numbering,
-        budget: Budget,
-        observers: list[Observer],
-    ) -> None:
-        self.name = name
+    def __init__(self, name: str, node: Node) -> None:
+        super().__init__(name, node.clock, node.journal, node.budget, node.pending)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, VolatileQueue] = {}
         self.routes: dict[str, dict[bytes, Route]] = {}
-        self._registry = registry
-        self._pending = pending
-        self._journal = journal
-        self._numbering = numbering
-        self._budget = budget
-        self._observers = observers
+        self.firehose: Firehose | None = None  # while what happens here is traced
+        self._registry = node.registry
+        self._numbering = node.numbering
+        self._observers = node.observers
+        self._policies = node.policies
+        self._limits = node.limits
+        self.metadata = StoredVHost(name)
         for exchange, type_, internal in PREDECLARED:
             self._create_exchange(exchange, type_, True, False, internal, Table.EMPTY)
+        if name == node.default_vhost:
+            for exchange in node.system_exchanges:
+                self._create_exchange(exchange, "topic", True, False, True, Table.EMPTY)
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
@@ -113,52 +123,54 @@ class VHost:
     # Exchanges
 
     def declare_exchange(
-        self, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+        self,
+        name: str,
+        type_: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+        number: int | None = None,
     ) -> Exchange:
-        """Create it or find it the same; raises AccessRefused (403), PreconditionFailed (406)."""
+        """Create it or find it the same; raises AccessRefused (403), PreconditionFailed (406).
+
+        `number` is what the journal knows it by, 0 for not at all, where it is there again after a restart.
+        """
         self.check_type(type_)
         if name == "":
             raise AccessRefused("operation not permitted on the default exchange")
         exchange = self.exchanges.get(name)
         if exchange is not None:
-            self._check_same_exchange(exchange, type_, durable, auto_delete, internal, arguments)
+            exchange.check_same(type_, durable, auto_delete, internal, arguments)
             return exchange
         if name.startswith(RESERVED):
             raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
-        for key in ALTERNATE:
-            value = arguments.get(key)
-            if value is not None and value[0] != "S":
-                raise PreconditionFailed(
-                    f"invalid type '{type_name(value)}' for arg '{key}' in exchange '{name}' in {self}"
-                )
-        exchange = self._create_exchange(name, type_, durable, auto_delete, internal, arguments)
+        check_exchange_arguments(arguments, f"exchange '{name}' in {self}")
+        self._limits.check_exchange(self, name)
+        exchange = self._create_exchange(name, type_, durable, auto_delete, internal, arguments, number)
+        self._policies.apply(exchange)
         self.changed()
         for observer in self._observers:
             observer.exchange_declared(exchange)
         return exchange
 
     def _create_exchange(
-        self, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+        self,
+        name: str,
+        type_: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+        number: int | None = None,
     ) -> Exchange:
-        router = self._registry.create(type_, name, arguments)
+        router = enclosed(self._registry.create(type_, name, arguments))
         exchange = Exchange(self.name, name, router, type_, durable, auto_delete, internal, arguments)
+        if durable and router.stores:
+            exchange.number = self._numbering.take() if number is None else number
+        router.attach(ExchangeHost(self, exchange))
         self.exchanges[name] = exchange
         return exchange
-
-    def _check_same_exchange(
-        self, exchange: Exchange, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
-    ) -> None:
-        compared: tuple[tuple[str, object, object], ...] = (
-            ("type", type_, exchange.type_name),
-            ("durable", durable, exchange.durable),
-            ("auto_delete", auto_delete, exchange.auto_delete),
-            ("internal", internal, exchange.internal),
-        )
-        for what, received, current in compared:
-            if received != current:
-                raise inequivalent(what, str(exchange), plain(received), plain(current))
-        if not same(arguments.get(ALTERNATE[0]), exchange.arguments.get(ALTERNATE[0])):
-            raise inequivalent_argument(ALTERNATE[0], str(exchange), arguments, exchange.arguments)
 
     def delete_exchange(self, name: str, if_unused: bool) -> None:
         """Missing is fine; raises AccessRefused (403), PreconditionFailed (406)."""
@@ -188,6 +200,9 @@ class VHost:
                 incoming_of(binding.destination).pop(key, None)
                 self._tell_unbound(binding)
             exchange.outgoing.clear()
+            if exchange.number:
+                self.journal.gone(exchange.number)
+            exchange.type.deleted()
             doomed += self._drop_incoming(exchange.incoming)
             for observer in self._observers:
                 observer.exchange_deleted(exchange)
@@ -195,40 +210,47 @@ class VHost:
     # Queues
 
     def declare_queue(
-        self, name: str, durable: bool, exclusive: bool, auto_delete: bool, arguments: Table, owner: object
+        self,
+        name: str,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: Table,
+        owner: object,
+        number: int = 0,
+        as_is: bool = False,
     ) -> Queue:
-        """Create it or find it the same; raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406)."""
+        """Create it or find it the same; raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406).
+
+        `number` is what the journal knows it by, where it is there again after a restart. Such a queue, and one that is
+        to be `as_is`, gets no default type, and limits do not hold for it.
+        """
+        as_is = as_is or number > 0
+        if not as_is and durable and not exclusive and not auto_delete:
+            arguments = with_queue_type(arguments, self.metadata.default_queue_type)
         queue = self.queues.get(name)
         if queue is not None:
             self.check_owner(queue, owner, exclusive)
             self._check_same_queue(queue, durable and not exclusive, auto_delete, arguments)
+            queue.lease.renew()
             return queue
         check_queue_arguments(arguments, f"queue '{name}' in {self}")
-        queue = Queue(
-            self.name,
-            name,
-            durable and not exclusive,
-            self._numbering.take() if durable and not exclusive else 0,
-            owner if exclusive else None,
-            auto_delete,
-            arguments,
-            self._pending,
-            self._journal,
-            self._budget,
-        )
+        check_queue_type(arguments, f"queue '{name}' in {self}", durable, exclusive, auto_delete)
+        if not as_is:
+            self._limits.check_queue(self, name)
+        if durable and not exclusive:
+            number = number or self._numbering.take()
+        queue = Queue(self, name, number > 0, number, owner if exclusive else None, auto_delete, arguments)
         self.queues[name] = queue
+        self._policies.apply(queue)
         self.changed()
         for observer in self._observers:
             observer.queue_declared(queue)
         return queue
 
     def _check_same_queue(self, queue: Queue, durable: bool, auto_delete: bool, arguments: Table) -> None:
-        for what, received, current in (
-            ("durable", durable, queue.durable),
-            ("auto_delete", auto_delete, queue.auto_delete),
-        ):
-            if received != current:
-                raise inequivalent(what, str(queue), plain(received), plain(current))
+        flags = (("durable", durable, queue.durable), ("auto_delete", auto_delete, queue.auto_delete))
+        check_same_flags(str(queue), flags)
         key = differing_queue_argument(arguments, queue.arguments)
         if key is not None:
             raise inequivalent_argument(key, str(queue), arguments, queue.arguments)
@@ -241,10 +263,11 @@ class VHost:
             raise PreconditionFailed(f"{queue} in use")
         if queue.deleted:
             return 0
+        queue.dying.bury_all()
         if queue.number:
-            self._journal.gone(queue.number)
+            self.journal.gone(queue.number)
         ready = queue.purge()
-        queue.deleted = True
+        queue.end()
         self.queues.pop(queue.name, None)
         self.volatile.pop(queue.name, None)
         self.changed()
@@ -268,12 +291,17 @@ class VHost:
 
     def open_volatile(self, name: str) -> VolatileQueue:
         """The destination of a direct reply-to consumer."""
-        queue = VolatileQueue(
-            self.name, name, False, 0, None, True, Table.EMPTY, self._pending, self._journal, self._budget
-        )
+        queue = VolatileQueue(self, name, False, 0, None, True, Table.EMPTY)
         self.volatile[name] = queue
         self.changed()
         return queue
+
+    def drop_all(self) -> None:
+        """The end of all queues and exchanges, also of those that nobody else may delete: the vhost goes."""
+        for queue in [*self.queues.values(), *self.volatile.values()]:
+            self.delete_queue(queue)
+        for exchange in list(self.exchanges.values()):
+            self._drop_exchange(exchange)
 
     # Bindings
 
@@ -285,12 +313,12 @@ class VHost:
         key = binding_key(source, destination, routing_key, arguments)
         if key in exchange.outgoing:
             return
-        exchange.type.check(routing_key, arguments)
+        exchange.type.check(routing_key, arguments, destination_type(destination))
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding
         self.changed()
-        self._deliver(exchange.type.bound(binding))
+        deliver_notices(self, exchange.type.bound(binding))
         for observer in self._observers:
             observer.bound(self.name, binding)
 
@@ -324,7 +352,7 @@ class VHost:
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
         """A binding is gone; whether its source must go with it, having been its last (spec/core.md 5.3)."""
         self.changed()
-        self._deliver(exchange.type.unbound(binding))
+        deliver_notices(self, exchange.type.unbound(binding))
         self._tell_unbound(binding)
         return exchange.auto_delete and not exchange.outgoing
 
@@ -334,31 +362,36 @@ class VHost:
 
     # Messages
 
-    def enqueue(self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...]) -> bool:
-        """Store messages once for all their durable queues, and give them to all of them; whether any is to be stored.
+    def enqueue(self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...]) -> Receipt:
+        """Store messages once for all their durable queues, and give them to all of them.
 
-        `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. HOT: bench A-M.
+        `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. A message with a life comes
+        alone, or with others that have one. HOT: bench A-M.
         """
+        if messages[0].life is not None:
+            return enqueue_carefully(messages, queues)
+        for queue in queues:
+            if queue.rules.careful:
+                return enqueue_carefully(messages, queues)
         numbers = [queue.number for queue in queues if queue.number] if persistent else []
         if numbers:
-            if any(message.id for message in messages):
-                messages = [message.again() for message in messages]  # each copy has a life of its own in the journal
-            self._journal.append(numbers, [message for message in messages if message.persistent])
+            messages = store(self.journal, messages, body_bytes, queues, numbers)
         for queue in queues:
             queue.push(messages, body_bytes)
-        return bool(numbers)
+        return STORED if numbers else TAKEN
 
-    def _deliver(self, notices: list[Notice]) -> None:
-        for notice in notices:
-            destination, message = notice.destination, notice.message
-            queues: tuple[Queue, ...] = ()
-            if isinstance(destination, Exchange):
-                queues = self.route(destination, (message.address.routing_key,), message)[0]
-            elif isinstance(destination, Queue) and not destination.deleted:
-                queues = (destination,)
-            self.enqueue([message], message.body_bytes, message.persistent, queues)
+    def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        dead_letter(self, queue, messages, reason)
+
+    def unused(self, queue: Queue) -> None:
+        self.delete_queue(queue)
 
 
 def incoming_of(destination: Destination) -> dict[bytes, Binding]:
     assert isinstance(destination, (Queue, Exchange))
     return destination.incoming
+
+
+def destination_type(destination: Destination) -> str:
+    """`exchange`, or the type of the queue."""
+    return destination.rules.type if isinstance(destination, Queue) else destination.kind

@@ -37,11 +37,16 @@ class Compaction:
     def forward(self, id_: int, place: int) -> tuple[int, int]:
         """Where a message stands now. Asked once for each queue that wants it: the last one is not asked for again."""
         first = place
-        while place in self.moved:
-            id_, place = self.moved[place]
+        id_, place = self.where(id_, place)
         if len(self._journal.shared.get(id_, ())) <= 1:
             while first in self.moved:
                 first = self.moved.pop(first)[1]
+        return id_, place
+
+    def where(self, id_: int, place: int) -> tuple[int, int]:
+        """Where a message stands now; it will be asked for again."""
+        while place in self.moved:
+            id_, place = self.moved[place]
         return id_, place
 
     def step(self) -> None:
@@ -97,11 +102,11 @@ class Compaction:
         journal = self._journal
         file = source.open(journal.disk)
         data = file.read(self._at, SLICE_BYTES)
-        if len(data) >= records.RECORD_BYTES and not records.whole(data, 0):
+        if len(data) >= records.RECORD_BYTES and not records.whole(source.salt, data, 0):
             length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
             data = file.read(self._at, min(length, records.LARGEST_RECORD))
         at = 0
-        while end := records.whole(data, at):
+        while end := records.whole(source.salt, data, at):
             start = at + records.RECORD_BYTES
             kind, id_ = records.KIND_ID.unpack_from(data, start)
             if kind == records.MESSAGE and not source.is_dead(id_):
@@ -116,13 +121,22 @@ class Compaction:
     def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
         journal = self._journal
         start = at + records.RECORD_BYTES
-        _, _, order, largest, body_bytes, channel, persistent, count = records.MESSAGE_HEAD.unpack_from(data, start)
-        queues_at = start + records.MESSAGE_HEAD.size
+        _, _, order, largest, body_bytes, channel, flags, count = records.MESSAGE_HEAD.unpack_from(data, start)
+        life_at = queues_at = start + records.MESSAGE_HEAD.size
+        if flags & records.HAS_LIFE:
+            queues_at = records.life_end(data, queues_at)
+        life = data[life_at:queues_at]
         rest_at = queues_at + count * records.QUEUE.size
         queues = list(Struct(f"<{count}I").unpack_from(data, queues_at))
         wanting = journal.shared.pop(old, None)
         if wanting is not None:
             queues = sorted(wanting)
         place = source.number << OFFSET_BITS | (self._at + at)
-        self.moved[place] = journal.copy(order, largest, body_bytes, channel, persistent, queues, data[rest_at:end])
+        new = journal.copy(order, largest, body_bytes, channel, flags, life, queues, data[rest_at:end])
+        self.moved[place] = new
+        if journal.counted:
+            for queue in queues:
+                attempts = journal.counted.pop((queue, old), 0)
+                if attempts:
+                    journal.count(queue, *new, attempts)
         source.bury(old)

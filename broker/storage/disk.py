@@ -6,7 +6,9 @@ survives a power cut, and with it, after `sync_folder`, the file's name.
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 from pathlib import Path
 
 
@@ -58,6 +60,10 @@ class Disk:
     def free_bytes(self) -> int:
         raise NotImplementedError
 
+    def salt(self) -> int:
+        """32 bits that nobody can guess, for a new log."""
+        raise NotImplementedError
+
 
 class FolderFile(File):
     """`durable` files are synced; others are as safe as the operating system keeps them."""
@@ -80,7 +86,7 @@ class FolderFile(File):
 
     def sync(self) -> None:
         if self._durable:
-            os.fdatasync(self._descriptor)
+            sync_data(self._descriptor)
 
     def read(self, offset: int, octets: int) -> bytes:
         return os.pread(self._descriptor, max(min(octets, self.size - offset), 0), offset)
@@ -124,6 +130,21 @@ class FolderDisk(Disk):
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)
         return status.f_bavail * status.f_frsize
+
+    def salt(self) -> int:
+        return secrets.randbits(32)
+
+
+def sync_data(descriptor: int) -> None:
+    """What was written to the file is durable once this returns.
+
+    Raises OSError with EIO, whatever the reason: a full disk is none to wait for here, as the second sync may succeed
+    although the octets are gone.
+    """
+    try:
+        os.fdatasync(descriptor)
+    except OSError as error:
+        raise OSError(errno.EIO, f"not synced: {error.strerror}") from error
 
 
 def sync_folder(folder: Path) -> None:

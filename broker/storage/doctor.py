@@ -49,17 +49,18 @@ class UntouchedDisk(FolderDisk):
 class Walk:
     """The records of one segment: how many are sound, where bad ones stand, how many octets of a torn end follow."""
 
-    def __init__(self, data: bytes, newest: bool) -> None:
+    def __init__(self, salt: int, data: bytes, newest: bool) -> None:
+        self._salt = salt
         self.sound = 0
         self.bad: list[int] = []
         self.torn_bytes = 0
-        if records.first_id(data) is None:
+        if records.head_of(data) is None:
             self._bad(data, 0, newest)
             if self.torn_bytes:
                 return
         at = min(records.SEGMENT_HEAD_BYTES, len(data))
         while at < len(data):
-            if end := records.whole(data, at):
+            if end := records.whole(salt, data, at):
                 self.sound += 1
                 at = end
             else:
@@ -68,7 +69,7 @@ class Walk:
     def _bad(self, data: bytes, at: int, newest: bool) -> int:
         """Note what is not sound at `at`; where to go on."""
         after = data.find(_MAGIC, at + 1)
-        while after >= 0 and not records.whole(data, after):
+        while after >= 0 and not records.whole(self._salt, data, after):
             after = data.find(_MAGIC, after + 1)
         if after < 0 and newest:
             self.torn_bytes = len(data) - at
@@ -98,7 +99,7 @@ def examine(folder: Path) -> int:
 
 
 def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
-    """The names of the durable queues by their numbers, None where these cannot be known; whether all is sound."""
+    """What has messages, by its number, None where these cannot be known; whether all is sound."""
     if not path.exists():
         print("metadata: none")
         return None, True
@@ -114,7 +115,11 @@ def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
             metadata.close()
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
     print("metadata: " + ", ".join(f"{len(getattr(there, kind))} {kind}" for kind in kinds))
-    return {queue.number: f"{queue.name} in {queue.vhost}" for queue in there.queues}, True
+    names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in there.queues}
+    for exchange in there.exchanges:
+        if exchange.number:
+            names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
+    return names, True
 
 
 def _log(folder: Path, names: dict[int, str] | None) -> bool:
@@ -124,13 +129,18 @@ def _log(folder: Path, names: dict[int, str] | None) -> bool:
         return True
     disk = UntouchedDisk(folder)
     report: list[str] = []
-    found = recover(disk, report, set(names) if names is not None else None)
+    try:
+        found = recover(disk, report, set(names) if names is not None else None)
+    except StorageFault as fault:
+        print(f"log: BAD: {fault}")
+        return False
+    print(f"log: version {records.VERSION}")
     sound = not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in found.segments}
     for name in files:
-        walk = Walk((folder / name).read_bytes(), name == files[-1])
         segment = by_name.get(name)
+        walk = Walk(segment.salt if segment is not None else 0, (folder / name).read_bytes(), name == files[-1])
         live, total = (segment.live, segment.total) if segment is not None else (0, 0)
         line = f"{name}: {walk.sound} records; {live} messages live, {total - live} dead"
         if walk.torn_bytes:
@@ -144,5 +154,5 @@ def _log(folder: Path, names: dict[int, str] | None) -> bool:
     for line in report:
         print(f"recovery: {line}")
     for number, name in sorted((names or {}).items()):
-        print(f"queue {name}: {len(found.queues.get(number, ()))} messages")
+        print(f"{name}: {len(found.queues.get(number, ()))} messages")
     return sound

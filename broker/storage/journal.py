@@ -11,13 +11,15 @@ itself (`id`, `place`), so the journal holds one bit for each message, and more 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core import ports
-from ..core.message import Address, Message
+from ..core.life import Life
+from ..core.message import Message
 from . import checkpoint, records
 from .checkpoint import Checkpoint
 from .compaction import Compaction
@@ -35,9 +37,12 @@ READ_BYTES = 256 << 10  # read at once from a backlog that lies on the disk
 
 
 class Batch(ports.Batch):
-    """What is written and synced together. `commit` runs on the worker, and may be called again after a full disk."""
+    """What is written and synced together. `commit` runs on the worker, and may be called again after a full disk.
 
-    __slots__ = ("number", "segment", "start", "data", "_changes", "_disk", "_metadata", "_after")
+    `sync` is False where it has nothing but changes, which need not survive a power cut yet.
+    """
+
+    __slots__ = ("number", "segment", "start", "data", "sync", "_changes", "_disk", "_metadata", "_after")
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Batch(ports.Batch):
         segment: Segment,
         start: int,
         data: bytes,
+        sync: bool,
         changes: list[Change],
         disk: Disk,
         metadata: Metadata,
@@ -54,6 +60,7 @@ class Batch(ports.Batch):
         self.segment = segment
         self.start = start
         self.data = data
+        self.sync = sync
         self._changes = changes
         self._disk = disk
         self._metadata = metadata
@@ -64,10 +71,12 @@ class Batch(ports.Batch):
         if self._changes:
             self._metadata.apply(self._changes)
             self._changes = []
+        if self.sync:
+            self._metadata.sync()  # first, so that the log knows of nothing that is not there
         if self.data:
             file = self.segment.open(self._disk)
             if not file.size:
-                file.write(records.segment_head(self.segment.first_id) + self.data)
+                file.write(self.segment.head + self.data)
             elif file.size == self.start:
                 file.write(self.data)
             file.sync()
@@ -82,14 +91,18 @@ class Journal(ports.Journal):
         self.durable = 0
         self.report: list[str] = []
         self.recovered_bytes: dict[int, int] = {}  # by queue, the sum of the bodies that `recover` found
+        self.recovered_levels: dict[int, bytes] = {}  # and, where any is not 0, each message's priority
+        self.recovered_deadlines: dict[int, array[int]] = {}  # likewise, where any has one
         self.next_queue = 1  # greater than the number of any queue that `recover` found a trace of
         self.segments: dict[int, Segment] = {}
         self.shared: dict[int, set[int]] = {}  # of messages with several queues, those that still want them
+        self.counted: dict[tuple[int, int], int] = {}  # attempts, by queue and id, of messages that came back there
         self.next_id = 1
         self.disk = disk
         self._metadata = metadata
         self._segment_bytes = segment_bytes
-        self._current = Segment(1, 1)
+        self._salt = 0
+        self._current = Segment(1, 1, 0)
         self._buffer = bytearray()
         self._start = self._current.length  # where the buffer will stand in the segment
         self._filling = 1
@@ -97,23 +110,35 @@ class Journal(ports.Journal):
         self._settled: dict[int, list[int]] = {}
         self._gone: set[int] = set()
         self._changes: list[Change] = []
+        self._unsynced = False
+        self._sync_due = False
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._compaction = Compaction(self)
 
     def recover(self, known: set[int] | None = None) -> dict[int, list[tuple[int, int]]]:
-        """By queue, id and place of each message that is still wanted, in order; `known` are the queues there are."""
+        """By queue, id and place of each message that is still wanted, in order; `known` are the queues there are.
+
+        From here on a power cut takes nothing of what is found. Raises StorageFault, OSError.
+        """
+        self._metadata.sync()
         found = recover(self.disk, self.report, known)
+        self._salt = found.salt
         self.segments = {segment.number: segment for segment in found.segments}
         self.shared = found.shared
         self.next_id = found.next_id
+        self.counted = found.counted
         self.recovered_bytes = found.body_bytes
+        self.recovered_levels = found.levels
+        self.recovered_deadlines = found.deadlines
         self.next_queue = found.next_queue
         last = found.segments[-1] if found.segments else None
-        self._current = last if last is not None else Segment(1, self.next_id)
+        self._current = last if last is not None else Segment(1, self.next_id, self._salt)
         self.segments[self._current.number] = self._current
         self._start = self._current.length
         if self._start >= self._segment_bytes:
             self._roll()
+        if not found.checkpointed:
+            checkpoint.save(self.disk, self.snapshot().encode())
         return found.queues
 
     # What is to be made durable
@@ -126,19 +151,26 @@ class Journal(ports.Journal):
         start = self._start
         count = len(queues)
         numbers = Struct(f"<{count}I").pack(*queues)
+        salt = segment.salt
         id_ = self.next_id
         for message in messages:
             message.id = id_
             message.place = place | (start + len(buffer))
+            flags: int = message.persistent  # 1 is PERSISTENT
+            addressed = numbers + message.address.encoded
+            if message.life is not None:
+                flags |= records.HAS_LIFE
+                addressed = records.life(message.life) + addressed
             buffer += records.message(
+                salt,
                 id_,
                 id_,
                 message.largest_frame,
                 message.body_bytes,
                 message.channel,
-                message.persistent,
+                flags,
                 count,
-                numbers + message.address.encoded,
+                addressed,
                 message.frames,
             )
             if count > 1:
@@ -158,6 +190,8 @@ class Journal(ports.Journal):
                 self._settled[queue] = [id_]
             else:
                 ids.append(id_)
+        if self.counted:
+            self.counted.pop((queue, id_), None)
         if self.shared:
             wanting = self.shared.get(id_)
             if wanting is not None:
@@ -167,11 +201,17 @@ class Journal(ports.Journal):
                 del self.shared[id_]
         self.segments[place >> OFFSET_BITS].bury(id_)
 
+    def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
+        """The message has come back to the queue so often."""
+        id_, place = self._compaction.where(id_, place)
+        self.counted[queue, id_] = attempts
+        self._buffer += records.counted(self._current.salt, self.next_id, queue, id_, attempts)
+
     def gone(self, queue: int) -> None:
         """The queue was deleted: what it has is settled without a word for each."""
         self._gone.add(queue)
         self._settled.pop(queue, None)
-        self._buffer += records.gone(self.next_id, queue)
+        self._buffer += records.gone(self._current.salt, self.next_id, queue)
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
@@ -195,16 +235,17 @@ class Journal(ports.Journal):
         largest: int,
         body_bytes: int,
         channel: int,
-        persistent: bool,
+        flags: int,
+        life: bytes,
         queues: list[int],
         content: bytes,
     ) -> tuple[int, int]:
         """Store a message again, with address and frames as `content`; its new id and place."""
         segment = self._current
         id_, place = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
-        numbers = Struct(f"<{len(queues)}I").pack(*queues)
+        addressed = life + Struct(f"<{len(queues)}I").pack(*queues)
         self._buffer += records.message(
-            id_, order, largest, body_bytes, channel, persistent, len(queues), numbers, content
+            segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
         )
         if len(queues) > 1:
             self.shared[id_] = set(queues)
@@ -215,7 +256,7 @@ class Journal(ports.Journal):
 
     def snapshot(self) -> Checkpoint:
         bitmaps = {segment.number: (segment.first_id, segment.bitmap) for segment in self.segments.values()}
-        return Checkpoint(self.next_id, bitmaps, self.shared)
+        return Checkpoint(self._salt, self.next_id, bitmaps, self.shared, self.counted)
 
     def is_current(self, segment: Segment) -> bool:
         return segment is self._current
@@ -227,17 +268,21 @@ class Journal(ports.Journal):
         if self._outstanding is not None:
             return None
         self._compaction.step()
-        if not (self._buffer or self._settled or self._changes):
+        if not (self._buffer or self._settled or self._changes or self._sync_due):
             return None
         for queue, ids in self._settled.items():
-            self._buffer += records.settled(self.next_id, queue, ids)
+            self._buffer += records.settled(self._current.salt, self.next_id, queue, ids)
         data = bytes(self._buffer)
         segment = self._current
+        sync = self._sync_due or bool(data)
+        self._sync_due = False
+        self._unsynced = not sync and (self._unsynced or bool(self._changes))
         self._outstanding = Batch(
             self._filling,
             segment,
             self._start,
             data,
+            sync,
             self._changes,
             self.disk,
             self._metadata,
@@ -253,6 +298,12 @@ class Journal(ports.Journal):
         if self._start >= self._segment_bytes:
             self._roll()
         return self._outstanding
+
+    def unsynced(self) -> bool:
+        return self._unsynced
+
+    def sync(self) -> None:
+        self._sync_due = self._unsynced
 
     def committed(self, number: int) -> None:
         """The batch is durable."""
@@ -274,14 +325,17 @@ class Journal(ports.Journal):
             segment.close()
 
     def _roll(self) -> None:
-        self._current = Segment(self._current.number + 1, self.next_id)
+        self._current = Segment(self._current.number + 1, self.next_id, self._salt)
         self.segments[self._current.number] = self._current
         self._start = self._current.length
 
     # Reading back
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
-        """The messages with these ids and places, in this order. One damaged since is reported and left out."""
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
+        """The messages with these ids and places, in this order, with the attempts that this queue counted.
+
+        One damaged since is reported and left out.
+        """
         messages: list[Message] = []
         data, segment_number, base = b"", -1, 0
         for id_, place in pages:
@@ -289,16 +343,24 @@ class Journal(ports.Journal):
                 id_, place = self._compaction.forward(id_, place)
             number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
             at = offset - base
-            if number != segment_number or at < 0 or not whole_record(data, at):
+            if number != segment_number or at < 0 or not records.complete(data, at):
                 data, segment_number, base = self._octets(number, offset), number, offset
                 at = 0
-            message = parsed(data, at)
+            message = records.parsed(self.segments[number].salt, data, at)
             if message is None:
                 self.report.append(f"{self.segments[number].name}: a damaged record at offset {offset} is left out")
                 continue
             message.id, message.place = id_, place
+            if self.counted:
+                self._recount(queue, message)
             messages.append(message)
         return messages
+
+    def _recount(self, queue: int, message: Message) -> None:
+        attempts = self.counted.get((queue, message.id), 0)
+        if attempts:
+            message.life = message.life or Life()
+            message.life.attempts = attempts
 
     def _octets(self, number: int, offset: int) -> bytes:
         """What stands there, at least one whole record; not all of it need have been written yet."""
@@ -312,27 +374,3 @@ class Journal(ports.Journal):
         data = file.read(offset, READ_BYTES)
         length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
         return data if length <= len(data) else file.read(offset, length)
-
-
-def whole_record(data: bytes, at: int) -> bool:
-    """Whether all of the record that starts there is in these octets."""
-    if at + records.RECORD_BYTES > len(data):
-        return False
-    return int(at + records.RECORD_BYTES + records.RECORD_HEAD.unpack_from(data, at)[2]) <= len(data)
-
-
-def parsed(data: bytes, at: int) -> Message | None:
-    """The message of the record that starts there, None where it has been damaged since it was written."""
-    end = records.whole(data, at)
-    if not end:
-        return None
-    start = at + records.RECORD_BYTES
-    _, _, _, largest, body_bytes, channel, persistent, queues = records.MESSAGE_HEAD.unpack_from(data, start)
-    exchange_at = start + records.MESSAGE_HEAD.size + queues * records.QUEUE.size
-    key_at = exchange_at + 1 + data[exchange_at]
-    frames_at = key_at + 1 + data[key_at]
-    address = Address(
-        data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
-        data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
-    )
-    return Message(address, data[frames_at:end], channel, body_bytes, largest, persistent == 1)

@@ -22,6 +22,8 @@ class MemoryJournal(Journal):
 
     def settle(self, queue: int, id_: int, place: int) -> None: ...
 
+    def count(self, queue: int, id_: int, place: int, attempts: int) -> None: ...
+
     def gone(self, queue: int) -> None: ...
 
     def change(self, change: Change) -> None: ...
@@ -34,7 +36,7 @@ class MemoryJournal(Journal):
     def committed(self, number: int) -> None:
         raise AssertionError("nothing was sealed")
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
         raise AssertionError("nothing was stored")
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:

@@ -1,23 +1,28 @@
-"""Metadata: vhosts, users, permissions, exchanges, queues and bindings, in one SQLite file over one connection.
+"""Metadata: what the broker was told to have (core.definitions), in one SQLite file over one connection.
 
 Names are what clients sent, any octets but at most 255, so they are kept as BLOBs: UTF-8, with what is none as it came.
-Tables of arguments are the octets of the wire. A user's tags are a JSON array.
+Tables of arguments are the octets of the wire. Tags are a JSON array, the limits of a user a JSON object.
 
-    vhosts       name
-    users        name, password_hash, tags
-    permissions  user, vhost, configure, write, read
-    exchanges    vhost, name, type, durable, auto_delete, internal, arguments
-    queues       vhost, name, number, auto_delete, arguments
-    bindings     vhost, source, kind, destination, routing_key, arguments
+    vhosts             name, description, tags, default_queue_type, protected
+    users              name, password_hash, tags, hashing_algorithm, limits
+    permissions        user, vhost, configure, write, read
+    topic_permissions  user, vhost, exchange, write, read
+    parameters         vhost, component, name, value
+    global_parameters  name, value
+    exchanges          vhost, name, type, durable, auto_delete, internal, arguments, number
+    queues             vhost, name, number, auto_delete, arguments
+    bindings           vhost, source, kind, destination, routing_key, arguments
 
 `queues.number` is AUTOINCREMENT, for which SQLite keeps the highest number there has ever been: none is given twice,
-though the queue and all its rows are gone.
+though the queue and all its rows are gone. `exchanges.number` is of the same count, 0 where it is none; an exchange
+that is gone leaves no trace of it here, but the log goes on from what it has seen (`Journal.next_queue`).
 
 To change the schema, add a step to the end of _STEPS, never change one that was released: PRAGMA user_version counts
 the steps that a file has gone through, and opening it takes the others, in one transaction. A file that has gone
 through more of them than we know was written by a later version, and is refused.
 
-The write-ahead log with synchronous=FULL costs one sync for each transaction, a rollback journal three or four. The
+A transaction is in the write-ahead log, safe from a killed process, when it is applied; `sync` makes all that were safe
+from a power cut, which SQLite itself, with synchronous=NORMAL, would leave to the checkpoint that empties the log. The
 lock is exclusive and held until the end, which leaves out the shared memory file.
 """
 
@@ -35,14 +40,20 @@ from ..core.definitions import (
     Record,
     StoredBinding,
     StoredExchange,
+    StoredGlobalParameter,
+    StoredParameter,
     StoredPermission,
     StoredQueue,
+    StoredTopicPermission,
     StoredUser,
     StoredVHost,
 )
+from .disk import sync_data, sync_folder
 from .faults import StorageFault
 
 APPLICATION_ID = 0x5752524E  # "WRRN", which tells our files from other SQLite files
+
+SHA256 = "rabbit_password_hashing_sha256"  # the one algorithm there was before a user had a column for it
 
 _STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -58,6 +69,20 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         " arguments BLOB, PRIMARY KEY (vhost, source, kind, destination, routing_key, arguments))",
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
+    (
+        "ALTER TABLE vhosts ADD COLUMN description BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE vhosts ADD COLUMN tags TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE vhosts ADD COLUMN default_queue_type BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE vhosts ADD COLUMN protected INTEGER NOT NULL DEFAULT 0",
+        f"ALTER TABLE users ADD COLUMN hashing_algorithm BLOB NOT NULL DEFAULT x'{SHA256.encode().hex()}'",
+        "ALTER TABLE users ADD COLUMN limits TEXT NOT NULL DEFAULT '{}'",
+        "CREATE TABLE topic_permissions (user BLOB, vhost BLOB, exchange BLOB, write BLOB, read BLOB,"
+        " PRIMARY KEY (user, vhost, exchange))",
+        "CREATE TABLE parameters (vhost BLOB, component BLOB, name BLOB, value BLOB,"
+        " PRIMARY KEY (vhost, component, name))",
+        "CREATE TABLE global_parameters (name BLOB PRIMARY KEY, value BLOB)",
+    ),
+    ("ALTER TABLE exchanges ADD COLUMN number INTEGER NOT NULL DEFAULT 0",),
 )
 VERSION = len(_STEPS)
 
@@ -79,6 +104,9 @@ _SHELVES: dict[type[Record], _Shelf] = {
     StoredVHost: _Shelf("vhosts", StoredVHost.__slots__, "name"),
     StoredUser: _Shelf("users", StoredUser.__slots__, "name"),
     StoredPermission: _Shelf("permissions", StoredPermission.__slots__, "user", "vhost"),
+    StoredTopicPermission: _Shelf("topic_permissions", StoredTopicPermission.__slots__, "user", "vhost", "exchange"),
+    StoredParameter: _Shelf("parameters", StoredParameter.__slots__, "vhost", "component", "name"),
+    StoredGlobalParameter: _Shelf("global_parameters", StoredGlobalParameter.__slots__, "name"),
     StoredExchange: _Shelf("exchanges", StoredExchange.__slots__, "vhost", "name"),
     StoredQueue: _Shelf("queues", StoredQueue.__slots__, "number"),
     StoredBinding: _Shelf("bindings", StoredBinding.__slots__, *StoredBinding.__slots__),
@@ -88,12 +116,16 @@ _SHELVES: dict[type[Record], _Shelf] = {
 class Metadata:
     """Opened and loaded by the loop's thread, then written by the worker alone, closed when that has ended.
 
-    Where it is not `durable`, the last changes survive a killed process but not a power cut.
+    Where it is not `durable`, `sync` does nothing: the last changes may not survive a power cut.
     """
 
     def __init__(self, path: Path, durable: bool = True) -> None:
         """Opens the file, made or brought to our version where need be. Raises StorageFault."""
         self._path = path
+        self._wal = Path(f"{path}-wal")
+        self._unsynced = durable  # also by the process before, which may have been killed
+        self._durable = durable
+        self._named = False  # in the folder, for good: the file of the write-ahead log is there until the end
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds the hashes of passwords
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
@@ -102,7 +134,7 @@ class Metadata:
         except sqlite3.Error as error:
             raise StorageFault(f"{path}: {error}") from error
         try:
-            self._open(durable)
+            self._open()
         except sqlite3.Error as error:
             self._connection.close()
             raise StorageFault(f"{path}: {error}") from error
@@ -110,7 +142,7 @@ class Metadata:
             self._connection.close()
             raise
 
-    def _open(self, durable: bool) -> None:
+    def _open(self) -> None:
         ask = self._connection.execute
         ask("PRAGMA locking_mode = EXCLUSIVE")
         version = int(ask("PRAGMA user_version").fetchone()[0])
@@ -122,7 +154,7 @@ class Metadata:
                 f"{self._path}: written by a later version of the broker (schema {version}, this one knows {VERSION})"
             )
         ask("PRAGMA journal_mode = WAL")
-        ask(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        ask("PRAGMA synchronous = NORMAL")
         damage = ask("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise StorageFault(f"{self._path}: damaged: {' '.join(damage.split())}")
@@ -139,17 +171,30 @@ class Metadata:
         found = Definitions()
         rows = self._rows
         try:
-            found.vhosts = [StoredVHost(_text(name)) for (name,) in rows(StoredVHost)]
+            found.vhosts = [
+                StoredVHost(_text(name), _text(description), tuple(json.loads(tags)), _text(type_), protected == 1)
+                for name, description, tags, type_, protected in rows(StoredVHost)
+            ]
             found.users = [
-                StoredUser(_text(name), password_hash, tuple(json.loads(tags)))
-                for name, password_hash, tags in rows(StoredUser)
+                StoredUser(_text(name), password_hash, tuple(json.loads(tags)), _text(algorithm), json.loads(limits))
+                for name, password_hash, algorithm, tags, limits in rows(StoredUser)
             ]
             found.permissions = [StoredPermission(*map(_text, row)) for row in rows(StoredPermission)]
+            found.topic_permissions = [StoredTopicPermission(*map(_text, row)) for row in rows(StoredTopicPermission)]
+            found.parameters = [StoredParameter(*map(_text, row)) for row in rows(StoredParameter)]
+            found.global_parameters = [StoredGlobalParameter(*map(_text, row)) for row in rows(StoredGlobalParameter)]
             found.exchanges = [
                 StoredExchange(
-                    _text(vhost), _text(name), _text(type_), durable == 1, auto_delete == 1, internal == 1, arguments
+                    _text(vhost),
+                    _text(name),
+                    _text(type_),
+                    durable == 1,
+                    auto_delete == 1,
+                    internal == 1,
+                    arguments,
+                    kept,
                 )
-                for vhost, name, type_, durable, auto_delete, internal, arguments in rows(StoredExchange)
+                for vhost, name, type_, durable, auto_delete, internal, arguments, kept in rows(StoredExchange)
             ]
             found.queues = [
                 StoredQueue(_text(vhost), _text(name), number, auto_delete == 1, arguments)
@@ -164,11 +209,11 @@ class Metadata:
             raise StorageFault(f"{self._path}: {error}") from error
         except (ValueError, TypeError, AttributeError) as error:  # a cell is not of the type that we put there
             raise StorageFault(f"{self._path}: damaged: {error}") from error
-        found.next_queue = highest[0] + 1 if highest is not None else 1
+        found.next_queue = max(highest[0] if highest is not None else 0, 0, *found.numbers) + 1
         return found
 
     def apply(self, changes: list[Change]) -> None:
-        """Make all of them durable, or none; to do so again changes nothing.
+        """Write all of them, or none; to do so again changes nothing. A killed process loses them no more.
 
         Raises OSError: with ENOSPC where the disk is full and it may be tried again; with EIO all else is final.
         """
@@ -183,13 +228,30 @@ class Metadata:
                 else:
                     ask(shelf.delete, [_cell(getattr(record, column)) for column in shelf.key])
             ask("COMMIT")
+            self._unsynced = self._durable
         except sqlite3.Error as error:
             self._roll_back()
             # Errors that sqlite3 raises of its own accord, on a closed connection for one, carry no code.
             full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
             raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(self._path)) from error
 
+    def sync(self) -> None:
+        """What was applied survives a power cut as well. Raises OSError, which is final."""
+        if not self._unsynced:
+            return
+        if self._wal.exists():
+            descriptor = os.open(self._wal, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                sync_data(descriptor)
+            finally:
+                os.close(descriptor)
+            if not self._named:
+                sync_folder(self._wal.parent)
+                self._named = True
+        self._unsynced = False
+
     def close(self) -> None:
+        """With all in its place: SQLite syncs what it moves there from the write-ahead log."""
         self._connection.close()
 
     def _roll_back(self) -> None:
@@ -209,7 +271,7 @@ def _cell(value: object) -> bytes | str | int:
     """A field of a record as it stands in its row."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, dict)):
         return json.dumps(value)
     assert isinstance(value, (bytes, int))
     return value

@@ -4,61 +4,96 @@ All segments are read once, in order. The end of the last one may be torn, as it
 stopped: it is cut off. A bad record anywhere else is damage: it is reported with its place and left alone, and reading
 goes on at the next sound record. Settled ids that no message has mean nothing.
 
-A message that compaction has copied stands twice until the old segment goes: of one `order`, the highest id counts.
+A message that compaction has copied stands twice until the old segment goes: of one `order`, the highest id counts,
+with the most attempts that any of them has.
+
+What to check records with, the salt, stands in the head of each segment, and in the checkpoint for those whose head is
+damaged.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from struct import Struct
 
 from . import checkpoint, records
+from .checkpoint import Checkpoint
 from .disk import Disk
+from .faults import StorageFault
 from .segments import OFFSET_BITS, Segment, number_of
 
+_Entry = tuple[int, int, int, int, int]
+
 _MAGIC_OCTETS = records.LENGTH.pack(records.MAGIC)
+_LEVEL, _DEADLINE = 0xFF, 8  # of a mark: the bits of the priority, and those below the deadline
 
 
 class Recovered:
-    """`queues`: by queue, (id, place) in order; `body_bytes`: by queue, the sum of their bodies."""
+    """`queues`: by queue, (id, place) in order; `body_bytes`: by queue, the sum of their bodies.
 
-    __slots__ = ("segments", "queues", "body_bytes", "shared", "next_id", "next_queue")
+    `levels` and `deadlines`: by queue, the priority and the deadline of each message in the same order, where any has
+    one; `counted`: by queue and id, the attempts where a queue counted any.
+    `checkpointed` says whether there was a checkpoint that could be used.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "salt",
+        "checkpointed",
+        "segments",
+        "queues",
+        "body_bytes",
+        "levels",
+        "deadlines",
+        "counted",
+        "shared",
+        "next_id",
+        "next_queue",
+    )
+
+    def __init__(self, salt: int, checkpointed: bool) -> None:
+        self.salt = salt
+        self.checkpointed = checkpointed
         self.segments: list[Segment] = []
         self.queues: dict[int, list[tuple[int, int]]] = {}
         self.body_bytes: dict[int, int] = {}
+        self.levels: dict[int, bytes] = {}
+        self.deadlines: dict[int, array[int]] = {}
+        self.counted: dict[tuple[int, int], int] = {}
         self.shared: dict[int, set[int]] = {}
         self.next_id = 1
         self.next_queue = 1
 
 
 def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Recovered:
-    """Read the log; `report` gets a line for each thing that was wrong. Raises OSError.
+    """Read the log; `report` gets a line for each thing that was wrong. Raises OSError, StorageFault.
 
     Queues that are not `known` (None: all are) have been deleted.
     """
-    found = Recovered()
-    saved = checkpoint.load(disk, report)
-    scan = _Scan(found, saved)
     disk.sync_folder()
+    saved = checkpoint.load(disk, report)
     numbers = sorted(number for number in map(number_of, disk.names()) if number is not None)
+    salt = _salt(disk, numbers, saved)
+    found = Recovered(salt, saved is not None)
+    saved = saved or Checkpoint(salt, 1, {}, {}, {})
+    scan = _Scan(found, saved)
     for number in numbers:
-        segment = Segment(number, 0)
+        segment = Segment(number, 0, salt)
         file = segment.open(disk)
         data = file.read(0, file.size)
         last = number == numbers[-1]
-        first = records.first_id(data)
-        if first is None:
-            if last and len(data) <= records.SEGMENT_HEAD_BYTES or last and not _next_sound(data, 0):
+        head = records.head_of(data)
+        if head is None:
+            if last and len(data) <= records.SEGMENT_HEAD_BYTES or last and not _next_sound(salt, data, 0):
                 report.append(f"{segment.name}: {len(data)} octets of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
                 continue
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            first = _first_id(data, found.next_id)
-        segment.first_id, bitmap = saved.bitmaps.get(number, (first, b""))
+            head = records.Head(_first_id(salt, data, found.next_id), salt)
+        segment.salt = head.salt
+        segment.first_id, bitmap = saved.bitmaps.get(number, (head.first_id, b""))
         segment.restore(bitmap)
         found.next_id = max(found.next_id, segment.first_id)  # also when all before it is damaged or gone
         found.segments.append(segment)
@@ -72,25 +107,54 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
     return found
 
 
+def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
+    """What segments without a sound head were written with, and new ones will be. Raises StorageFault, OSError.
+
+    All heads are looked at before anything is changed: one may be of a version that is not ours.
+    """
+    salt = saved.salt if saved is not None else None
+    unread = ""
+    for number in numbers:
+        segment = Segment(number, 0, 0)
+        file = segment.open(disk)
+        data = file.read(0, records.SEGMENT_HEAD_BYTES)
+        head = records.head_of(data)
+        if other := records.other_version(data):
+            raise StorageFault(
+                f"{segment.name}: of version {other} of the log, this broker reads version {records.VERSION}"
+            )
+        if head is None and file.size > records.SEGMENT_HEAD_BYTES:
+            unread = segment.name
+        elif head is not None and salt is None:
+            salt = head.salt
+        segment.close()
+    if salt is None and unread:
+        raise StorageFault(f"{unread}: its head is damaged, and {checkpoint.NAME}, which could stand in for it, is too")
+    return salt if salt is not None else disk.salt()
+
+
 class _Scan:
-    def __init__(self, found: Recovered, saved: checkpoint.Checkpoint) -> None:
+    def __init__(self, found: Recovered, saved: Checkpoint) -> None:
         self._found = found
         self._saved = saved
-        # By queue: order, id, place, body octets of every message, whatever became of it.
-        self._entries: dict[int, list[tuple[int, int, int, int]]] = {}
+        # By queue: order, id, place, body octets, mark, of every message, whatever became of it.
+        self._entries: dict[int, list[_Entry]] = {}
+        self._counted = saved.counted
+        self._segments: dict[int, Segment] = {}
         self._gone: set[int] = set()
         found.next_id = max(found.next_id, saved.next_id)
 
     def read(self, segment: Segment, data: bytes, report: list[str], last: bool) -> int:
         """All records of a segment; where it ends once a torn end is cut off."""
+        self._segments[segment.number] = segment
         at = records.SEGMENT_HEAD_BYTES
         while at < len(data):
-            end = records.whole(data, at)
+            end = records.whole(segment.salt, data, at)
             if end:
                 self._take(segment, data, at, end)
                 at = end
                 continue
-            sound = _next_sound(data, at + 1)
+            sound = _next_sound(segment.salt, data, at + 1)
             if not sound and last:
                 report.append(f"{segment.name}: {len(data) - at} octets of a torn end cut off at offset {at}")
                 return at
@@ -102,15 +166,20 @@ class _Scan:
         found = self._found
         start = at + records.RECORD_BYTES
         if data[start] == records.MESSAGE:
-            _, id_, order, _, body_bytes, _, _, count = records.MESSAGE_HEAD.unpack_from(data, start)
+            _, id_, order, _, body_bytes, _, flags, count = records.MESSAGE_HEAD.unpack_from(data, start)
             if id_ >= found.next_id:
                 found.next_id = id_ + 1
             segment.total += 1
             if not count:
                 segment.mark_dead(id_)
             elif not segment.is_dead(id_):
-                entry = order, id_, segment.number << OFFSET_BITS | at, body_bytes
                 queues_at = start + records.MESSAGE_HEAD.size
+                mark = 0
+                if flags & records.HAS_LIFE:
+                    level, _, _, deadline_ms = records.LIFE.unpack_from(data, queues_at)
+                    mark = level | deadline_ms << _DEADLINE
+                    queues_at = records.life_end(data, queues_at)
+                entry = order, id_, segment.number << OFFSET_BITS | at, body_bytes, mark
                 queue = records.QUEUE.unpack_from(data, queues_at)[0]
                 self._entries.setdefault(queue, []).append(entry)
                 if count > 1:
@@ -128,6 +197,9 @@ class _Scan:
             at = start + records.SETTLED_HEAD.size
             for settled in Struct(f"<{(end - at) // 8}Q").unpack_from(data, at):
                 self._settle(queue, settled)
+        elif kind == records.COUNTED:
+            _, _, _, counted, attempts = records.COUNTED_BODY.unpack_from(data, start)
+            self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
     def _settle(self, queue: int, id_: int) -> None:
         wanting = self._found.shared.get(id_)
@@ -143,37 +215,66 @@ class _Scan:
     def finish(self, known: set[int] | None) -> None:
         """Leave what is wanted: once for each order, only where it is not dead, and only for queues that there are."""
         found = self._found
-        by_number = {segment.number: segment for segment in found.segments}
         shared = found.shared
         found.next_queue = max([0, *self._entries, *self._gone]) + 1
         counted: set[int] = set()  # of the shared ones
         while self._entries:
             queue, entries = self._entries.popitem()
-            there = queue not in self._gone and (known is None or queue in known)
             entries.sort()
-            wanted: list[tuple[int, int]] = []
-            total = 0
-            newer = -1  # the order of the entry behind
-            while entries:
-                order, id_, place, body_bytes = entries.pop()
-                segment = by_number[place >> OFFSET_BITS]
-                if order == newer or not there:
-                    self._unwanted(segment, queue, id_)  # a later copy counts; or nobody is there to want it
-                elif not segment.is_dead(id_) and (id_ not in shared or queue in shared[id_]):
-                    wanted.append((id_, place))
-                    total += body_bytes
-                    if id_ not in shared:
-                        segment.live += 1
-                    elif id_ not in counted:
-                        counted.add(id_)
-                        segment.live += 1
-                newer = order
-            if wanted:
-                wanted.reverse()
-                found.queues[queue] = wanted
-                found.body_bytes[queue] = total
+            self._finish_queue(queue, entries, queue not in self._gone and (known is None or queue in known), counted)
         for id_ in [id_ for id_ in shared if id_ not in counted]:
             del shared[id_]
+
+    def _finish_queue(self, queue: int, entries: list[_Entry], there: bool, counted: set[int]) -> None:
+        """`entries` in order, to be used up."""
+        found = self._found
+        shared = found.shared
+        wanted: list[tuple[int, int]] = []
+        levels = bytearray()
+        deadlines = array("Q")
+        total = marks = 0
+        newer = -1  # the order of the entry behind
+        kept = 0  # the id of its copy that counts, if it is wanted
+        while entries:
+            order, id_, place, body_bytes, mark = entries.pop()
+            segment = self._segments[place >> OFFSET_BITS]
+            if order != newer:
+                kept = 0
+            if order == newer or not there:
+                if kept and self._counted:
+                    self._carry(queue, id_, kept)
+                self._unwanted(segment, queue, id_)  # a later copy counts; or nobody is there to want it
+            elif not segment.is_dead(id_) and (id_ not in shared or queue in shared[id_]):
+                kept = id_
+                wanted.append((id_, place))
+                levels.append(mark & _LEVEL)
+                deadlines.append(mark >> _DEADLINE)
+                marks |= mark
+                total += body_bytes
+                if id_ not in shared:
+                    segment.live += 1
+                elif id_ not in counted:
+                    counted.add(id_)
+                    segment.live += 1
+                if self._counted:
+                    self._carry(queue, id_, id_)
+            newer = order
+        if wanted:
+            wanted.reverse()
+            found.queues[queue] = wanted
+            found.body_bytes[queue] = total
+        if marks & _LEVEL:
+            levels.reverse()
+            found.levels[queue] = bytes(levels)
+        if marks >> _DEADLINE:
+            deadlines.reverse()
+            found.deadlines[queue] = deadlines
+
+    def _carry(self, queue: int, id_: int, newest: int) -> None:
+        """What was counted for this copy of a message holds for the newest one."""
+        attempts = self._counted.get((queue, id_), 0)
+        if attempts > self._found.counted.get((queue, newest), 0):
+            self._found.counted[queue, newest] = attempts
 
     def _unwanted(self, segment: Segment, queue: int, id_: int) -> None:
         wanting = self._found.shared.get(id_)
@@ -184,18 +285,18 @@ class _Scan:
         segment.mark_dead(id_)
 
 
-def _first_id(data: bytes, otherwise: int) -> int:
+def _first_id(salt: int, data: bytes, otherwise: int) -> int:
     """The least id that a sound record of a segment without its head can have."""
-    at = _next_sound(data, 0)
+    at = _next_sound(salt, data, 0)
     return int(records.KIND_ID.unpack_from(data, at + records.RECORD_BYTES)[1]) if at else otherwise
 
 
-def _next_sound(data: bytes, at: int) -> int:
+def _next_sound(salt: int, data: bytes, at: int) -> int:
     """Where the next whole and sound record starts, 0 where there is none."""
     while True:
         at = data.find(_MAGIC_OCTETS, at)
         if at < 0:
             return 0
-        if records.whole(data, at):
+        if records.whole(salt, data, at):
             return at
         at += 1

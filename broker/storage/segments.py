@@ -7,7 +7,7 @@ messages only whether it is dead, one bit by its id, and how many are not.
 from __future__ import annotations
 
 from .disk import Disk, File
-from .records import SEGMENT_HEAD_BYTES
+from .records import SEGMENT_HEAD_BYTES, Head
 
 SUFFIX = ".log"
 OFFSET_BITS = 32
@@ -17,11 +17,12 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 class Segment:
     """`length` counts what is still to be written; `live` are the messages that are still wanted, of `total`."""
 
-    __slots__ = ("number", "first_id", "length", "live", "total", "file", "_dead")
+    __slots__ = ("number", "first_id", "salt", "length", "live", "total", "file", "_dead")
 
-    def __init__(self, number: int, first_id: int) -> None:
+    def __init__(self, number: int, first_id: int, salt: int) -> None:
         self.number = number
         self.first_id = first_id
+        self.salt = salt
         self.length = SEGMENT_HEAD_BYTES
         self.live = 0
         self.total = 0
@@ -31,6 +32,10 @@ class Segment:
     @property
     def name(self) -> str:
         return f"{self.number:08d}{SUFFIX}"
+
+    @property
+    def head(self) -> bytes:
+        return Head(self.first_id, self.salt).encode()
 
     def bury(self, id_: int) -> None:
         """This message is wanted no more. To say it twice is as good as once."""

@@ -315,6 +315,10 @@ class FrameReader:
             return Publishes(channel, content.method, [], True, content.body_bytes)
         return Publishes(channel, content.method, [b"".join(content.frames)], True, 0, content.largest_frame)
 
+    def in_content(self) -> bool:
+        """Whether the header of a content has come, and its body not, or not all of it."""
+        return any(not content.waits_for_header for content in self._unfinished.values())
+
     def _wait_for(self, octets: int) -> None:
         """A frame is not whole: gather its parts without joining them each time."""
         self._parts = [self._data[self._at :]]

@@ -1,0 +1,43 @@
+"""Alarms: what the node is low on, so that whoever publishes has to wait (spec/core.md 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+MEMORY, DISK = "memory", "disk"
+RESOURCES = (MEMORY, DISK)
+
+
+class Alarms:
+    """`reason` is what blocked clients are told, empty while there is no alarm. `hooks` are told of each change, after
+    it: the resource, and whether its alarm is on now.
+    """
+
+    __slots__ = ("reason", "hooks", "_on")
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.hooks: list[Callable[[str, bool], None]] = []
+        self._on: set[str] = set()
+
+    def set(self, resource: str) -> None:
+        self._change(resource, True)
+
+    def clear(self, resource: str) -> None:
+        self._change(resource, False)
+
+    def on(self) -> list[str]:
+        """What the node is low on."""
+        return [resource for resource in RESOURCES if resource in self._on]
+
+    def _change(self, resource: str, on: bool) -> None:
+        assert resource in RESOURCES
+        if (resource in self._on) == on:
+            return
+        if on:
+            self._on.add(resource)
+        else:
+            self._on.remove(resource)
+        self.reason = f"low on {' & '.join(self.on())}" if self._on else ""
+        for hook in list(self.hooks):
+            hook(resource, on)

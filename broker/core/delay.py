@@ -1,0 +1,192 @@
+"""Messages that wait in an exchange until they are due (spec/core.md 19.7).
+
+A message with the header `x-delay` waits so many milliseconds. It lies in the journal meanwhile, and in memory is one
+integer of 56 octets: its deadline, its turn, its place. The deadline is the one of its life, so a restart knows it
+without reading messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from .. import properties
+from ..table import INTEGERS, Table
+from .life import NEVER, NO_TTL, Life
+from .message import Message, content_frames
+from .ports import Timer
+from .receipt import STORED, TAKEN, Receipt
+from .sink import Sink
+from .stored import Stored
+
+if TYPE_CHECKING:
+    from .exchange_host import ExchangeHost
+
+HEADER = "x-delay"
+LONGEST_MS = (1 << 32) - 1  # of the plugin for RabbitMQ; what is longer is not delayed
+SLICE = 500  # messages that go at once: some milliseconds, then others have their turn
+DROP_SLICE = 10_000  # likewise, of an exchange that is deleted
+TURN_SHIFT, DEADLINE_SHIFT = 64, 128
+MASK = (1 << 64) - 1
+
+
+class Delay(Sink):
+    """`release` takes each message when it is due.
+
+    The turn of a message is its id, as messages are stored in the order in which they come. Compaction gives them other
+    ids; so those that a restart brings back have as turn their place in that order, which is less than any id to come.
+    Where the journal keeps nothing there are no ids, and `_resident` has the messages by turns that are counted here.
+    """
+
+    __slots__ = (
+        "_heap",
+        "_restored_ids",
+        "_resident",
+        "_turn",
+        "_timer",
+        "_when_ms",
+        "_release",
+        "_seen",
+        "_seen_ms",
+    )
+
+    def __init__(self, host: ExchangeHost, release: Callable[[Message], None]) -> None:
+        super().__init__(host)
+        self._heap: list[int] = []
+        self._restored_ids = array("Q")
+        self._resident: dict[int, Message] = {}
+        self._turn = 0
+        self._timer: Timer | None = None
+        self._when_ms = 0
+        self._release = release
+        self._seen = b""  # the properties that were looked at last, and the delay in them
+        self._seen_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def asked_ms(self, message: Message) -> int:
+        """How long the message is to be held; 0 where it is not."""
+        raw = message.property_bytes
+        if raw != self._seen:
+            self._seen_ms = delay_ms(raw)
+            self._seen = raw
+        return self._seen_ms
+
+    def take(self, messages: list[Message]) -> Receipt:
+        now_ms = self.host.clock.now_ms()
+        stored = False
+        for message in messages:
+            due_ms = now_ms + self.asked_ms(message)
+            copy = message.again()
+            copy.life = Life(NO_TTL, due_ms, 0, 0, message.died, message.blind)
+            self.host.store([copy], copy.persistent)
+            stored = stored or (copy.persistent and self.host.number > 0)
+            turn = copy.id
+            if not turn:
+                self._turn = turn = self._turn + 1
+                self._resident[turn] = copy
+            heappush(self._heap, due_ms << DEADLINE_SHIFT | turn << TURN_SHIFT | copy.place)
+        self._expect()
+        return STORED if stored else TAKEN
+
+    def hold_again(self, stored: Stored) -> None:
+        """Those of them that have a deadline."""
+        for due_ms, id_, place in stored:
+            if due_ms != NEVER:
+                self._heap.append(due_ms << DEADLINE_SHIFT | len(self._restored_ids) << TURN_SHIFT | place)
+                self._restored_ids.append(id_)
+        heapify(self._heap)
+        self._expect()
+
+    def end(self) -> None:
+        """The exchange is deleted, and what waits in it goes with it."""
+        super().end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._resident.clear()
+        self._drop()
+
+    def _drop(self) -> None:
+        """A slice of what is left, in any order. The journal knows that the exchange is gone: a restart drops all."""
+        durable = self.host.number > 0
+        for _ in range(min(DROP_SLICE, len(self._heap))):
+            id_, place = self._page(self._heap.pop())
+            if place:
+                self.host.drop(id_, place, durable)
+        if self._heap:
+            self._timer = self.host.call_at(self.host.clock.now_ms(), self._drop)
+
+    def _page(self, entry: int) -> tuple[int, int]:
+        """Its id and place, no place where it is in memory."""
+        turn = entry >> TURN_SHIFT & MASK
+        return self._restored_ids[turn] if turn < len(self._restored_ids) else turn, entry & MASK
+
+    def _expect(self) -> None:
+        """One timer, for the first."""
+        if not self._heap:
+            return
+        when_ms = self._heap[0] >> DEADLINE_SHIFT
+        if self._timer is not None:
+            if self._when_ms <= when_ms:
+                return
+            self._timer.cancel()
+        self._when_ms = when_ms
+        self._timer = self.host.call_at(when_ms, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        end = self.host.clock.now_ms() + 1 << DEADLINE_SHIFT
+        entries: list[int] = []
+        while self._heap and self._heap[0] < end and len(entries) < SLICE:
+            entries.append(heappop(self._heap))
+        for message in self._read(entries):
+            self._release(message)
+            if message.place:  # its copies are stored: whatever happens now, one of them is there
+                self.host.drop(message.id, message.place, message.persistent)
+        self._expect()
+
+    def _read(self, entries: list[int]) -> list[Message]:
+        """In this order; but the disk is read in its own."""
+        if self._resident:
+            return [self._resident.pop(entry >> TURN_SHIFT & MASK) for entry in entries]
+        order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
+        messages = self.host.read([self._page(entries[index]) for index in order])
+        if len(messages) == len(entries):
+            ordered = sorted(zip(order, messages, strict=True), key=lambda pair: pair[0])
+            return [message for _, message in ordered]
+        return sorted(messages, key=lambda message: message.life.deadline_ms if message.life is not None else NEVER)
+
+
+def delay_ms(raw: bytes) -> int:
+    """What the header in these properties asks for, 0 where that is nothing. A number as text will do."""
+    if HEADER.encode() not in raw:
+        return 0  # the usual answer, given without decoding
+    value = (properties.headers(raw) or Table.EMPTY).get(HEADER)
+    number = 0
+    if value is not None and value[0] in INTEGERS and isinstance(value[1], int):
+        number = value[1]
+    elif value is not None and value[0] == "S" and isinstance(value[1], bytes) and value[1].isdigit():
+        number = int(value[1][:11])
+    return number if 0 < number <= LONGEST_MS else 0
+
+
+def held(message: Message) -> Message:
+    """The message as it goes on once it is due, to be held no more: the header is negated, as that plugin does."""
+    raw = message.property_bytes
+    headers = properties.headers(raw) or Table.EMPTY
+    value = headers.get(HEADER)
+    if value is not None and value[0] == "S" and isinstance(value[1], bytes):
+        value = ("S", b"-" + value[1])
+    elif value is not None and isinstance(value[1], int):
+        value = (value[0] if value[0] in "bsIl" else "l", -value[1])
+    assert value is not None, "only what has a delay is held"
+    changed = properties.replace(raw, properties.HEADERS, headers.with_items([(HEADER, value)]))
+    copy = Message(
+        message.address, content_frames(0, changed, message.body), 0, message.body_bytes, 0, message.persistent
+    )
+    copy.life = message.life
+    return copy.anew()

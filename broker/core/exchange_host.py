@@ -1,0 +1,114 @@
+"""What a virtual host does for the exchange types in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from .binding import Destination
+from .exchange import Exchange
+from .exchange_type import Notice
+from .message import Message
+from .ports import Clock, Timer
+from .queue import Queue
+from .receipt import STORED, TAKEN, Receipt
+
+if TYPE_CHECKING:
+    from .vhost import VHost
+
+
+class ExchangeHost:
+    """What one exchange's type may ask for. `durable` says whether the exchange is."""
+
+    __slots__ = ("home", "durable", "number", "_exchange")
+
+    def __init__(self, home: VHost, exchange: Exchange) -> None:
+        self.home = home
+        self.durable = exchange.durable
+        self.number = exchange.number  # what the journal knows by what is stored; 0: a restart forgets it
+        self._exchange = exchange
+
+    @property
+    def clock(self) -> Clock:
+        return self.home.clock
+
+    def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
+        """Call `fn` then, by `clock.now_ms`; what it delivers reaches consumers at once."""
+
+        def due() -> None:
+            fn()
+            self.home.pump()
+
+        return self.clock.call_at(when_ms, due)
+
+    def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> Receipt:
+        """Give these messages to each of these destinations, in this order."""
+        return deliver(self.home, destinations, messages)
+
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> None:
+        """Let a message that was kept go where its exchange's type has just routed it by these keys: through exchanges
+        too, and to the alternate exchange where there is nothing."""
+        home = self.home
+        alternate = self._exchange.alternate
+        if not destinations and alternate in home.exchanges:
+            destinations = [home.exchanges[alternate]]
+        found: dict[Queue, None] = {}
+        for end in destinations:
+            if isinstance(end, Exchange):
+                found.update(dict.fromkeys(home.route(end, keys, message)[0]))
+            elif isinstance(end, Queue):
+                found[end] = None
+        if found:
+            home.enqueue([message], message.body_bytes, message.persistent, tuple(found))
+
+    # What a type keeps. It says so with `stores`.
+
+    def store(self, messages: list[Message], durable: bool) -> None:
+        """Give each its `id` and `place` in the journal, in ascending order; both 0 where nothing is ever stored there.
+
+        Only what is `durable` is there after a restart, whatever its delivery mode. A message must have had no place
+        yet: it is one's own copy.
+        """
+        numbers = [self.number] if durable and self.number else []
+        for message in messages:
+            message.persistent = len(numbers) > 0
+        self.home.journal.append(numbers, messages)
+
+    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
+        """Stored messages by id and place, which may be others by now; what was damaged is missing. Raises OSError."""
+        return self.home.journal.read(pages, self.number)
+
+    def drop(self, id_: int, place: int, durable: bool) -> None:
+        """It need not be stored any more. An exchange that is deleted drops all it has."""
+        self.home.journal.settle(self.number if durable else 0, id_, place)
+
+
+def deliver_notices(vhost: VHost, notices: Iterable[Notice]) -> None:
+    """What an exchange type has to say."""
+    for notice in notices:
+        deliver(vhost, notice.destinations, notice.messages)
+
+
+def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> Receipt:
+    """Into queues, and through exchanges by the routing key of each message. A queue that is gone gets nothing.
+
+    The messages stay the giver's, who may give them again: what a queue notes in them, it notes in copies.
+    """
+    if not messages:
+        return TAKEN
+    stored = False
+    queues = tuple([end for end in destinations if isinstance(end, Queue) and not end.deleted])
+    if queues:
+        given = list(messages)
+        if any(queue.rules.careful for queue in queues):
+            given = [message.again() for message in given]
+        body_bytes = sum([message.body_bytes for message in given])
+        persistent = any(message.persistent for message in given)
+        stored = vhost.enqueue(given, body_bytes, persistent, queues).stored
+    for end in destinations:
+        if isinstance(end, Exchange):
+            for message in messages:
+                found = vhost.route(end, (message.address.routing_key,), message)[0]
+                receipt = vhost.enqueue([message.again()], message.body_bytes, message.persistent, found)
+                stored = stored or receipt.stored
+    return STORED if stored else TAKEN

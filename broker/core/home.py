@@ -1,0 +1,42 @@
+"""What a queue asks of the vhost that it is in."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .backlog import Budget
+from .message import Message
+from .ports import Clock, Journal
+from .rules import Rulebook
+from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+class Home:
+    """`pending` are the queues, of all the node, that wait to be pumped."""
+
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, pending: deque[Queue]) -> None:
+        self.name = name
+        self.clock = clock
+        self.journal = journal
+        self.budget = budget
+        self.pending = pending
+        self.rulebook = Rulebook()
+        self.statistics = Statistics()
+
+    def pump(self) -> None:
+        """Deliver what can be delivered now, also what a delivery itself makes ready."""
+        pending = self.pending
+        while pending:
+            pending.popleft().pump()  # one by one: should one fail, the others are still in line
+
+    def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        """Publish what this queue is done with to its dead letter exchange, before the queue forgets it."""
+        raise NotImplementedError
+
+    def unused(self, queue: Queue) -> None:
+        """Nobody has used this queue for as long as it may be unused: it goes."""
+        raise NotImplementedError

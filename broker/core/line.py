@@ -1,0 +1,191 @@
+"""The ready messages of one queue that have one priority, oldest first. A queue without priorities is one line.
+
+A position numbers the messages of one line in the order in which they were published. Fresh messages, never delivered
+before, need no number of their own: the one at the front of `fresh` has position `head`, and so on. A message that
+comes back was delivered before all that are still fresh, so those that came back form a heap in front of them, and
+every message returns to its original place (spec/core.md 9.5, 9.9).
+
+When the node's memory for messages is spent, what comes is stored and only its place remembered: the backlog, behind
+all that is fresh, read back when that has been delivered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+
+from .backlog import Backlog, Budget
+from .life import NEVER
+from .message import Message
+from .ports import Journal
+
+LEVEL_SHIFT = 48  # a position's bits above it are the level (`Rules.level`)
+BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
+PAGE_ABOVE = 4_000  # messages that a line may have in memory even when the node's budget is spent
+UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and octets by their average
+
+
+class Line:
+    """`number` is what the journal knows the queue by, 0 where it is not durable.
+
+    `timed` says that some of them may have a deadline. Positions below `restored_until` were there before a restart,
+    and count as delivered before.
+    """
+
+    __slots__ = (
+        "level",
+        "fresh",
+        "head",
+        "returned",
+        "backlog",
+        "restored_until",
+        "timed",
+        "_number",
+        "_journal",
+        "_budget",
+    )
+
+    def __init__(self, level: int, number: int, journal: Journal, budget: Budget) -> None:
+        self.level = level
+        self.fresh: deque[Message] = deque()
+        self.head = (level << LEVEL_SHIFT) + 1
+        self.returned: list[tuple[int, Message]] = []
+        self.backlog = Backlog()
+        self.restored_until = 0
+        self.timed = False
+        self._number = number
+        self._journal = journal
+        self._budget = budget
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.returned) + len(self.backlog)
+
+    def push(self, messages: list[Message], body_bytes: int) -> None:
+        """At the tail, already stored if they are to be; `body_bytes` is the sum of their bodies. HOT: bench A-M."""
+        if len(self.backlog) or (self._budget.spent and len(self.fresh) > PAGE_ABOVE):
+            self._page(messages)
+        else:
+            self.fresh.extend(messages)
+            self._budget.add(len(messages), body_bytes)
+
+    def back(self, position: int, message: Message) -> None:
+        """To its original place."""
+        heappush(self.returned, (position, message))
+        if message.life is not None and message.life.deadline_ms != NEVER:
+            self.timed = True
+        self._budget.add(1, message.body_bytes)
+
+    def restore(self, pages: list[tuple[int, int]], timed: bool) -> None:
+        """What a stop of the broker left: the journal has it. Nobody knows what of it had been delivered."""
+        self.restored_until = self.head + len(pages)
+        self.timed = timed
+        for id_, place in pages:
+            self.backlog.append(id_, place)
+
+    def front(self, average_bytes: int) -> Message | None:
+        """The next to go, read back if need be; a body takes about that many octets."""
+        if self.returned:
+            return self.returned[0][1]
+        while not self.fresh and len(self.backlog):
+            self._unpage(average_bytes)
+        return self.fresh[0] if self.fresh else None
+
+    @property
+    def next(self) -> Message:
+        """The one at the front. It must be in memory, as after `front`."""
+        return self.returned[0][1] if self.returned else self.fresh[0]
+
+    def pop(self) -> tuple[int, Message, bool]:
+        """Take it as (position, message, redelivered)."""
+        if self.returned:
+            position, message = heappop(self.returned)
+            again = True
+        else:
+            position, message = self.head, self.fresh.popleft()
+            again = position < self.restored_until
+            self.head += 1
+        self._budget.add(-1, -message.body_bytes)
+        return position, message, again
+
+    def take(self, count: int, all_bytes: int, now_ms: int) -> tuple[list[Message], int]:
+        """Fresh messages from the front, and the sum of their bodies. Nothing has come back, and the first is alive.
+
+        That many, or fewer: where they are long, and in front of one that is due. `all_bytes` is the sum where the
+        count is all there are, and -1 where it is not. HOT: bench A-M.
+        """
+        fresh = self.fresh
+        if 0 <= all_bytes <= BATCH_BYTES and not self.timed:
+            messages = list(fresh)
+            fresh.clear()
+            taken_bytes = all_bytes
+        else:
+            messages = []
+            taken_bytes = 0
+            while len(messages) < count and taken_bytes <= BATCH_BYTES:
+                if self.timed and due(fresh[0], now_ms):
+                    break
+                message = fresh.popleft()
+                taken_bytes += message.body_bytes
+                messages.append(message)
+        self.head += len(messages)
+        self._budget.add(-len(messages), -taken_bytes)
+        return messages, taken_bytes
+
+    def expired(self, now_ms: int, average_bytes: int, limit: int) -> list[Message]:
+        """Remove from the front what is due, so many at the most. Only the front expires (spec/core.md 14)."""
+        dead: list[Message] = []
+        message = self.front(average_bytes)
+        while message is not None and len(dead) < limit and due(message, now_ms):
+            dead.append(self.pop()[1])
+            message = self.front(average_bytes)
+        if message is None:
+            self.timed = False
+        return dead
+
+    def deadline_ms(self) -> int:
+        """Of the one at the front, if it is in memory."""
+        message = self.returned[0][1] if self.returned else self.fresh[0] if self.fresh else None
+        return message.life.deadline_ms if message is not None and message.life is not None else NEVER
+
+    def clear(self) -> None:
+        """All go, and the journal need not keep them."""
+        if self._number:
+            for message in [*self.fresh, *[message for _, message in self.returned]]:
+                if message.persistent:
+                    self._journal.settle(self._number, message.id, message.place)
+        resident_bytes = sum(message.body_bytes for message in self.fresh)
+        resident_bytes += sum(message.body_bytes for _, message in self.returned)
+        self._budget.add(-len(self.fresh) - len(self.returned), -resident_bytes)
+        self.head += len(self.fresh) + len(self.backlog)
+        for id_, place in self.backlog.take(len(self.backlog)):
+            self._journal.settle(self._number, id_, place)
+        self.fresh.clear()
+        self.returned.clear()
+        self.timed = False
+
+    def _page(self, messages: list[Message]) -> None:
+        """Keep of each message only where it stands; the journal gets what it has not for this queue already."""
+        pages = [message if self._number and message.persistent else message.again() for message in messages]
+        loose = [page for page in pages if not page.id]
+        if loose:
+            self._journal.append([], loose)
+        for page in pages:
+            self.backlog.append(page.id, page.place)
+
+    def _unpage(self, average_bytes: int) -> None:
+        """Read the next of the backlog."""
+        pages = self.backlog.take(min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1))
+        messages = self._journal.read(pages, self._number)
+        for message in messages:
+            if not (self._number and message.persistent):
+                self._journal.settle(0, message.id, message.place)
+                message.id = message.place = 0
+        messages = [each.counted(each.life) if each.life and each.life.attempts else each for each in messages]
+        self.fresh.extend(messages)
+        self._budget.add(len(messages), sum(message.body_bytes for message in messages))
+
+
+def due(message: Message, now_ms: int) -> bool:
+    """Whether it must not be delivered any more."""
+    life = message.life
+    return life is not None and NEVER < life.deadline_ms <= now_ms

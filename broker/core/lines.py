@@ -1,0 +1,156 @@
+"""All ready messages of one queue: one line for each priority that was used, the highest first."""
+
+from __future__ import annotations
+
+from .backlog import Budget
+from .life import NEVER
+from .line import LEVEL_SHIFT, Line
+from .message import Message
+from .ports import Journal
+from .rules import NONE, Rules
+
+
+class Lines:
+    """`default` is the line of messages without a priority of their own.
+
+    `count` is how many there are in all, `body_bytes` the sum of their bodies.
+    """
+
+    __slots__ = ("default", "all", "count", "body_bytes", "_rules", "_number", "_journal", "_budget")
+
+    def __init__(self, rules: Rules, number: int, journal: Journal, budget: Budget) -> None:
+        self.default = Line(0, number, journal, budget)
+        self.all = [self.default]
+        self.count = 0
+        self.body_bytes = 0
+        self._rules = rules
+        self._number = number
+        self._journal = journal
+        self._budget = budget
+
+    @property
+    def average_bytes(self) -> int:
+        """Of a body."""
+        return self.body_bytes // (self.count or 1)
+
+    @property
+    def timed(self) -> bool:
+        """Whether any of them may have a deadline."""
+        if len(self.all) == 1:
+            return self.default.timed
+        return any(line.timed for line in self.all)
+
+    def at(self, level: int) -> Line:
+        """The line of that level (`Rules.level`)."""
+        if not level:
+            return self.default
+        for line in self.all:
+            if line.level == level:
+                return line
+        line = Line(level, self._number, self._journal, self._budget)
+        self.all.append(line)
+        self.all.sort(key=lambda line: -self._rules.priority(line.level))
+        return line
+
+    def push(self, level: int, messages: list[Message], body_bytes: int) -> None:
+        """At the tail of that level; any of them may have a deadline."""
+        line = self.at(level)
+        line.push(messages, body_bytes)
+        line.timed = line.timed or any(
+            message.life is not None and message.life.deadline_ms != NEVER for message in messages
+        )
+        self.count += len(messages)
+        self.body_bytes += body_bytes
+
+    def back(self, position: int, message: Message) -> None:
+        """To its original place."""
+        self.at(position >> LEVEL_SHIFT).back(position, message)
+        self.count += 1
+        self.body_bytes += message.body_bytes
+
+    def restore(self, pages: list[tuple[int, int]], body_bytes: int, levels: bytes, timed: bool) -> None:
+        """What the journal has, oldest first; `levels` are theirs, where any is not 0.
+
+        `timed` says that some may have a deadline.
+        """
+        by_level: dict[int, list[tuple[int, int]]] = {}
+        if levels:
+            for level, page in zip(levels, pages, strict=True):
+                by_level.setdefault(level, []).append(page)
+        else:
+            by_level[0] = pages
+        for level, some in by_level.items():
+            self.at(level).restore(some, timed)
+        self.count += len(pages)
+        self.body_bytes += body_bytes
+
+    def first(self) -> Line | None:
+        """The line with what is to go next; it may still have to be read back."""
+        if self.count:
+            for line in self.all:
+                if line.fresh or line.returned or len(line.backlog):
+                    return line
+        return None
+
+    def front(self) -> Line | None:
+        """Likewise, read back."""
+        line = self.first()
+        while line is not None and self.read_back(line) is None:
+            line = self.first()  # nothing of it could be read
+        return line
+
+    def read_back(self, line: Line) -> Message | None:
+        """The next of this line; what cannot be read counts no more."""
+        if line.fresh or line.returned:
+            return line.next
+        there = len(line)
+        message = line.front(self.average_bytes)
+        self.count += len(line) - there
+        return message
+
+    def pop(self, line: Line) -> tuple[int, Message, bool]:
+        """The one at the front of this line, which is in memory, as (position, message, redelivered)."""
+        taken = line.pop()
+        self.count -= 1
+        self.body_bytes -= taken[1].body_bytes
+        return taken
+
+    def expired(self, now_ms: int, limit: int) -> list[Message]:
+        """Remove what is due from the front of each line, so many at the most."""
+        dead: list[Message] = []
+        for line in self.all:
+            if line.timed:
+                there = len(line)
+                dead += line.expired(now_ms, self.average_bytes, limit - len(dead))
+                self.count += len(line) - there
+        self.body_bytes -= sum(message.body_bytes for message in dead)
+        return dead
+
+    def surplus(self, max_length: int, max_bytes: int, limit: int) -> list[Message]:
+        """Remove from the front what exceeds these, each NONE for no limit; so many at the most."""
+        dropped: list[Message] = []
+        while len(dropped) < limit and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes):
+            line = self.front()
+            if line is None:
+                break
+            dropped.append(self.pop(line)[1])
+        return dropped
+
+    def next_deadline_ms(self) -> int:
+        """When the next of them is due, NEVER where none is."""
+        earliest_ms = NEVER
+        for line in self.all:
+            if line.timed and self.read_back(line) is not None:
+                deadline_ms = line.deadline_ms()
+                if deadline_ms != NEVER and (earliest_ms == NEVER or deadline_ms < earliest_ms):
+                    earliest_ms = deadline_ms
+        return earliest_ms
+
+    def clear(self) -> int:
+        """All go; how many there were."""
+        count = self.count
+        for line in self.all:
+            line.clear()
+        self.count = 0
+        self.body_bytes = 0
+        return count

@@ -1,0 +1,223 @@
+"""Policies: which hold for an exchange or a queue, and when that changes (spec/core.md 22).
+
+At most one policy and one operator policy hold for each, those of the highest priority; of equal ones that with the
+lower name. They are kept as parameters of two components, which only the doors here set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Invalid
+from .exchange import Exchange
+from .parameters import POLICY, Component, Parameters
+from .patterns import Pattern
+from .policy_keys import UNSUPPORTED, Definition, definition_lines, merged
+from .ports import Observer
+from .queue import Queue
+from .rules import NO_POLICY
+from .shape import Rule, integer, misshapen, term, text, whole
+
+if TYPE_CHECKING:
+    from .vhost import VHost
+
+OPERATOR_POLICY = "operator_policy"
+
+# apply-to -> what it means: exchanges, and types of queues
+APPLY_TO: dict[str, tuple[bool, frozenset[str]]] = {
+    "queues": (False, frozenset(("classic", "quorum", "stream"))),
+    "classic_queues": (False, frozenset(("classic",))),
+    "quorum_queues": (False, frozenset(("quorum",))),
+    "streams": (False, frozenset(("stream",))),
+    "exchanges": (True, frozenset()),
+    "all": (True, frozenset(("classic", "quorum", "stream"))),
+}
+
+
+class Policy:
+    """Never changed, but replaced. `pattern` is searched for in names."""
+
+    __slots__ = ("vhost", "name", "pattern", "definition", "priority", "apply_to", "_compiled")
+
+    def __init__(
+        self, vhost: str, name: str, pattern: str, definition: Definition, priority: int, apply_to: str
+    ) -> None:
+        """Raises Invalid."""
+        self.vhost = vhost
+        self.name = name
+        self.pattern = pattern
+        self.definition = definition
+        self.priority = priority
+        self.apply_to = apply_to
+        self._compiled = Pattern(pattern or ".*")
+
+    def applies(self, target: Queue | Exchange) -> bool:
+        """Whether it could hold for this one, as far as this policy goes."""
+        exchanges, types = APPLY_TO[self.apply_to]
+        if isinstance(target, Queue):
+            type_ = target.rules.type
+            if type_ not in types or not UNSUPPORTED.get(type_, frozenset()).isdisjoint(self.definition):
+                return False
+        elif not exchanges:
+            return False
+        return self._compiled.found(target.name)
+
+
+class PolicyComponent(Component):
+    """How policies are kept: pattern, definition, priority, apply-to. `ranked` are by virtual host, the best first."""
+
+    __slots__ = ("operator", "ranked", "_policies")
+
+    def __init__(self, name: str, policies: Policies) -> None:
+        super().__init__(name)
+        self.operator = name == OPERATOR_POLICY
+        self.ranked: dict[str, list[Policy]] = {}
+        self._policies = policies
+
+    def validate(self, name: str, value: object) -> list[str]:
+        rules: dict[str, Rule] = {"priority": integer, "pattern": pattern, "apply-to": apply_to, "definition": no_rule}
+        lines = misshapen(name, value, rules, ("priority", "pattern", "definition"))
+        if isinstance(value, dict) and "definition" in value:
+            lines += definition_lines(value["definition"], self.operator)
+        return lines
+
+    def changed(self, vhost: str, name: str, value: object) -> None:
+        ranked = self.ranked.setdefault(vhost, [])
+        old = next((policy for policy in ranked if policy.name == name), None)
+        new = made(vhost, name, value) if isinstance(value, dict) else None
+        left = [policy for policy in ranked if policy is not old]
+        left += [new] if new is not None else []
+        self.ranked[vhost] = sorted(left, key=lambda policy: (-policy.priority, policy.name))
+        if not left:
+            del self.ranked[vhost]
+        self._policies.changed(vhost, old, new)
+
+    def best(self, target: Queue | Exchange) -> Policy | None:
+        for policy in self.ranked.get(target.vhost, ()):
+            if policy.applies(target):
+                return policy
+        return None
+
+
+class Policies:
+    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
+        self._parameters = parameters
+        self._vhosts = vhosts
+        self._observers = observers
+        self._user = PolicyComponent(POLICY, self)
+        self._operator = PolicyComponent(OPERATOR_POLICY, self)
+        self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of two that hold together
+        parameters.register(self._user)
+        parameters.register(self._operator)
+
+    # For operators
+
+    def set(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: object,
+        priority: object = 0,
+        apply_to: str = "all",
+        operator: bool = False,
+    ) -> bool:
+        """Whether it is new. It holds at once. Raises Invalid, Unknown."""
+        value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
+        return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value)
+
+    def clear(self, vhost: str, name: str, operator: bool = False) -> None:
+        """What held without it holds again, at once. Raises Unknown."""
+        self._parameters.drop(vhost, OPERATOR_POLICY if operator else POLICY, name)
+
+    def get(self, vhost: str, name: str, operator: bool = False) -> Policy | None:
+        return next((policy for policy in self.all(vhost, operator) if policy.name == name), None)
+
+    def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
+        """By virtual host, the lowest priority first."""
+        ranked = (self._operator if operator else self._user).ranked
+        return [policy for at in sorted(ranked) if vhost in (None, at) for policy in reversed(ranked[at])]
+
+    def matching(self, target: Queue | Exchange) -> list[Policy]:
+        """All that could hold for this one, the best first."""
+        return [policy for policy in self._user.ranked.get(target.vhost, ()) if policy.applies(target)]
+
+    # For the core
+
+    def apply(self, target: Queue | Exchange) -> bool:
+        """Have it work by what holds for it now; whether that is anything else than before."""
+        policy = self._user.best(target)
+        if isinstance(target, Queue):
+            operator = self._operator.best(target)
+            if policy is target.policy and operator is target.operator_policy:
+                return False
+            target.configure(policy, operator, self._effective(policy, operator))
+        else:
+            if policy is target.policy:
+                return False
+            target.configure(policy, self._effective(policy, None))
+        return True
+
+    def _effective(self, policy: Policy | None, operator: Policy | None) -> Definition:
+        """The same object for the same policies, by which queues know that they have the same rules."""
+        if operator is None:
+            return policy.definition if policy is not None else NO_POLICY
+        if policy is None:
+            return operator.definition
+        known = self._merged.get((policy, operator))
+        if known is None:
+            known = self._merged[policy, operator] = merged(policy.definition, operator.definition)
+        return known
+
+    def changed(self, vhost: str, old: Policy | None, new: Policy | None) -> None:
+        """Look again at those for which the old policy holds or the new one could, and tell of what changed."""
+        self._merged.clear()  # a policy that is gone may be among them
+        there = self._vhosts.get(vhost)
+        if there is None:
+            return
+        targets: list[Queue | Exchange] = [*there.exchanges.values(), *there.queues.values()]
+        touched = [target for target in targets if holds(old, target) or (new is not None and new.applies(target))]
+        told = [target for target in touched if self.apply(target)]
+        if told:
+            there.changed()  # an alternate exchange may be another
+        for target in told:
+            for observer in self._observers:
+                observer.policy_changed(target)
+        there.pump()  # what a new limit has no room for goes now
+
+
+def holds(policy: Policy | None, target: Queue | Exchange) -> bool:
+    if policy is None:
+        return False
+    return target.policy is policy or (isinstance(target, Queue) and target.operator_policy is policy)
+
+
+def made(vhost: str, name: str, value: dict[str, object]) -> Policy:
+    """Of a value that was validated."""
+    definition, text_ = value["definition"], value["pattern"]
+    assert isinstance(definition, dict) and isinstance(text_, str)
+    priority, apply_to_ = whole(value["priority"]) or 0, value.get("apply-to", "all")
+    assert isinstance(apply_to_, str)
+    return Policy(vhost, name, text_, definition, priority, apply_to_)
+
+
+def no_rule(key: str, value: object) -> str:
+    return ""
+
+
+def pattern(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        return text(key, value)
+    try:
+        Pattern(value or ".*")
+    except Invalid as error:
+        return f"{key} should be regular expression but is invalid: {error.text}"
+    return ""
+
+
+def apply_to(key: str, value: object) -> str:
+    if isinstance(value, str) and value in APPLY_TO:
+        return ""
+    names = ", ".join([f"'{name}'" for name in APPLY_TO])
+    shown = value if isinstance(value, str) else term(value)
+    return f"{key} '{shown}' unrecognised; should be one of: {names}"
