@@ -18,14 +18,28 @@ class LoopTimer(Timer):
 
 
 class LoopClock(Clock):
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    """Milliseconds since the epoch as the wall showed them at the start, and as the loop counted them since: what was
+    stored as a time keeps its meaning over a restart, and no step of the wall clock moves a timer.
+
+    `after` is called after each timer's callback, which may have published or settled something.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None] = lambda: None) -> None:
         self._loop = loop
+        self._after = after
+        self._epoch_s = time.time() - loop.time()  # of the loop's clock
 
     def now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return int((self._epoch_s + self._loop.time()) * 1000)
 
     def timestamp_s(self) -> int:
         return int(time.time())
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
-        return LoopTimer(self._loop.call_at(when_ms / 1000, fn))
+        return LoopTimer(self._loop.call_at(when_ms / 1000 - self._epoch_s, self._call, fn))
+
+    def _call(self, fn: Callable[[], None]) -> None:
+        try:
+            fn()
+        finally:
+            self._after()

@@ -16,6 +16,7 @@ from ..core.ports import FULL, Batch, Journal
 
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is looked at again
+SYNC_S = 0.05  # until declarations that no message depends on are synced
 
 
 class Committer:
@@ -36,6 +37,7 @@ class Committer:
         self._enough = enough
         self._full = full
         self._looking: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.TimerHandle | None = None
         self._failed = failed
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         self._outstanding = False
@@ -61,6 +63,8 @@ class Committer:
             await asyncio.wait_for(self._idle.wait(), STOP_WAIT_S)
         except TimeoutError:
             return False
+        if self._syncing is not None:  # closing the journal syncs as well
+            self._syncing.cancel()
         self._work.put(None)
         self._thread.join()
         return True
@@ -84,6 +88,8 @@ class Committer:
             self._look()
             self._journal.committed(batch.number)
             self.commit_soon()
+            if self._syncing is None and self._journal.unsynced():
+                self._syncing = self._loop.call_later(SYNC_S, self._sync)
             if not self._outstanding:
                 self._idle.set()
         elif isinstance(error, OSError) and error.errno in FULL:
@@ -91,6 +97,16 @@ class Committer:
             self._loop.call_later(RETRY_S, self._work.put, batch)
         else:
             self._failed(error)
+
+    def _sync(self) -> None:
+        self._syncing = None
+        self._journal.sync()
+        self.commit_soon()
+
+    def look(self) -> None:
+        """The limit has changed, or nothing was written for a while. After each batch we look anyway."""
+        if not self._outstanding:
+            self._look()
 
     def _look(self) -> None:
         """Is there room to spare? While there is not, look again by and by: others use the disk too."""

@@ -7,16 +7,21 @@ from collections.abc import Callable
 
 from ..core.node import Node
 from ..errors import ConnectionForced
+from ..session.blocking import unblock
 from ..session.connection import Connection
 from ..session.link import Peer
 from ..session.settings import Settings
+from ..session.timeouts import Timeouts
+from .departures import Departures
+from .evictions import Evictions
+from .listener import Listener, SocketOptions
+from .revocations import Revocations
+from .tls import TLS, Report
 from .transport import Transport
 
-BACKLOG = 1024  # connections that wait to be accepted
 LINGER_LIMIT = 1000  # connections that are over and wait for the peer to close, or for a refused login's delay
 STOP_WAIT_S = 3.0  # for peers to answer the goodbye when the node stops
-
-Report = Callable[[str, str, dict[str, object]], None]
+CERTIFICATES_LOOK_S = 5.0
 
 
 class Server:
@@ -29,42 +34,67 @@ class Server:
         handshake_timeout_s: float,
         report: Report,
         commit_soon: Callable[[], None] = lambda: None,
+        socket_options: SocketOptions | None = None,
     ) -> None:
         self.commit_soon = commit_soon
         self.loop = asyncio.get_running_loop()
         self.handshake_timeout_s = handshake_timeout_s
         self.report = report
+        self.socket_options = socket_options or SocketOptions()
+        self.departures = Departures(self.loop)
         self.connections: dict[Transport, Connection] = {}
+        self.listeners: list[Listener] = []
         self._node = node
-        self._settings = settings
-        self._listeners: list[asyncio.Server] = []
+        self.settings = settings
+        self._connected = 0  # since the start
+        self._certificates: asyncio.TimerHandle | None = None
         self._flushes: list[Transport] = []
         self._lingering: set[Transport] = set()
         self._empty = asyncio.Event()
         self._empty.set()
+        self._timeouts = Timeouts(node.clock, settings.consumer_timeout_ms, self.connections.values)
+        self._timeouts.start()
+        node.alarms.hooks.append(self._alarm_changed)
+        node.observers += [Evictions(self.close_connections), Revocations(self.connections.values)]
 
-    async def listen(self, host: str, port: int) -> list[str]:
+    async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
         """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""
-        server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=BACKLOG)
-        self._listeners.append(server)
-        return [address_of(socket.getsockname()) for socket in server.sockets]
+        listener = Listener(lambda: Transport(self, tls), self.socket_options, self.report, tls)
+        await listener.open(host, port)
+        for address in listener.addresses:
+            self.report("listener_started", "info", {"address": address, "tls": tls is not None})
+        self.listeners.append(listener)
+        if tls is not None and self._certificates is None:
+            self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
+        return listener.addresses
 
-    def set_alarm(self, reason: str) -> None:
-        """From now on publishers wait, for this reason; an empty one lets them go on (spec/core.md 23)."""
-        if reason == self._node.alarm:
-            return
-        self._node.alarm = reason
-        self.report("alarm_set" if reason else "alarm_cleared", "warning", {"reason": reason})
-        if not reason:
+    def reload_certificates(self) -> None:
+        """For connections that come from now on; files that cannot be used leave things as they are."""
+        for listener in self.listeners:
+            if listener.tls is not None:
+                listener.tls.reload()
+
+    def _look_at_certificates(self) -> None:
+        for listener in self.listeners:
+            if listener.tls is not None:
+                listener.tls.look()
+        self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
+
+    def _alarm_changed(self, resource: str, on: bool) -> None:
+        """Publishers wait while there is any alarm, and go on after the last (spec/core.md 23)."""
+        self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource})
+        if not self._node.alarms.reason:
             for connection in list(self.connections.values()):
-                connection.unblock()
+                unblock(connection)
 
     async def stop(self, reason: str) -> None:
         """No new connections; the others are closed with 320 and waited for, for some seconds."""
-        for listener in self._listeners:
+        self._timeouts.stop()
+        for listener in self.listeners:
             listener.close()
-        for connection in list(self.connections.values()):
-            connection.close(ConnectionForced(reason))
+        if self._certificates is not None:
+            self._certificates.cancel()
+        self.close_connections(lambda connection: True, reason)
         if self.connections:
             try:
                 await asyncio.wait_for(self._empty.wait(), STOP_WAIT_S)
@@ -72,8 +102,18 @@ class Server:
                 for transport in list(self.connections):
                     transport.abort()
 
+    def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
+        """As an operator does, with 320; how many those were. What they held has gone back when this returns."""
+        connections = [connection for connection in self.connections.values() if chosen(connection)]
+        for connection in connections:
+            connection.close(ConnectionForced(reason))
+        self.commit_soon()
+        return len(connections)
+
     def connected(self, transport: Transport, peer: Peer) -> Connection:
-        connection = Connection(self._node, self._settings, peer, transport)
+        connection = Connection(self._node, self.settings, peer, transport)
+        self._connected += 1
+        connection.id = self._connected
         self.connections[transport] = connection
         self._empty.clear()
         return connection
@@ -105,8 +145,4 @@ class Server:
             except Exception as error:  # a bug of ours: it must end no other connection, nor leave its output lying
                 transport.report("internal_error", "error", {"exc_info": error})
                 transport.abort()
-
-
-def address_of(name: tuple[object, ...]) -> str:
-    host, port = str(name[0]), name[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.commit_soon()  # requests that waited for the flush may have given the journal more

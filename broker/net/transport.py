@@ -8,14 +8,15 @@ read again before the next turn (architecture 3).
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, cast
 
 from ..errors import InternalFault
 from ..session.connection import Connection
 from ..session.holding import HOLD_MS
-from ..session.link import Link, Peer
+from ..session.link import Link
 from ..wire.encode import HEARTBEAT
+from .peers import peer_of
+from .tls import TLS
 
 if TYPE_CHECKING:
     from .server import Server
@@ -25,20 +26,23 @@ FULL_READ = 1 << 16  # octets: a read of this size may be followed by more at on
 # once and does not join it with the next (it gathers what stays below this mark until the end of the turn).
 WRITE_HIGH = 32 << 10
 DRAIN_S = 3.0  # for the last octets to leave a socket that is to be closed
+DEPARTED = "client unexpectedly closed TCP connection"
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
 class Transport(asyncio.Protocol, Link):
     """Owned by the loop until the socket is gone."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, tls: TLS | None = None) -> None:
         self._server = server
+        self._tls = tls
         self._loop = server.loop
         self._socket: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self._reading = True
         self._held = False  # by the session, while queues are congested
         self._resting = False  # until the next turn, after a full read
+        self._watched = False  # whether the peer is still there, as an alarm keeps us from reading
         self._heartbeat_s = 0
         self._sent = False  # anything, since the last heartbeat was due
         self._seen = 0  # octets received when last looked
@@ -54,9 +58,9 @@ class Transport(asyncio.Protocol, Link):
         self._socket = socket_ = cast(asyncio.Transport, transport)
         socket_.set_write_buffer_limits(high=WRITE_HIGH)
         raw = socket_.get_extra_info("socket")
-        if raw is not None and raw.family != socket.AF_UNIX:
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection = self._server.connected(self, peer_of(socket_))
+        if raw is not None:
+            self._server.socket_options.apply(raw)
+        self._connection = self._server.connected(self, peer_of(socket_, self._tls))
         self._end_timer = self._loop.call_later(self._server.handshake_timeout_s, self._handshake_late)
 
     def data_received(self, data: bytes) -> None:
@@ -77,6 +81,8 @@ class Transport(asyncio.Protocol, Link):
         """Read on, unless something speaks against it."""
         if self._socket is None or self._connection is None:
             return
+        if self._connection.blocked != self._watched:
+            self._watch_peer(self._socket, not self._watched)
         reading = not (self._held or self._resting or self._connection.interrupted)
         if reading == self._reading or self._socket.is_closing():
             return
@@ -85,6 +91,20 @@ class Transport(asyncio.Protocol, Link):
             self._socket.resume_reading()
         else:
             self._socket.pause_reading()
+
+    def _watch_peer(self, socket_: asyncio.Transport, watched: bool) -> None:
+        raw = socket_.get_extra_info("socket")
+        self._watched = watched
+        if raw is not None and watched:
+            self._server.departures.watch(raw.fileno(), self._departed)
+        elif raw is not None:
+            self._server.departures.forget(raw.fileno())
+
+    def _departed(self) -> None:
+        """The peer has closed its socket while an alarm kept us from reading; what it had sent is not served."""
+        if self._connection is not None:
+            self._connection.lost(DEPARTED)
+        self.abort()
 
     def pause_writing(self) -> None:
         if self._connection is not None:
@@ -97,9 +117,11 @@ class Transport(asyncio.Protocol, Link):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timers()
+        if self._watched and self._socket is not None:
+            self._watch_peer(self._socket, False)
         self._socket = None
         if self._connection is not None:
-            self._connection.lost(str(exc) if exc is not None else "client unexpectedly closed TCP connection")
+            self._connection.lost(str(exc) if exc is not None else DEPARTED)
             self._server.disconnected(self)
             self._server.commit_soon()
             self._connection = None
@@ -130,9 +152,12 @@ class Transport(asyncio.Protocol, Link):
         if not buffers or self._socket is None:
             return
         self._sent = True
+        connection.sent_writes += 1
         if len(buffers) == 1:
+            connection.sent_bytes += len(buffers[0])
             self._socket.write(buffers[0])
         else:
+            connection.sent_bytes += sum(map(len, buffers))
             self._socket.writelines(buffers)
 
     def running(self, heartbeat_s: int) -> None:
@@ -172,8 +197,10 @@ class Transport(asyncio.Protocol, Link):
         self._end_timer = self._loop.call_later(after_s, self.abort)
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:
-        name = str(self._connection.peer) if self._connection is not None else ""
-        self._server.report(event, level, {"connection": name, **fields})
+        whose: dict[str, object] = {"connection": ""}
+        if self._connection is not None:
+            whose = {"connection": self._connection.name, "process": f"<0.{self._connection.id}.0>"}
+        self._server.report(event, level, whose | fields)
 
     def abort(self) -> None:
         """End without another word."""
@@ -218,7 +245,7 @@ class Transport(asyncio.Protocol, Link):
             self._quiet += 1
             if self._quiet == 2:
                 reason = f"missed heartbeats from client, timeout: {self._heartbeat_s}s"
-                self._connection.lost(reason)
+                self._connection.lost(reason, "error")
                 self.abort()
                 return
         self._watch_timer = self._loop.call_later(self._heartbeat_s, self._watch_heartbeat)
@@ -227,11 +254,3 @@ class Transport(asyncio.Protocol, Link):
         for timer in (self._send_timer, self._watch_timer, self._hold_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
-
-
-def peer_of(transport: asyncio.Transport) -> Peer:
-    remote = transport.get_extra_info("peername") or ("", 0)
-    local = transport.get_extra_info("sockname") or ("", 0)
-    host = str(remote[0])
-    loopback = host.startswith(("127.", "::ffff:127.")) or host == "::1"
-    return Peer(host, int(remote[1]), str(local[0]), int(local[1]), loopback)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from pamqp import base, commands
 
 from ..core.arguments import integer
+from ..core.message import Message
 from ..core.queue import Queue
-from ..errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed
+from ..core.rules import QUORUM
+from ..errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ..table import Table
 from ..wire import encode
+from . import notices, tracing
 from .consuming import Subscription
 from .publishing import REPLY_TO
 
@@ -60,14 +63,17 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     priority = integer("x-priority", given, where) if given is not None else 0
     if queue is None:  # after all else that can be refused: it lasts until its consumer ends
         queue = open_reply_queue(channel, no_ack)
-    if queue.consumers.exclusive or exclusive and len(queue.consumers):
+    if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.rules.single):
         raise AccessRefused(f"{queue} in exclusive use")
-    subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, channel.prefetch, arguments)
-    subscription.shares = channel.prefetch_limit > 0
+    alone = queue.rules.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
+    prefetch = channel.prefetch_limit if alone and channel.prefetch_limit else channel.prefetch
+    subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
+    subscription.shares = channel.prefetch_limit > 0 and not alone
     channel.consumers[tag] = subscription
     if not method.nowait:
         channel.send(encode.method(channel.number, encode.CONSUME_OK, encode.short_string(tag)))
     queue.add_consumer(subscription)
+    notices.consumer_created(subscription)
     channel.vhost.consumers_changed(queue)
 
 
@@ -97,8 +103,8 @@ def remove(channel: Channel, subscription: Subscription) -> None:
     queue = subscription.queue
     if queue is channel.reply_queue:
         channel.reply_queue = None
-    if queue.consumers.remove(subscription):
-        queue.mark()
+    notices.consumer_deleted(subscription)
+    if queue.remove_consumer(subscription):
         channel.vhost.consumers_changed(queue)
         if queue.deleted:
             channel.connection.owned.pop(queue.name, None)
@@ -107,21 +113,40 @@ def remove(channel: Channel, subscription: Subscription) -> None:
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
     """Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     queue = readable_queue(channel, method.queue)
-    no_ack = bool(method.no_ack)
-    found = queue.get(no_ack)
+    found = fetch(channel, queue, bool(method.no_ack))
     if found is None:
         channel.send(encode.method(channel.number, encode.GET_EMPTY, encode.short_string("")))
         return
-    position, message, redelivered = found
-    channel.delivery_tag += 1
-    tag = channel.delivery_tag
-    if not no_ack:
-        channel.unacked[tag] = (queue, None, position, message)
+    tag, message, redelivered = found
     frames = message.frames
     frame_max = channel.connection.frame_max
     if message.channel != channel.number or message.largest_frame > frame_max > 0:
         frames = encode.reframed(frames, channel.number, frame_max)
     channel.send(encode.get_ok(channel.number, tag, redelivered, message.address.encoded, queue.ready) + frames)
+
+
+def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, bool] | None:
+    """The next message, if there is one, as a delivery of this channel: its tag, and whether it was delivered before.
+
+    Raises ResourceLocked (405).
+    """
+    if queue.rules.single and queue.rules.type == QUORUM:
+        raise ResourceLocked(
+            f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
+            "single active consumer"
+        )
+    found = queue.get(no_ack)
+    if found is None:
+        channel.delivering.found_nothing()
+        return None
+    position, message, redelivered = found
+    channel.delivering.got(no_ack, redelivered)
+    channel.delivery_tag += 1
+    if not no_ack:
+        channel.unacked[channel.delivery_tag] = (queue, None, position, message)
+    if channel.vhost.firehose is not None:
+        tracing.delivered(channel, [message], queue, redelivered)
+    return channel.delivery_tag, message, redelivered
 
 
 def readable_queue(channel: Channel, given: str | None) -> Queue:

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from pamqp import base
 
+from ..core.events import INTERNAL
 from ..core.message import Message
-from ..core.queue import Queue, VolatileQueue
+from ..core.queue import Queue
+from ..core.rules import QUORUM
+from ..core.statistics import Delivering, Publishing
 from ..core.users import User
 from ..core.vhost import VHost
+from ..core.volatile import VolatileQueue
 from ..errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..table import Table
 from ..wire.frames import ACK, PUBLISH, Publishes
-from . import basic, confirms, exchanges, publishing, queues, settling, transactions
+from . import basic, confirms, exchanges, notices, publishing, queues, settling, transactions
 from .consuming import Subscription
 
 if TYPE_CHECKING:
@@ -80,9 +84,16 @@ class Channel:
         self.seen_persistent = False
         self.seen_special = False
         self.routes: dict[bytes, Route] = publishing.remembered_routes(self.vhost, self.user)
+        self.publishing = Publishing()
+        self.delivering = Delivering()
+        self.statistics = self.vhost.statistics
+        connection.node.census.channel_opened(self.user.name)
+        connection.node.churn.channel_created += 1
 
     def handle(self, index: int, method: base.Frame, table: Table) -> None:
         """Serve a method; every AMQPError that comes out carries the ids of the method."""
+        events = self.connection.node.events
+        events.actor = self.user.name
         try:
             handler = HANDLERS.get(index)
             if handler is not None:
@@ -93,6 +104,8 @@ class Channel:
                 raise CommandInvalid("unimplemented method")
         except AMQPError as error:
             raise named(error, index) from None
+        finally:
+            events.actor = INTERNAL
 
     def publish(self, publishes: Publishes) -> None:
         """HOT: bench A-M."""
@@ -113,20 +126,47 @@ class Channel:
     def send(self, frames: bytes) -> None:
         self.connection.send(frames)
 
+    def may(self, what: str, name: str) -> bool:
+        """Whether the user has this right, configure, write or read, to that name here."""
+        permission = self.user.permissions.get(self.vhost.name)
+        if permission is None:
+            return False
+        allowed = permission.allows(what, name)
+        if not allowed and permission.exhausted:
+            self._report_exhausted(permission.exhausted)
+        return allowed
+
     def check(self, what: str, kind: str, name: str) -> None:
         """Raises AccessRefused (403); `what` is configure, write or read, `kind` is exchange or queue."""
-        permission = self.user.permissions.get(self.vhost.name)
         checked = "amq.default" if kind == "exchange" and not name else name
-        if permission is None or not permission.allows(what, checked):
+        if not self.may(what, checked):
             raise AccessRefused(
                 f"{what} access to {kind} '{checked}' in {self.vhost} refused for user '{self.user.name}'"
             )
 
     def check_any(self, kind: str, name: str) -> None:
         """For passive declarations: one right of the three is enough; raises AccessRefused (403)."""
-        permission = self.user.permissions.get(self.vhost.name)
-        if permission is None or not any(permission.allows(what, name) for what in ("write", "read", "configure")):
+        if not any(self.may(what, name) for what in ("write", "read", "configure")):
             self.check("configure", kind, name)
+
+    def check_topic(self, what: str, exchange: str, routing_key: str) -> None:
+        """The right to write or read this key where the exchange is one of topics and the user has a permission on it;
+        raises AccessRefused (403). A missing exchange is for others to complain about."""
+        topics = self.user.topic_permissions
+        permission = topics.get((self.vhost.name, exchange)) if topics else None
+        if permission is None or permission.allows(what, routing_key):
+            return
+        there = self.vhost.exchanges.get(exchange)
+        if there is not None and there.type_name == "topic":
+            if permission.exhausted:
+                self._report_exhausted(permission.exhausted)
+            raise AccessRefused(
+                f"{what} access to topic '{routing_key}' in {there} refused for user '{self.user.name}'"
+            )
+
+    def _report_exhausted(self, patterns: list[str]) -> None:
+        fields: dict[str, object] = {"vhost": self.vhost.name, "user": self.user.name, "patterns": patterns}
+        self.connection.link.report("permission_takes_too_long", "error", fields)
 
     def queue_name(self, name: str | None) -> str:
         """An empty name is the queue declared last; raises NotFound (404) when there is none."""
@@ -139,11 +179,12 @@ class Channel:
     def share(self, count: int) -> None:
         """One limit for all consumers from now on, 0 for none; what is out already counts (spec/core.md 9.1)."""
         settled = self.transaction.settlements if self.transaction is not None else []
-        entries = list(self.unacked.values()) + [entry for _, entry, _, _ in settled]
+        entries = list(self.unacked.values()) + [entry for _, entry, _ in settled]
         self.prefetch_limit = count
-        for subscription in self.consumers.values():
-            subscription.shares = count > 0
-        self.prefetched = sum(subscription is not None for _, subscription, _, _ in entries)
+        waiting = [subscription for _, subscription, _, _ in entries if subscription is not None]
+        for subscription in [*self.consumers.values(), *waiting]:  # also those that were cancelled since
+            subscription.shares = count > 0 and subscription.queue.rules.type != QUORUM
+        self.prefetched = sum(subscription.queue.rules.type != QUORUM for subscription in waiting)
         self.released(0)
 
     def served(self, subscription: Subscription, count: int) -> None:
@@ -182,13 +223,20 @@ class Channel:
 
     def send_confirms(self) -> None:
         if self.confirms is not None and not self.closing:
+            before = self.confirms.confirmed
             frame = self.confirms.take(self.number)
             if frame:
                 self.send(frame)
+                confirmed = self.confirms.confirmed - before
+                self.publishing.confirm += confirmed
+                self.statistics.publishing.confirm += confirmed
 
     def end(self) -> None:
         """The channel is over: consumers go, what is out goes back, what was not committed is forgotten."""
         self.closing = True
+        self.connection.node.census.channel_closed(self.user.name)
+        self.connection.node.churn.channel_closed += 1
+        notices.channel_closed(self)
         for subscription in list(self.consumers.values()):
             basic.remove(self, subscription)
         if self.transaction is not None:

@@ -2,7 +2,8 @@
 
 A publish is confirmed when all its queues took it, and, where one of them is durable and it is persistent, when the
 journal's batch is on disk. Batches become durable in order, so the confirms of a channel are in order too, and one
-basic.ack with `multiple` tells of all that became safe since the last one.
+basic.ack with `multiple` tells of all that became safe since the last one. What a queue refused is told in its turn,
+with basic.nack.
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ if TYPE_CHECKING:
 
 
 class Confirms:
-    """Publishes are numbered from 1. `safe` is the last of those that are all confirmed, `told` the last one told."""
+    """Publishes are numbered from 1. `safe` is the last of those that are all decided, `told` the last one told.
 
-    __slots__ = ("next", "safe", "told", "_waiting")
+    `confirmed` is how many of those told were not refused.
+    """
+
+    __slots__ = ("next", "safe", "told", "confirmed", "_waiting", "_refused")
 
     def __init__(self) -> None:
         self.next = 1
         self.safe = 0
         self.told = 0
+        self.confirmed = 0
         self._waiting: deque[tuple[int, int]] = deque()  # journal ticket, last publish of it
+        self._refused: deque[int] = deque()  # publishes that a queue did not take
 
     def published(self, count: int, ticket: int, durable: int) -> bool:
         """So many more were published; True when they wait for the batch `ticket`, `durable` being the last on disk."""
@@ -43,18 +49,43 @@ class Confirms:
         self._waiting.append((ticket, self.next - 1))
         return True
 
+    @property
+    def refusing(self) -> bool:
+        """Whether a refusal is still to be told."""
+        return len(self._refused) > 0
+
+    def refused(self, durable: int) -> None:
+        """One more was published, and some queue did not take it."""
+        self._refused.append(self.next)
+        self.published(1, 0, durable)
+
     def committed(self, durable: int) -> None:
         """Batches up to this one are on disk."""
         while self._waiting and self._waiting[0][0] <= durable:
             self.safe = self._waiting.popleft()[1]
 
     def take(self, channel: int) -> bytes:
-        """The frame that tells the news, empty when there is none."""
+        """The frames that tell the news, empty when there is none."""
         if self.safe == self.told:
             return b""
-        multiple = self.safe - self.told > 1
-        self.told = self.safe
-        return encode.acknowledgement(channel, encode.ACK, self.safe, multiple)
+        frames = b""
+        while self._refused and self._refused[0] <= self.safe:
+            first = last = self._refused.popleft()
+            while self._refused and self._refused[0] == last + 1 and last < self.safe:
+                last = self._refused.popleft()
+            if first - 1 > self.told:
+                frames += self._tell(channel, encode.ACK, first - 1)
+            frames += self._tell(channel, encode.NACK, last)
+        if self.safe > self.told:
+            frames += self._tell(channel, encode.ACK, self.safe)
+        return frames
+
+    def _tell(self, channel: int, method: int, last: int) -> bytes:
+        multiple = last - self.told > 1
+        if method == encode.ACK:
+            self.confirmed += last - self.told
+        self.told = last
+        return encode.acknowledgement(channel, method, last, multiple)
 
 
 def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:

@@ -1,7 +1,7 @@
 """One AMQP connection as a state machine: octets in, octets out, no socket and no clock of its own.
 
 The transport feeds `receive` and takes `take_output` when the link asked it to (`Link.flush_soon`). Every error that a
-peer is told of ends in `_fail` or `_close_channel`, and nowhere else becomes a frame.
+peer is told of ends in `ending.fail` or `ending.close_channel`, and nowhere else becomes a frame.
 """
 
 from __future__ import annotations
@@ -13,29 +13,65 @@ from ..core.ports import Publisher
 from ..core.queue import Queue
 from ..core.users import User
 from ..core.vhost import VHost
-from ..errors import AMQPError, ChannelFault, FrameError, LoginRefused, NotAllowed, UnexpectedFrame
+from ..errors import AMQPError, ChannelFault, NotAllowed, UnexpectedFrame
 from ..table import Table
 from ..wire import encode, methods
 from ..wire.frames import PUBLISH, Acks, Event, FrameReader, Method, Publishes
+from . import admission, blocking, ending, notices
 from .channel import Channel
 from .consuming import Subscription
-from .handshake import REFUSAL_DELAY_S, Handshake
+from .handshake import Handshake
 from .holding import Holding
 from .link import Link, Peer
 from .output import Output
 from .settings import Settings
+from .stage import CLOSED, CLOSING, HANDSHAKE, RUNNING
 
 CHANNEL_OPEN = 0x0014000A
-CHANNEL_CLOSE = 0x00140028
-CHANNEL_CLOSE_OK = 0x00140029
-CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
 METHODS = 100  # other than publishes and acks, done in one go: some milliseconds
-
-HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
 
 
 class Connection(Publisher):
     """`login_name` is who tried to log in; `user` and `vhost` are None until they are known."""
+
+    # HOT: bench K. Without slots, more than 30 attributes make each look-up of one slower (CPython 3.11).
+    __slots__ = (
+        "node",
+        "settings",
+        "peer",
+        "link",
+        "channels",
+        "reader",
+        "output",
+        "state",
+        "user",
+        "login_name",
+        "mechanism",
+        "vhost",
+        "client_properties",
+        "capabilities",
+        "frame_max",
+        "channel_max",
+        "heartbeat_s",
+        "id",
+        "connected_at_ms",
+        "received_bytes",
+        "received_reads",
+        "sent_bytes",
+        "sent_writes",
+        "stalled",
+        "owned",
+        "confirming",
+        "holding",
+        "blocked",
+        "deferred",
+        "waits_for_journal",
+        "interrupted",
+        "_handshake",
+        "_greeted",
+        "trusted",
+        "_flushing",
+    )
 
     def __init__(self, node: Node, settings: Settings, peer: Peer, link: Link) -> None:
         self.node = node
@@ -48,24 +84,30 @@ class Connection(Publisher):
         self.state = HANDSHAKE
         self.user: User | None = None
         self.login_name = ""
+        self.mechanism = ""
         self.vhost: VHost | None = None
         self.client_properties = Table.EMPTY
         self.capabilities: frozenset[str] = frozenset()
         self.frame_max = settings.initial_frame_max
         self.channel_max = 0
         self.heartbeat_s = 0
+        self.id = 0  # as long as the node runs, nobody else's
+        self.connected_at_ms = node.clock.now_ms()
         self.received_bytes = 0
+        self.received_reads = 0
+        self.sent_bytes = 0
+        self.sent_writes = 0
         self.stalled: list[Subscription] = []
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
         self.holding = Holding()
         self.blocked = False  # by an alarm, since it wanted to publish
-        self._deferred: Event | None = None  # the publish that waits for the end of it
+        self.deferred: Event | None = None  # the publish that waits for the end of it
         self.waits_for_journal = False  # a reply is due that must come before all others
         self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
-        self._trusted = True
+        self.trusted = True  # its frames, as long as none was malformed
         self._flushing = False
 
     @property
@@ -73,17 +115,27 @@ class Connection(Publisher):
         """As RabbitMQ lists it."""
         return str(self.peer)
 
+    def __str__(self) -> str:
+        """As events tell it from any other."""
+        return f"<{self.node.name}.{self.id}.0>"
+
     @property
     def client_name(self) -> str:
         """What the client calls the connection, or an empty text."""
         return self.client_properties.text("connection_name") or ""
+
+    @property
+    def state_text(self) -> str:
+        """As RabbitMQ lists it."""
+        return self._handshake.state if self.state == HANDSHAKE and self._handshake else blocking.state_text(self)
 
     # Input
 
     def receive(self, data: bytes) -> None:
         """Take what arrived and do all that it asks. HOT: bench A-M."""
         self.received_bytes += len(data)
-        if self.state == CLOSED or not self._trusted:
+        self.received_reads += 1
+        if self.state == CLOSED or not self.trusted:
             return
         self.reader.feed(data)
         if self._greeted or self._greet():
@@ -93,7 +145,7 @@ class Connection(Publisher):
         """Do what the input asks, as far as there is room for the answers, and others have not to wait too long."""
         self.interrupted = False
         methods_left = METHODS
-        while self.state != CLOSED and self._trusted:
+        while self.state != CLOSED and self.trusted:
             if self.waits_for_journal or self.blocked:
                 self.interrupted = True
                 break
@@ -102,18 +154,20 @@ class Connection(Publisher):
                 self.send(b"")  # which has us called again
                 break
             try:
-                event = self._deferred or self.reader.next()
+                event, self.deferred = self.deferred or self.reader.next(), None
                 if event is None:
+                    if self.node.alarms.reason and self.state == RUNNING and self.reader.in_content():
+                        blocking.block(self)
                     break
                 if isinstance(event, Method):
                     methods_left -= 1
-                elif self.node.alarm and isinstance(event, Publishes):
-                    self._block(event)
-                    continue
-                self._deferred = None
+                elif self.node.alarms.reason and isinstance(event, Publishes):
+                    event = blocking.admitted(self, event)
+                    if event is None:
+                        continue
                 self._handle(event)
             except AMQPError as error:
-                self._fail(error)
+                ending.fail(self, error)
         if self.confirming:
             self.confirm()
         if self.node.pending:
@@ -124,11 +178,12 @@ class Connection(Publisher):
         if header is None or self._handshake is None:
             return False
         self._greeted = True
+        self.link.report("connection_accepted", "info", {})
         return self._handshake.protocol_header(header)
 
     def _handle(self, event: Event) -> None:
         if self.state == CLOSING:
-            self._await_close_ok(event)
+            ending.await_close_ok(self, event)
             return
         number = event.channel
         if self.state == HANDSHAKE and number:
@@ -142,14 +197,14 @@ class Connection(Publisher):
         if channel is None:
             self._first_method(number, event)
         elif channel.closing:
-            self._await_channel_close_ok(channel, event)
+            ending.await_channel_close_ok(channel, event)
         else:
             try:
                 self._on_channel(channel, event)
             except AMQPError as error:
                 if error.hard:
                     raise
-                self._close_channel(channel, error)
+                ending.close_channel(channel, error)
 
     def _on_channel(self, channel: Channel, event: Event) -> None:
         if isinstance(event, Publishes):
@@ -176,7 +231,7 @@ class Connection(Publisher):
     def _first_method(self, number: int, event: Event) -> None:
         if not isinstance(event, Method) or event.index != CHANNEL_OPEN:
             index = event.index if isinstance(event, Method) else PUBLISH
-            if index == CHANNEL_CLOSE_OK:
+            if index == encode.CHANNEL_CLOSE_OK:
                 return  # late, for a channel that both sides closed
             raise ChannelFault("expected 'channel.open'", index >> 16, index & 0xFFFF)
         methods.decode(event.index, event.payload)
@@ -187,26 +242,10 @@ class Connection(Publisher):
                 20,
                 10,
             )
-        self.channels[number] = Channel(self, number)
+        admission.admit_channel(self)
+        self.channels[number] = channel = Channel(self, number)
+        notices.channel_created(channel)
         self.send(encode.method(number, encode.CHANNEL_OPEN_OK, encode.long_string(b"")))
-
-    def _await_channel_close_ok(self, channel: Channel, event: Event) -> None:
-        """After our channel.close all is discarded but the end of it (spec/core.md 3)."""
-        if not isinstance(event, Method):
-            return
-        if event.index == CHANNEL_CLOSE:
-            self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
-        elif event.index == CHANNEL_CLOSE_OK:
-            del self.channels[channel.number]
-
-    def _await_close_ok(self, event: Event) -> None:
-        """After our connection.close, likewise."""
-        if isinstance(event, Method) and not event.channel:
-            if event.index == encode.CONNECTION_CLOSE:
-                self.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
-            elif event.index == encode.CONNECTION_CLOSE_OK:
-                self.state = CLOSED
-                self.link.close(0.0)
 
     # Channel 0
 
@@ -214,7 +253,7 @@ class Connection(Publisher):
         method, table = methods.decode(event.index, event.payload)
         try:
             if isinstance(method, commands.Connection.Close):
-                self._closed_by_client(method)
+                ending.closed_by_client(self)
             elif self._handshake is not None:
                 self._handshake.handle(method, table)
             else:
@@ -226,7 +265,7 @@ class Connection(Publisher):
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
-            # The internal users have no secret that expires: accepted, and of no effect (spec/core.md 1.8).
+            admission.renew(self)
             self.link.report("secret_updated", "info", {"reason": method.reason})
             self.send(encode.method(0, encode.UPDATE_SECRET_OK))
         else:
@@ -238,17 +277,14 @@ class Connection(Publisher):
         self._handshake = None
         self.state = RUNNING
         self.node.open_connections += 1
+        self.node.churn.connection_created += 1
         user = self.user.name if self.user is not None else ""
+        self.node.census.connected(vhost.name, user)
         self.link.report(
             "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
         )
         self.link.running(self.heartbeat_s)
-
-    def _closed_by_client(self, method: commands.Connection.Close) -> None:
-        self.confirm()
-        self._clear()
-        self.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
-        self.end("connection_closed", min(self.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S), {"by": "client"})
+        notices.connection_created(self)
 
     # Output
 
@@ -276,21 +312,9 @@ class Connection(Publisher):
         if self.interrupted:
             self._work()
 
-    def _block(self, event: Publishes) -> None:
-        """An alarm is on: neither this publish nor anything after it is served before it is over (spec/core.md 23)."""
-        self._deferred = event
-        self.blocked = True
-        if "connection.blocked" in self.capabilities:
-            self.send(encode.method(0, encode.CONNECTION_BLOCKED, encode.short_string(self.node.alarm)))
-
-    def unblock(self) -> None:
-        """The alarm is over."""
-        if self.blocked:
-            self.blocked = False
-            notice = b""
-            if "connection.blocked" in self.capabilities:
-                notice = encode.method(0, encode.CONNECTION_UNBLOCKED)
-            self.send(notice)  # which has us called again
+    def wait(self) -> None:
+        """Be served no further until `go_on`."""
+        self.waits_for_journal = True
 
     def wait_for_journal(self) -> None:
         """Be served no further until what the journal has now is on disk."""
@@ -300,7 +324,7 @@ class Connection(Publisher):
             journal.when_durable(journal.ticket(), self.go_on)
 
     def go_on(self) -> None:
-        """The journal has what a reply waited for."""
+        """What was waited for has come: the journal, or word on a login."""
         self.waits_for_journal = False
         self.send(b"")  # which has us called again
 
@@ -308,7 +332,7 @@ class Connection(Publisher):
         """Read no more until the queue has drained, or is found not to drain. Who also consumes is always read."""
         if queue in self.holding.queues or any(channel.consumers for channel in self.channels.values()):
             return
-        queue.hold(self)
+        queue.publishers.hold(self)
         if self.holding.add(queue):
             self.link.hold()
 
@@ -331,16 +355,17 @@ class Connection(Publisher):
             self.state = CLOSED
             self.link.close(0.0)
         elif self.state in (HANDSHAKE, RUNNING):
-            self._fail(error)
+            ending.fail(self, error)
             self.node.pump()
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, level: str = "warning") -> None:
         """The socket is gone, whatever state we are in."""
         if self.state in (HANDSHAKE, RUNNING):
             event = "connection_lost" if self._greeted else "connection_gone_before_header"
-            self.link.report(event, "warning" if self._greeted else "debug", {"reason": reason})
+            fields = ending.described(self) | {"reason": reason}
+            self.link.report(event, level if self._greeted else "debug", fields)
         self.state = CLOSED
-        self._clear()
+        ending.clear(self)
         self.node.pump()
 
     def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:
@@ -348,52 +373,3 @@ class Connection(Publisher):
         self.link.report(event, "info", fields)
         self.state = CLOSING
         self.link.close(after_s)
-
-    def _fail(self, error: AMQPError) -> None:
-        """connection.close; or the end alone, where a login failed and the client did not ask to be told."""
-        self._trusted = not isinstance(error, FrameError)
-        if self.state == CLOSING:
-            return
-        self.confirm()
-        self._clear()
-        # What held the input back does so no more: the goodbye is to be heard.
-        self._deferred, self.blocked, self.waits_for_journal = None, False, False
-        fields = {"code": error.code, "reason": error.reply_text, "user": self.login_name}
-        if isinstance(error, LoginRefused):
-            if "authentication_failure_close" in self.capabilities:
-                self.send(encode.close(0, error.code, error.reply_text, 0, 0))
-            self.link.report("login_refused", "warning", fields)
-            self.state = CLOSING
-            self.link.close(REFUSAL_DELAY_S)
-            return
-        self.send(encode.close(0, error.code, error.reply_text, error.class_id, error.method_id))
-        self.link.report("connection_closing", "warning", fields)
-        self.state = CLOSING
-        wait = min(self.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S)
-        self.link.close(wait if self._trusted else REFUSAL_DELAY_S)
-
-    def _close_channel(self, channel: Channel, error: AMQPError) -> None:
-        """channel.close; what the channel held goes back before the client can see it (spec/core.md 3)."""
-        self.confirm()  # what was published before the error has been taken care of
-        channel.end()
-        self.send(encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id))
-        self.link.report("channel_closing", "warning", {"channel": channel.number, "reason": error.reply_text})
-
-    def _clear(self) -> None:
-        """Channels end, exclusive queues go (spec/core.md 1.10)."""
-        for channel in self.channels.values():
-            if not channel.closing:
-                channel.end()
-        self.channels.clear()
-        self.confirming.clear()
-        self.stalled.clear()
-        for queue in self.holding.queues:
-            queue.forget(self)
-        self.holding.queues.clear()
-        self.link.release()
-        if self.vhost is not None:
-            for queue in list(self.owned.values()):
-                self.vhost.delete_queue(queue)
-            self.owned.clear()
-            self.node.open_connections -= 1
-            self.vhost = None

@@ -10,6 +10,7 @@ from ..core.ports import Consumer
 from ..core.queue import Queue
 from ..table import Table
 from ..wire import encode
+from . import notices, tracing
 from .output import LARGE_BYTES, LARGE_SHARE
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _u64 = Struct(">Q").pack
 class Subscription(Consumer):
     """`prefetch` is its own limit of unacknowledged messages, 0 for none; the channel may have one for all of them."""
 
-    __slots__ = ("channel", "prefetch", "arguments", "unacked", "stalled", "_prefixes", "_tag_octets")
+    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_tag_octets")
 
     def __init__(
         self,
@@ -41,7 +42,6 @@ class Subscription(Consumer):
         self.channel = channel
         self.prefetch = prefetch
         self.arguments = arguments
-        self.unacked = 0
         self.stalled = False
         self._tag_octets = encode.short_string(tag)
         self._prefixes: dict[int, bytes] = {}  # by length of the address: at most 512 of them
@@ -61,7 +61,7 @@ class Subscription(Consumer):
         room = free // (body_bytes + DELIVERY_OVERHEAD) + 1
         if self.prefetch and not self.no_ack:
             room = min(room, self.prefetch - self.unacked)
-        if channel.prefetch_limit:
+        if self.shares:
             # Shared with the other consumers of the channel: one at a time, so that they cannot overdraw it together.
             room = min(room, 1, channel.prefetch_limit - channel.prefetched)
         return room
@@ -100,22 +100,26 @@ class Subscription(Consumer):
                 unacked[tag] = (queue, self, position, message)
                 position += step
         channel.delivery_tag = tag
+        channel.delivering.delivered(len(messages), self.no_ack, redelivered)
         if unacked is not None:
             self.unacked += len(messages)
-        if channel.prefetch_limit:
+        if self.shares:
             channel.served(self, len(messages))
         connection.send(b"")
+        if channel.vhost.firehose is not None:
+            tracing.delivered(channel, messages, queue, redelivered)
 
     def settled(self) -> None:
         """One of its deliveries is acknowledged or back in the queue. HOT: bench I, L."""
         self.unacked -= 1
-        if self.waiting and not self.channel.prefetch_limit:
+        if self.waiting and not self.shares:
             self.queue.wake(self)
 
     def cancelled(self) -> None:
         """The queue is gone: the client is told, if it can be (spec/core.md 9.4)."""
         channel = self.channel
         channel.consumers.pop(self.tag, None)
+        notices.consumer_deleted(self)
         if "consumer_cancel_notify" in channel.connection.capabilities:
             frame = encode.method(channel.number, encode.CANCEL, encode.short_string(self.tag) + b"\x01")
             channel.connection.send(frame)

@@ -60,7 +60,7 @@ def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table)
 
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
     """Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
-    destination, source = ends(channel, method.destination, method.source)
+    destination, source = ends(channel, method.destination, method.source, method.routing_key or "")
     vhost = channel.vhost
     vhost.exchange(source)
     vhost.bind(source, vhost.exchange(destination), method.routing_key or "", arguments)
@@ -70,7 +70,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
 
 def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table) -> None:
     """Raises AccessRefused (403); what is not there needs no unbinding."""
-    destination, source = ends(channel, method.destination, method.source)
+    destination, source = ends(channel, method.destination, method.source, method.routing_key or "")
     exchange = channel.vhost.exchanges.get(destination)
     if exchange is not None:
         channel.vhost.unbind(source, exchange, method.routing_key or "", arguments)
@@ -78,13 +78,14 @@ def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table)
         channel.send_when_durable(encode.method(channel.number, encode.EXCHANGE_UNBIND_OK))
 
 
-def ends(channel: Channel, destination: str | None, source: str | None) -> tuple[str, str]:
+def ends(channel: Channel, destination: str | None, source: str | None, key: str) -> tuple[str, str]:
     """Both names, neither of them the default exchange, with the permissions asked; raises AccessRefused (403)."""
     to, of = stripped(destination), stripped(source)
     if not to or not of:
         raise AccessRefused("operation not permitted on the default exchange")
     channel.check("write", "exchange", to)
     channel.check("read", "exchange", of)
+    channel.check_topic("read", of, key)
     return to, of
 
 

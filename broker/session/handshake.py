@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
 from ..core.users import User
 from ..errors import ChannelFault, LoginRefused, NotAllowed, SyntaxFault
-from ..table import Table
+from ..table import Table, value_of
 from ..wire import encode, sasl
+from . import admission, notices
+from .stage import HANDSHAKE
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -19,6 +22,7 @@ OUR_HEADER = b"AMQP\x00\x00\x09\x01"
 TUNE = (10, 30)  # what is wrong in tune-ok is reported with the ids of tune
 SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do (spec/core.md 26)
 REFUSAL_DELAY_S = 3.0  # a brake on guessing passwords
+EXTERNAL = "EXTERNAL"
 NAMED = 40  # octets of an unknown header that the log shows
 
 
@@ -40,20 +44,23 @@ class Handshake:
             return False
         minor = b"\x00\x09"
         settings = connection.settings
+        cluster_name = value_of(connection.node.cluster_name)  # which may change at run time
+        # Only who showed a certificate can log in with one.
+        offered = [name for name in settings.mechanisms if name != EXTERNAL or connection.peer.certificate_name]
         connection.send(
             encode.method(
                 0,
                 encode.CONNECTION_START,
                 minor
-                + settings.server_properties.framed
-                + encode.long_string(" ".join(settings.mechanisms).encode())
+                + settings.server_properties.with_items([("cluster_name", cluster_name)]).framed
+                + encode.long_string(" ".join(offered).encode())
                 + encode.long_string(b"en_US"),
             )
         )
         return True
 
     def handle(self, method: base.Frame, table: Table) -> None:
-        """Raises NotAllowed (530), LoginRefused (403), ChannelFault (504)."""
+        """Raises NotAllowed (530), ChannelFault (504)."""
         if isinstance(method, commands.Connection.StartOk) and self.waits_for is commands.Connection.StartOk:
             self._start_ok(method, table)
         elif isinstance(method, commands.Connection.TuneOk) and self.waits_for is commands.Connection.TuneOk:
@@ -74,7 +81,48 @@ class Handshake:
         capabilities = properties.get("capabilities")
         if capabilities is not None and isinstance(capabilities[1], Table):
             connection.capabilities = frozenset(name for name, value in capabilities[1].items() if value == ("t", True))
-        connection.user = self._login(method.mechanism or "", octets(method.response))
+        self._login(method.mechanism or "", octets(method.response))
+
+    def _login(self, mechanism: str, response: bytes) -> None:
+        """Find out who it is, which may take a while; until then the connection is not served."""
+        connection = self._connection
+        users = connection.node.users
+        loopback = connection.peer.loopback
+        logged_in = partial(self._logged_in, mechanism)
+        connection.wait()
+        if mechanism not in connection.settings.mechanisms:
+            logged_in(None)
+        elif mechanism == "ANONYMOUS":
+            connection.login_name = connection.settings.anonymous_user or ""
+            password = connection.settings.anonymous_pass.encode()
+            users.authenticate(connection.login_name, password, loopback, logged_in)
+        elif mechanism == EXTERNAL:
+            connection.login_name = connection.peer.certificate_name or ""
+            logged_in(users.admitted(connection.login_name, loopback))
+        else:
+            try:
+                name, password = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
+            except SyntaxFault as error:
+                connection.link.report("malformed_login", "warning", {"mechanism": mechanism, "reason": error.text})
+                logged_in(None)
+                return
+            connection.login_name = name
+            users.authenticate(name, password, loopback, logged_in)
+
+    def _logged_in(self, mechanism: str, user: User | None) -> None:
+        """The login is over, well or not; so may the connection be by now."""
+        connection = self._connection
+        if connection.state != HANDSHAKE:
+            return
+        connection.mechanism = mechanism
+        connection.node.attempts["amqp091"].count(user is not None)
+        if user is None:
+            notices.logged_in(connection, f"user '{connection.login_name}' - invalid credentials")
+            text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+            connection.close(LoginRefused(text))
+            return
+        connection.user = user
+        notices.logged_in(connection)
         settings = connection.settings
         connection.send(
             encode.method(
@@ -86,31 +134,7 @@ class Handshake:
             )
         )
         self.waits_for = commands.Connection.TuneOk
-
-    def _login(self, mechanism: str, response: bytes) -> User:
-        connection = self._connection
-        users = connection.node.users
-        user: User | None = None
-        name = ""
-        if mechanism in connection.settings.mechanisms:
-            try:
-                if mechanism == "PLAIN":
-                    name, password = sasl.plain(response)
-                    user = users.authenticate(name, password, connection.peer.loopback)
-                elif mechanism == "AMQPLAIN":
-                    name, password = sasl.amqplain(response)
-                    user = users.authenticate(name, password, connection.peer.loopback)
-                elif mechanism == "ANONYMOUS":
-                    name = connection.settings.anonymous_user or ""
-                    user = users.admitted(name, connection.peer.loopback)
-            except SyntaxFault as error:
-                connection.link.report("malformed_login", "warning", {"mechanism": mechanism, "reason": error.text})
-        connection.login_name = name
-        if user is None:
-            raise LoginRefused(
-                f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
-            )
-        return user
+        connection.go_on()
 
     def _tune_ok(self, method: commands.Connection.TuneOk) -> None:
         connection = self._connection
@@ -127,17 +151,7 @@ class Handshake:
 
     def _open(self, method: commands.Connection.Open) -> None:
         connection = self._connection
-        node, user = connection.node, connection.user
-        assert user is not None
-        limit = connection.settings.connection_max
-        if limit is not None and node.open_connections >= limit:
-            raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
-        name = method.virtual_host or ""
-        vhost = node.vhosts.get(name)
-        if vhost is None:
-            raise NotAllowed(f"vhost {name} not found")
-        if name not in user.permissions:
-            raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
+        vhost = admission.admit(connection, method.virtual_host or "")
         connection.opened(vhost)
         connection.send(encode.method(0, encode.CONNECTION_OPEN_OK, encode.short_string("")))
 

@@ -47,4 +47,4 @@ class Holding:
 
 def drained_units(queue: Queue) -> int:
     """How much the queue has delivered, in messages or in HOLD_UNIT_BYTES, whichever is more."""
-    return max(queue.delivered, queue.delivered_bytes // HOLD_UNIT_BYTES)
+    return max(queue.delivering.deliver_get, queue.delivered_bytes // HOLD_UNIT_BYTES)

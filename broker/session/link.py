@@ -1,21 +1,56 @@
 """What a session asks of the connection's transport. `net.transport` implements it; tests have their own."""
 
 
+class Encryption:
+    """What TLS settled on, as `tlsv1.3` and OpenSSL's name of the cipher.
+
+    Subject, issuer and validity are those of the client's certificate, empty where it showed none.
+    """
+
+    __slots__ = ("protocol", "cipher", "subject", "issuer", "validity")
+
+    def __init__(self, protocol: str, cipher: str, subject: str = "", issuer: str = "", validity: str = "") -> None:
+        self.protocol = protocol
+        self.cipher = cipher
+        self.subject = subject
+        self.issuer = issuer
+        self.validity = validity
+
+
 class Peer:
-    """Who is at the other end of the socket, and which end is ours."""
+    """Who is at the other end of the socket, and which end is ours. `encryption` is None where there is none.
 
-    __slots__ = ("host", "port", "local_host", "local_port", "loopback")
+    `certificate_name` is the user that its certificate names, None where it showed none that was verified.
+    """
 
-    def __init__(self, host: str, port: int, local_host: str, local_port: int, loopback: bool) -> None:
+    __slots__ = ("host", "port", "local_host", "local_port", "loopback", "certificate_name", "encryption")
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        local_host: str,
+        local_port: int,
+        loopback: bool,
+        certificate_name: str | None = None,
+        encryption: Encryption | None = None,
+    ) -> None:
         self.host = host
         self.port = port
         self.local_host = local_host
         self.local_port = local_port
         self.loopback = loopback
+        self.certificate_name = certificate_name
+        self.encryption = encryption
 
     def __str__(self) -> str:
         """As RabbitMQ names a connection."""
-        return f"{self.host}:{self.port} -> {self.local_host}:{self.local_port}"
+        return f"{bracketed(self.host)}:{self.port} -> {bracketed(self.local_host)}:{self.local_port}"
+
+
+def bracketed(host: str) -> str:
+    """An IPv6 address apart from its port."""
+    return f"[{host}]" if ":" in host else host
 
 
 class Link:

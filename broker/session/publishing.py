@@ -7,8 +7,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from .. import properties
+from ..core.exchange import Exchange
+from ..core.life import NO_TTL, Life
 from ..core.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
 from ..core.queue import Queue
+from ..core.receipt import Receipt
 from ..core.router import Route
 from ..core.users import User
 from ..core.vhost import VHost
@@ -16,9 +19,11 @@ from ..errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed,
 from ..table import type_name
 from ..wire import encode
 from ..wire.frames import Publishes
+from . import tracing
 
 if TYPE_CHECKING:
     from .channel import Channel
+    from .confirms import Confirms
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 ROUTES_LIMIT = 32_768  # remembered for one user in one vhost, 500 octets each; beyond it all are forgotten
@@ -46,7 +51,6 @@ def publish(channel: Channel, publishes: Publishes) -> None:
     route = channel.routes.get(publishes.method)
     if route is None:
         route = resolve(channel, publishes.method)
-    route.exchange.published += len(contents)
     if not publishes.alike:
         publish_varied(channel, route, contents)
         return
@@ -59,12 +63,22 @@ def publish(channel: Channel, publishes: Publishes) -> None:
     number = channel.number
     persistent = channel.seen_persistent
     address = route.address
-    messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
+    count = len(contents)
+    if count == 1:  # a comprehension costs a call, as much as the message
+        messages = [Message(address, first, number, body_bytes, largest, persistent)]
+    else:
+        messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
+    whole_bytes = body_bytes * count
+    sizes = channel.statistics.sizes
+    if not sizes.low < body_bytes <= sizes.high:
+        sizes.turn(body_bytes)
+    sizes.run += count
+    sizes.total_bytes += whole_bytes
     if route.queues is None or channel.seen_special or channel.transaction is not None:
         for message in messages:
             publish_one(channel, route, message)
     else:
-        enqueue(channel, messages, body_bytes * len(messages), persistent, route.queues, route.mandatory)
+        enqueue(channel, route.exchange, messages, whole_bytes, persistent, route.queues, route.mandatory)
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
@@ -80,12 +94,18 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
     number = channel.number
     address = route.address
     alone = route.queues is None or channel.transaction is not None
+    queues = route.queues or ()
     messages: list[Message] = []
     total_bytes = 0
     any_persistent = False
+    sizes = channel.statistics.sizes
     try:
         for content in contents:
             header_bytes, body_bytes = _sizes(content, SIZE_AT)
+            if not sizes.low < body_bytes <= sizes.high:
+                sizes.turn(body_bytes)
+            sizes.run += 1
+            sizes.total_bytes += body_bytes
             raw = content[PROPERTIES_AT : FRAME_HEAD + header_bytes]
             if raw != channel.seen_properties:
                 see(channel, raw)
@@ -98,12 +118,12 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
                 any_persistent = any_persistent or persistent
                 continue
             if messages:
-                enqueue(channel, messages, total_bytes, any_persistent, route.queues or (), route.mandatory)
+                enqueue(channel, route.exchange, messages, total_bytes, any_persistent, queues, route.mandatory)
                 messages, total_bytes, any_persistent = [], 0, False
             publish_one(channel, route, message)
     finally:  # also what came before one that is refused
         if messages:
-            enqueue(channel, messages, total_bytes, any_persistent, route.queues or (), route.mandatory)
+            enqueue(channel, route.exchange, messages, total_bytes, any_persistent, queues, route.mandatory)
 
 
 def see(channel: Channel, raw: bytes) -> None:
@@ -137,9 +157,11 @@ def resolve(channel: Channel, method: bytes) -> Route:
     exchange = channel.vhost.exchange(name)
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal {exchange}")
+    channel.check_topic("write", name, key)
     address = Address(name, key)
     queues, stable = channel.vhost.route(exchange, (key,), None)
-    route = Route(address, exchange, queues if stable else None, bool(flags & MANDATORY))
+    by_key = stable and channel.vhost.firehose is None  # which looks at each message
+    route = Route(address, exchange, queues if by_key else None, bool(flags & MANDATORY))
     if len(channel.routes) >= ROUTES_LIMIT:
         channel.routes.clear()
     channel.routes[method] = route
@@ -155,10 +177,12 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
         queues = route.queues
     else:
         queues = channel.vhost.route(route.exchange, keys, message)[0]
+    if channel.vhost.firehose is not None:
+        tracing.published(channel, message, keys, queues)
     if channel.transaction is not None:
-        channel.transaction.publish(message, queues, route.mandatory)
+        channel.transaction.publish(route.exchange, message, queues, route.mandatory)
     else:
-        enqueue(channel, [message], message.body_bytes, message.persistent, queues, route.mandatory)
+        enqueue(channel, route.exchange, [message], message.body_bytes, message.persistent, queues, route.mandatory)
 
 
 def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
@@ -168,8 +192,9 @@ def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ..
         if channel.reply_queue is None:
             raise PreconditionFailed("fast reply consumer does not exist")
         changed = properties.replace(changed, properties.REPLY_TO, channel.reply_queue.name)
-    check_expiration(properties.text(raw, properties.EXPIRATION))
+    ttl_ms = time_to_live_ms(properties.text(raw, properties.EXPIRATION))
     keys = [message.address.routing_key]
+    blind: tuple[str, ...] = ()
     headers = properties.headers(raw)
     if headers is not None:
         for name in ("CC", "BCC"):
@@ -180,9 +205,14 @@ def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ..
                 raise PreconditionFailed(
                     f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
                 )
-            keys += [octets.decode("utf-8", "surrogateescape") for kind, octets in value[1] if kind == "S"]
+            found = tuple(octets.decode("utf-8", "surrogateescape") for kind, octets in value[1] if kind == "S")
+            keys += found
+            if name == "BCC":
+                blind = found
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
+    for key in keys[1:]:
+        channel.check_topic("write", message.address.exchange, key)
     user_id = properties.text(raw, properties.USER_ID)
     if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
         raise PreconditionFailed(
@@ -191,13 +221,15 @@ def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ..
     if changed is not raw:
         frames = content_frames(0, changed, message.body)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
+    if ttl_ms != NO_TTL or blind:
+        message.life = Life(ttl_ms, blind=blind)
     return message, tuple(keys)
 
 
-def check_expiration(expiration: str | None) -> None:
+def time_to_live_ms(expiration: str | None) -> int:
     """Raises PreconditionFailed (406) unless it is a number of milliseconds, in digits alone (spec/core.md 8.1)."""
     if expiration is None:
-        return
+        return NO_TTL
     found = NUMBER.match(expiration)
     reason = ""
     if found is None:
@@ -210,38 +242,78 @@ def check_expiration(expiration: str | None) -> None:
         reason = f"{{value_too_large,{int(expiration)}}}"
     if reason:
         raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
+    return int(expiration)
 
 
 def enqueue(
     channel: Channel,
+    exchange: Exchange,
     messages: list[Message],
     body_bytes: int,
     persistent: bool,
     queues: tuple[Queue, ...],
     mandatory: bool,
-) -> None:
-    """Give messages to their queues, return them if they must not be lost, count them for confirms.
+) -> bool:
+    """Give messages to their queues, return them if they must not be lost, count them for confirms; whether all of the
+    queues took all of them.
 
     `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. HOT: bench A-M.
     """
     connection = channel.connection
-    stored = channel.vhost.enqueue(messages, body_bytes, persistent, queues)
-    if stored and connection.node.journal.behind():
+    count = len(messages)
+    statistics = channel.statistics
+    exchange.publish_in += count
+    channel.publishing.publish += count
+    statistics.publishing.publish += count
+    if queues:
+        routed = count * len(queues)
+        exchange.publish_out += routed
+        statistics.routed += routed
+    else:
+        unroutable(channel, messages, mandatory)
+    receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues)
+    if receipt.stored and connection.node.journal.behind():
         connection.wait_for_journal()
     for queue in queues:
-        if queue.congested():
+        if queue.publishers.congested():
             connection.hold(queue)
-    if mandatory and not queues:
+    if channel.confirms is not None:
+        expect_confirms(channel, channel.confirms, count, receipt)
+    return not receipt.refused
+
+
+def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: Receipt) -> None:
+    """So many were published, and are to be confirmed when they are safe. HOT: bench D."""
+    connection = channel.connection
+    channel.statistics.received_confirm += count
+    journal = connection.node.journal
+    ticket = journal.ticket() if receipt.stored else 0
+    if not receipt.refused:
+        waits = confirms.published(count, ticket, journal.durable)
+    else:
+        waits = False
+        for index in range(count):
+            if index in receipt.refused:
+                confirms.refused(journal.durable)
+            else:
+                waits = confirms.published(1, ticket, journal.durable) or waits
+    if waits:
+        journal.when_durable(ticket, channel.committed)
+    if channel not in connection.confirming:
+        connection.confirming.append(channel)
+
+
+def unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> None:
+    """No queue is to have them: they are returned where they must not be lost."""
+    totals = channel.statistics.publishing
+    if mandatory:
+        channel.publishing.return_unroutable += len(messages)
+        totals.return_unroutable += len(messages)
         for message in messages:
             send_back(channel, message)
-    confirms = channel.confirms
-    if confirms is not None:
-        journal = connection.node.journal
-        ticket = journal.ticket() if stored else 0
-        if confirms.published(len(messages), ticket, journal.durable):
-            journal.when_durable(ticket, channel.committed)
-        if channel not in connection.confirming:
-            connection.confirming.append(channel)
+    else:
+        channel.publishing.drop_unroutable += len(messages)
+        totals.drop_unroutable += len(messages)
 
 
 def send_back(channel: Channel, message: Message) -> None:

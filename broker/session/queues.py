@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ..core.arguments import exchange_name
+from ..core.arguments import QUEUE_TYPE, exchange_name
 from ..core.queue import Queue
-from ..errors import AccessRefused, NotFound, PreconditionFailed
+from ..core.rules import QUORUM
+from ..errors import AccessRefused, NotFound, NotSupported, PreconditionFailed
 from ..table import Table
 from ..wire import encode
 from .basic import unique
@@ -37,7 +38,9 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
 
 def passive(channel: Channel, name: str) -> Queue:
     channel.check_any("queue", name)
-    return channel.vhost.owned_queue(name, channel.connection)
+    queue = channel.vhost.owned_queue(name, channel.connection)
+    queue.lease.renew()
+    return queue
 
 
 def active(channel: Channel, name: str, method: commands.Queue.Declare, arguments: Table) -> Queue:
@@ -46,12 +49,15 @@ def active(channel: Channel, name: str, method: commands.Queue.Declare, argument
         raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
     prefix = generated_prefix(arguments)
     arguments = arguments.without((NAME_PREFIX,)) if NAME_PREFIX in arguments else arguments
+    if not name and arguments.text(QUEUE_TYPE) == QUORUM:
+        raise PreconditionFailed("Cannot declare a server-named queue for type rabbit_quorum_queue")
     name = name or unique(prefix)
     channel.check("configure", "queue", name)
     if name not in vhost.queues:
         check_dead_letter_exchange(channel, name, arguments)
     exclusive = bool(method.exclusive)
     queue = vhost.declare_queue(name, bool(method.durable), exclusive, bool(method.auto_delete), arguments, connection)
+    connection.node.churn.queue_declared += 1
     if exclusive:
         connection.owned[name] = queue
     return queue
@@ -120,6 +126,7 @@ def ends(channel: Channel, queue: str | None, exchange: str | None, key: str | N
         raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
     channel.check("write", "queue", name)
     channel.check("read", "exchange", source)
+    channel.check_topic("read", source, routing_key)
     if not source:
         raise AccessRefused("operation not permitted on the default exchange")
     return name, source, routing_key
@@ -143,6 +150,12 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
         channel.check("configure", "queue", name)
         if name in vhost.queues:
             queue = vhost.owned_queue(name, channel.connection)
+            if queue.rules.type == QUORUM and (method.if_unused or method.if_empty):
+                flag = "if-unused" if method.if_unused else "if-empty"
+                raise NotSupported(
+                    f"cannot delete {queue}. queue.delete operations with {flag} flag set are not "
+                    "supported by quorum queues"
+                )
             count = vhost.delete_queue(queue, bool(method.if_unused), bool(method.if_empty))
             channel.connection.owned.pop(name, None)
     if not method.nowait:

@@ -12,14 +12,17 @@ class Settings:
         "server_properties",
         "mechanisms",
         "anonymous_user",
+        "anonymous_pass",
         "channel_max",
         "frame_max",
         "heartbeat_s",
         "initial_frame_max",
         "max_message_size",
         "connection_max",
+        "channel_max_per_node",
         "consumer_max_per_channel",
         "default_consumer_prefetch",
+        "consumer_timeout_ms",
     )
 
     def __init__(
@@ -27,26 +30,32 @@ class Settings:
         server_properties: Table,
         mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN"),
         anonymous_user: str | None = None,
+        anonymous_pass: str = "",
         channel_max: int = 2047,
         frame_max: int = 131_072,
         heartbeat_s: int = 60,
         initial_frame_max: int = 8192,
         max_message_size: int = 16_777_216,
         connection_max: int | None = None,
+        channel_max_per_node: int | None = None,
         consumer_max_per_channel: int | None = None,
         default_consumer_prefetch: int = 0,
+        consumer_timeout_ms: int | None = 1_800_000,
     ) -> None:
         self.server_properties = server_properties
         self.mechanisms = mechanisms
         self.anonymous_user = anonymous_user
+        self.anonymous_pass = anonymous_pass
         self.channel_max = channel_max
         self.frame_max = frame_max
         self.heartbeat_s = heartbeat_s
         self.initial_frame_max = initial_frame_max
         self.max_message_size = max_message_size
         self.connection_max = connection_max
+        self.channel_max_per_node = channel_max_per_node
         self.consumer_max_per_channel = consumer_max_per_channel
         self.default_consumer_prefetch = default_consumer_prefetch
+        self.consumer_timeout_ms = consumer_timeout_ms
 
 
 CAPABILITIES = (
@@ -62,12 +71,11 @@ CAPABILITIES = (
 )
 
 
-def server_properties(product: str, version: str, cluster_name: str, platform: str) -> Table:
-    """What connection.start says of the broker (spec/core.md 1.2)."""
+def server_properties(product: str, version: str, platform: str) -> Table:
+    """What connection.start says of the broker (spec/core.md 1.2), but for the name of the cluster."""
     return Table.of(
         {
             "capabilities": Table.of(dict.fromkeys(CAPABILITIES, True)),
-            "cluster_name": cluster_name,
             "copyright": "Copyright (c) the Warren authors",
             "information": "Licensed under the Apache License 2.0",
             "platform": platform,

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
+from ..core.exchange import Exchange
 from ..core.message import Message
 from ..core.queue import Queue
 from ..errors import PreconditionFailed
 from ..table import Table
 from ..wire import encode
 from . import publishing, settling
+from .settling import End
 
 if TYPE_CHECKING:
     from .channel import Channel, Unacked
@@ -23,28 +25,35 @@ class Transaction:
     __slots__ = ("publishes", "settlements")
 
     def __init__(self) -> None:
-        self.publishes: list[tuple[Message, tuple[Queue, ...], bool]] = []
-        self.settlements: list[tuple[int, Unacked, bool, bool]] = []
+        self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool]] = []
+        self.settlements: list[tuple[int, Unacked, End]] = []
 
-    def publish(self, message: Message, queues: tuple[Queue, ...], mandatory: bool) -> None:
-        self.publishes.append((message, queues, mandatory))
+    def publish(self, exchange: Exchange, message: Message, queues: tuple[Queue, ...], mandatory: bool) -> None:
+        self.publishes.append((exchange, message, queues, mandatory))
 
-    def settle(self, channel: Channel, tag: int, entry: Unacked, acknowledged: bool, back: bool) -> None:
-        self.settlements.append((tag, entry, acknowledged, back))
+    def settle(self, tag: int, entry: Unacked, end: End) -> None:
+        self.settlements.append((tag, entry, end))
 
     def commit(self, channel: Channel) -> None:
+        """Raises PreconditionFailed (406) where a queue refused a publish; all else of it has happened."""
         publishes, self.publishes = self.publishes, []
         settlements, self.settlements = self.settlements, []
-        for message, queues, mandatory in publishes:
+        complete = True
+        for exchange, message, queues, mandatory in publishes:
             alive = tuple(queue for queue in queues if not queue.deleted)
-            publishing.enqueue(channel, [message], message.body_bytes, message.persistent, alive, mandatory)
-        settling.finish(channel, [(entry, acknowledged, back) for _, entry, acknowledged, back in settlements])
+            taken = publishing.enqueue(
+                channel, exchange, [message], message.body_bytes, message.persistent, alive, mandatory
+            )
+            complete = complete and taken
+        settling.finish(channel, [(entry, end) for _, entry, end in settlements])
+        if not complete:
+            raise PreconditionFailed("partial tx completion")
 
     def rollback(self, channel: Channel) -> None:
         """Publishes are forgotten; what was settled is outstanding again, in the order of its tags."""
         self.publishes.clear()
         if self.settlements:
-            for tag, entry, _, _ in self.settlements:
+            for tag, entry, _ in self.settlements:
                 channel.unacked[tag] = entry
             self.settlements.clear()
             channel.unacked = dict(sorted(channel.unacked.items()))

@@ -1,0 +1,78 @@
+"""What a client's certificate says, in RabbitMQ's words: subject and issuer as one text, and the user it stands for."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME = "distinguished_name", "common_name", "subject_alternative_name"
+LOGIN_FROM = (DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME)
+
+SHORT_NAMES = {
+    "surname": "SN",
+    "givenName": "GIVENNAME",
+    "initials": "INITIALS",
+    "generationQualifier": "GENERATIONQUALIFIER",
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "title": "TITLE",
+    "countryName": "C",
+    "serialNumber": "SERIALNUMBER",
+    "pseudonym": "PSEUDONYM",
+    "domainComponent": "DC",
+    "emailAddress": "EMAILADDRESS",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+ESCAPED = '"+,;<>\\'
+
+Certificate = Mapping[str, Any]
+"""As `ssl` gives it: `subject` and `issuer` are sequences of relative names, each of (attribute, value) pairs."""
+
+
+def distinguished_name(names: tuple[tuple[tuple[str, str], ...], ...]) -> str:
+    """The last relative name first, as RFC 2253 has it: `CN=client,O=acme`."""
+    return ",".join("+".join(f"{SHORT_NAMES.get(kind, kind)}={escaped(value)}" for kind, value in relative)
+                    for relative in reversed(names))  # fmt: skip
+
+
+def escaped(value: str) -> str:
+    """Every octet that is not printable ASCII as `\\XX`; also a leading `#`, and spaces at the ends."""
+    octets = value.encode()
+    last = len(octets) - 1
+    text = ""
+    for at, octet in enumerate(octets):
+        char = chr(octet)
+        if octet < 32 or octet >= 126:
+            text += f"\\{octet:02X}"
+        elif char in ESCAPED or (char == " " and at in (0, last)) or (char == "#" and at == 0):
+            text += "\\" + char
+        else:
+            text += char
+    return text
+
+
+def login_name(certificate: Certificate, login_from: str) -> str | None:
+    """The user that the certificate stands for; None where it does not say."""
+    subject = certificate.get("subject", ())
+    if login_from == DISTINGUISHED_NAME:
+        return distinguished_name(subject) or None
+    if login_from == COMMON_NAME:
+        found = [value for relative in subject for kind, value in relative if kind == "commonName"]
+        return ",".join(found) or None
+    return next((value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"), None)
+
+
+def validity(certificate: Certificate) -> str:
+    """`2026-01-01T00:00:00Z - 2027-01-01T00:00:00Z`, or empty."""
+    times = [certificate.get(name) for name in ("notBefore", "notAfter")]
+    return " - ".join(
+        datetime.fromtimestamp(ssl.cert_time_to_seconds(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for time in times
+        if time is not None
+    )

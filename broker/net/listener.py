@@ -1,0 +1,182 @@
+"""Where connections are accepted: one address, of one or several sockets, plain or with TLS.
+
+TLS sockets are accepted here and not by asyncio, which would say nothing of a handshake that failed, and would keep the
+context it was given first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from .tls import TLS, Report
+
+# Under way on one listener. Who comes then takes the place of the one that has taken longest: of a thousand that do
+# not go on, each would keep everybody else out for seconds.
+HANDSHAKES_LIMIT = 1000
+ACCEPTS = 16  # from one socket in a turn: each costs a handshake
+RETRY_S = 1.0  # until accepting is tried again, where the system has no more files or memory for it
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
+
+Protocol = Callable[[], asyncio.Protocol]
+
+
+class SocketOptions:
+    """`backlog` are connections that wait to be accepted; sizes in octets, None is what the system thinks best."""
+
+    __slots__ = ("backlog", "nodelay", "keepalive", "send_bytes", "receive_bytes")
+
+    def __init__(
+        self,
+        backlog: int = 1024,
+        nodelay: bool = True,
+        keepalive: bool = False,
+        send_bytes: int | None = None,
+        receive_bytes: int | None = None,
+    ) -> None:
+        self.backlog = backlog
+        self.nodelay = nodelay
+        self.keepalive = keepalive
+        self.send_bytes = send_bytes
+        self.receive_bytes = receive_bytes
+
+    def apply(self, connection: socket.socket) -> None:
+        """To one that was accepted; not all of it makes sense for a Unix socket."""
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, self.nodelay)
+        if self.keepalive:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.send_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
+        if self.receive_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
+
+
+class Listener:
+    """`addresses` are those it is bound to, as host:port."""
+
+    def __init__(self, protocol: Protocol, options: SocketOptions, report: Report, tls: TLS | None = None) -> None:
+        self.tls = tls
+        self.addresses: list[str] = []
+        self._loop = asyncio.get_running_loop()
+        self._protocol = protocol
+        self._options = options
+        self._report = report
+        self._servers: list[asyncio.Server] = []
+        self._sockets: list[socket.socket] = []
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # whose they are, the oldest first
+        self._retry: asyncio.TimerHandle | None = None
+
+    async def bind(self, host: str, port: int) -> list[socket.socket]:
+        """Listen there, port 0 being any, and accept nobody yet. Raises OSError, with nothing left open."""
+        try:
+            for family, address in await self._resolve(host, port):
+                bound = self._bind(family, address)
+                self._sockets.append(bound)
+                self.addresses.append(address_of(bound.getsockname()))
+        except OSError:
+            self.close()
+            raise
+        return self._sockets
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen there and accept connections. Raises OSError, with nothing left open."""
+        await self.bind(host, port)
+        try:
+            if self.tls is None:
+                for bound in self._sockets:
+                    backlog = self._options.backlog
+                    self._servers.append(await self._loop.create_server(self._protocol, sock=bound, backlog=backlog))
+                self._sockets.clear()
+            else:
+                self._accept_again()
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Accept no more; handshakes under way end too."""
+        for server in self._servers:
+            server.close()
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        self._sockets.clear()
+        for task in list(self._handshakes):
+            task.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    async def _resolve(self, host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+        if host == ANY_ADDRESS and not socket.has_dualstack_ipv6():
+            host = ANY_IPV4
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return list(dict.fromkeys((family, (str(name[0]), port)) for family, _, _, _, name in found))
+
+    def _bind(self, family: int, address: tuple[str, int]) -> socket.socket:
+        both = address[0] == ANY_ADDRESS
+        backlog = self._options.backlog
+        bound = socket.create_server(address, family=family, backlog=backlog, dualstack_ipv6=both)
+        bound.setblocking(False)
+        self._options.apply(bound)  # for what is settled while a connection is being made
+        return bound
+
+    # With TLS
+
+    def _accept_again(self) -> None:
+        self._retry = None
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                self._report("cannot_accept", "error", {"reason": str(error)})
+                for socket_ in self._sockets:
+                    self._loop.remove_reader(socket_)
+                self._retry = self._loop.call_later(RETRY_S, self._accept_again)
+                return
+            if len(self._handshakes) >= HANDSHAKES_LIMIT:
+                self._give_up_oldest()
+            peer = address_of(address)
+            task = self._loop.create_task(self._admit(accepted, peer))
+            self._handshakes[task] = peer
+            task.add_done_callback(partial(self._admitted, accepted))
+
+    def _give_up_oldest(self) -> None:
+        task = next(iter(self._handshakes))
+        self._report("tls_handshake_failed", "warning", {"peer": self._handshakes.pop(task), "reason": "too many"})
+        task.cancel()
+
+    async def _admit(self, accepted: socket.socket, address: str) -> None:
+        assert self.tls is not None
+        accepted.setblocking(False)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=self.tls.context,
+                ssl_handshake_timeout=self.tls.options.handshake_timeout_s,
+            )
+        except OSError as error:  # of which ssl.SSLError, ConnectionError and TimeoutError are kinds
+            self._report("tls_handshake_failed", "warning", {"peer": address, "reason": str(error) or "closed"})
+
+    def _admitted(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)
+        if task.cancelled():
+            accepted.close()  # it may not have begun
+
+
+def address_of(name: tuple[object, ...]) -> str:
+    host, port = str(name[0]), name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,126 @@
+"""TLS for listeners: a context made of files, and made again when they change (operator's guide 5).
+
+A connection keeps the context it began with; new ones get the newest that could be made.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+
+VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
+TLS_1_3_CIPHER = "TLS_"  # begins those of 1.3, of which OpenSSL offers all that it has
+HANDSHAKE_TIMEOUT_S = 5.0
+
+Report = Callable[[str, str, dict[str, object]], None]
+
+
+class TLSOptions:
+    """`ssl_options` of the configuration. `verify` asks clients for a certificate; `certificate_required` refuses who
+    shows none. `login_from` is one of certificates.LOGIN_FROM.
+    """
+
+    __slots__ = (
+        "certfile", "keyfile", "cacertfile", "password", "verify", "certificate_required", "versions", "ciphers",
+        "honor_cipher_order", "login_from", "handshake_timeout_s",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        certfile: str,
+        keyfile: str = "",
+        cacertfile: str = "",
+        password: str = "",
+        verify: bool = False,
+        certificate_required: bool = False,
+        versions: tuple[str, ...] = ("tlsv1.3", "tlsv1.2"),
+        ciphers: tuple[str, ...] = (),
+        honor_cipher_order: bool = True,
+        login_from: str = "distinguished_name",
+        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
+    ) -> None:
+        self.certfile = certfile
+        self.keyfile = keyfile or certfile
+        self.cacertfile = cacertfile
+        self.password = password
+        self.verify = verify
+        self.certificate_required = certificate_required
+        self.versions = versions
+        self.ciphers = ciphers
+        self.honor_cipher_order = honor_cipher_order
+        self.login_from = login_from
+        self.handshake_timeout_s = handshake_timeout_s
+
+    @property
+    def files(self) -> list[str]:
+        return [name for name in dict.fromkeys((self.certfile, self.keyfile, self.cacertfile)) if name]
+
+
+class TLS:
+    """The context for new connections. Making one raises OSError (ssl.SSLError is one) or ValueError."""
+
+    def __init__(self, options: TLSOptions, report: Report) -> None:
+        self.options = options
+        self._report = report
+        self._seen = self._stamps()
+        self.context = context_of(options)
+
+    def look(self) -> None:
+        """Make it anew where a file has changed since the last look."""
+        stamps = self._stamps()
+        if stamps != self._seen:
+            self._seen = stamps
+            self.reload()
+
+    def reload(self) -> bool:
+        """Make it anew; where that fails the old one stays, and the log says why."""
+        try:
+            self.context = context_of(self.options)
+        except (OSError, ValueError) as error:
+            self._report("certificates_not_loaded", "error", {"reason": str(error), "files": self.options.files})
+            return False
+        self._report("certificates_loaded", "info", {"files": self.options.files})
+        return True
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [stamp(name) for name in self.options.files]
+
+
+def stamp(name: str) -> tuple[int, int, int] | None:
+    """What changes when a file does, or is replaced; None where there is none."""
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def context_of(options: TLSOptions) -> ssl.SSLContext:
+    """Raises OSError for files that cannot be read or do not fit; ValueError for options that mean nothing."""
+    unknown = [version for version in options.versions if version not in VERSIONS]
+    if unknown or not options.versions:
+        raise ValueError(f"TLS version {unknown[0] if unknown else ''!r} is not one of {', '.join(VERSIONS)}")
+    if (options.verify or options.certificate_required) and not options.cacertfile:
+        raise ValueError("verify_peer needs a cacertfile")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = sorted(VERSIONS[version] for version in options.versions)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # Clients that read and write in two threads (AMQPStorm) can hang where tickets arrive while they write; RabbitMQ
+    # sends none either.
+    context.num_tickets = 0
+    if options.honor_cipher_order:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    else:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    ciphers = [cipher for cipher in options.ciphers if not cipher.startswith(TLS_1_3_CIPHER)]
+    if ciphers:
+        context.set_ciphers(":".join(ciphers))
+    # A callback, as OpenSSL would otherwise ask at the terminal.
+    context.load_cert_chain(options.certfile, options.keyfile, lambda: options.password)
+    if options.cacertfile:
+        context.load_verify_locations(options.cacertfile)
+    if options.verify:
+        context.verify_mode = ssl.CERT_REQUIRED if options.certificate_required else ssl.CERT_OPTIONAL
+    return context

@@ -1,0 +1,135 @@
+"""How channels and connections end, and what is still heard after the goodbyes (spec/core.md 1.10, 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from ..errors import AMQPError, ConnectionForced, FrameError, LoginRefused
+from ..wire import encode
+from ..wire.frames import Event, Method
+from . import notices
+from .handshake import REFUSAL_DELAY_S
+from .stage import CLOSED, CLOSING
+
+if TYPE_CHECKING:
+    from .channel import Channel
+    from .connection import Connection
+
+CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
+
+
+def fail(connection: Connection, error: AMQPError) -> None:
+    """connection.close; or the end alone, where a login failed and the client did not ask to be told."""
+    connection.trusted = not isinstance(error, FrameError)
+    if connection.state == CLOSING:
+        return
+    fields = described(connection)
+    fields |= {"state": connection.state_text, "code": error.code, "reason": error.reply_text}
+    connection.confirm()
+    clear(connection)
+    # What held the input back does so no more: the goodbye is to be heard.
+    connection.deferred, connection.blocked, connection.waits_for_journal = None, False, False
+    if isinstance(error, LoginRefused):
+        if "authentication_failure_close" in connection.capabilities:
+            connection.send(encode.close(0, error.code, error.reply_text, 0, 0))
+        user = connection.login_name
+        fields["reason"] = f"{connection.mechanism} login refused: user '{user}' - invalid credentials"
+        connection.link.report("login_refused", "error", fields)
+        connection.state = CLOSING
+        connection.link.close(REFUSAL_DELAY_S)
+        return
+    connection.send(encode.close(0, error.code, error.reply_text, error.class_id, error.method_id))
+    fields["operation"] = operation(error)
+    wanted = isinstance(error, ConnectionForced)  # by an operator, or by the end of the node
+    connection.link.report("connection_closing", "warning" if wanted else "error", fields)
+    connection.state = CLOSING
+    connection.link.close(wait_s(connection) if connection.trusted else REFUSAL_DELAY_S)
+
+
+def closed_by_client(connection: Connection) -> None:
+    """Its connection.close."""
+    fields = described(connection)
+    connection.confirm()
+    clear(connection)
+    connection.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
+    connection.end("connection_closed", wait_s(connection), {"by": "client", **fields})
+
+
+def await_close_ok(connection: Connection, event: Event) -> None:
+    """After our connection.close all is discarded but the end of it."""
+    if isinstance(event, Method) and not event.channel:
+        if event.index == encode.CONNECTION_CLOSE:
+            connection.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
+        elif event.index == encode.CONNECTION_CLOSE_OK:
+            connection.state = CLOSED
+            connection.link.close(0.0)
+
+
+def close_channel(channel: Channel, error: AMQPError) -> None:
+    """channel.close; what the channel held goes back before the client can see it."""
+    connection = channel.connection
+    connection.confirm()  # what was published before the error has been taken care of
+    channel.end()
+    connection.send(encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id))
+    fields = {"channel": channel.number, "reason": error.reply_text, "operation": operation(error)}
+    connection.link.report("channel_closing", "error", described(connection, False) | fields)
+
+
+def await_channel_close_ok(channel: Channel, event: Event) -> None:
+    """After our channel.close, likewise."""
+    if not isinstance(event, Method):
+        return
+    if event.index == encode.CHANNEL_CLOSE:
+        channel.connection.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+    elif event.index == encode.CHANNEL_CLOSE_OK:
+        del channel.connection.channels[channel.number]
+
+
+def described(connection: Connection, ends: bool = True) -> dict[str, object]:
+    """What the log says of a connection: whose it is, and where it ends for how long it was open."""
+    fields: dict[str, object] = {"user": connection.login_name}
+    if connection.client_name:
+        fields["client_name"] = connection.client_name
+    if connection.vhost is not None:
+        fields["vhost"] = connection.vhost.name
+        if ends:
+            fields["duration_s"] = (connection.node.clock.now_ms() - connection.connected_at_ms) // 1000
+    return fields
+
+
+def operation(error: AMQPError) -> str:
+    """What caused it, as `queue.declare`; `none` where it was no method."""
+    method = commands.INDEX_MAPPING.get(error.class_id << 16 | error.method_id)
+    return method.__qualname__.lower() if method is not None else "none"
+
+
+def clear(connection: Connection) -> None:
+    """Channels end, exclusive queues go."""
+    for channel in connection.channels.values():
+        if not channel.closing:
+            channel.end()
+    connection.channels.clear()
+    connection.confirming.clear()
+    connection.stalled.clear()
+    for queue in connection.holding.queues:
+        queue.publishers.forget(connection)
+    connection.holding.queues.clear()
+    connection.link.release()
+    if connection.vhost is not None:
+        notices.connection_closed(connection)
+        for queue in list(connection.owned.values()):
+            connection.vhost.delete_queue(queue)
+        connection.owned.clear()
+        connection.node.open_connections -= 1
+        connection.node.churn.connection_closed += 1
+        connection.vhost.statistics.received_bytes += connection.received_bytes
+        connection.vhost.statistics.sent_bytes += connection.sent_bytes
+        connection.node.census.disconnected(connection.vhost.name, connection.user.name if connection.user else "")
+        connection.vhost = None
+
+
+def wait_s(connection: Connection) -> float:
+    """How long the peer has to close the socket."""
+    return min(connection.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S)

@@ -1,0 +1,3 @@
+"""How far a connection has come."""
+
+HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)

@@ -1,0 +1,31 @@
+"""What a channel tells the firehose, where its vhost has one (spec/core.md 24.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.firehose import Origin
+from ..core.message import Message
+from ..core.queue import Queue
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+
+def published(channel: Channel, message: Message, keys: tuple[str, ...], queues: tuple[Queue, ...]) -> None:
+    """A message that is valid, and is about to go to these queues."""
+    firehose = channel.vhost.firehose
+    if firehose is not None:
+        firehose.published(origin(channel), message, keys, queues)
+
+
+def delivered(channel: Channel, messages: list[Message], queue: Queue, redelivered: bool) -> None:
+    firehose = channel.vhost.firehose
+    if firehose is not None:
+        of = origin(channel)
+        for message in messages:
+            firehose.delivered(of, message, queue.name, redelivered)
+
+
+def origin(channel: Channel) -> Origin:
+    return Origin(channel.connection.name, channel.number, channel.user.name)
