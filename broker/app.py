@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ctypes
 import gc
 import os
 import platform
 import signal
 import sys
+from array import array
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from .config import NO_LOGIN, Config
+from . import logs, services
+from .config import NO_LOGIN, Config, ConfigError, Sources
+from .control.call import Daemon
+from .control.server import Control
 from .core.definitions import Definitions, StoredUser, first_definitions
 from .core.durability import Recorder, restore
 from .core.node import Node
+from .core.parameters import CLUSTER_ID
+from .core.passwords import Hashing, PasswordRules, hash_password
 from .core.ports import Clock, Journal
-from .core.users import Users, hash_password
+from .core.registry import Registry
+from .core.statistics import QueueChurn
+from .core.stored import Stored
+from .core.users import Users
+from .host import Host, Service
+from .listeners import listen, socket_options, tls
+from .loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
+from .log_exchange import LOG, LogExchange
 from .net.clock import LoopClock
 from .net.committer import Committer
+from .net.hashing import ThreadHashing
+from .net.resources import Resources
 from .net.server import Server
 from .session.settings import Settings, server_properties
 from .storage.disk import FolderDisk
@@ -33,6 +50,7 @@ from .storage.metadata import Metadata
 UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
 MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
 FAILED = 74  # EX_IOERR: the journal could not be written
+BAD_CONFIGURATION = 78  # EX_CONFIG
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 # Collections walk every live object. Messages are counted, not traced, and form no cycles, so looking rarely is enough.
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -65,6 +83,8 @@ class Store:
         self.queues: dict[int, list[tuple[int, int]]] = {}
         self.next_queue = 1  # after all that the log names: without syncs it may know of more than the metadata
         self.body_bytes: dict[int, int] = {}
+        self.levels: dict[int, bytes] = {}
+        self.deadlines: dict[int, array[int]] = {}
         self._disk: FolderDisk | None = None
         if config.memory:
             return
@@ -76,9 +96,10 @@ class Store:
         self._disk = FolderDisk(folder / "log", durable)
         journal = SegmentJournal(self._disk, self.metadata)
         gc.disable()  # what is read makes no cycles; looking for some again and again takes longer than reading
-        self.queues = journal.recover({queue.number for queue in self.definitions.queues})
+        self.queues = journal.recover(self.definitions.numbers)
         gc.enable()
         self.body_bytes = journal.recovered_bytes
+        self.levels, self.deadlines = journal.recovered_levels, journal.recovered_deadlines
         self.next_queue = journal.next_queue
         for line in journal.report:
             log.warning("log_damaged", what=line)
@@ -95,48 +116,96 @@ class Store:
             self.metadata.close()
 
 
-def build_node(config: Config, clock: Clock, store: Store) -> Node:
-    """A node with what was stored; a new one has the default virtual host and user, and nothing else."""
-    users = Users(frozenset(config.loopback_users))
-    node = Node(config.node, config.cluster_name, clock, store.journal, users, message_memory_bytes(config))
-    definitions = store.definitions
-    if definitions is None or definitions.empty:
-        definitions = first_definitions(config.default_vhost, default_users(config))
+def build_node(
+    config: Config, clock: Clock, store: Store, hashing: Hashing | None = None, registry: Registry | None = None
+) -> Node:
+    """A node with what was stored; a new one has the default virtual host and user, and nothing else, not even these
+    where definitions are to be loaded."""
+    users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
+    cluster_name = config.cluster_name or config.node
+    node = Node(config.node, cluster_name, clock, store.journal, users, message_memory_bytes(config), registry)
+    node.product, node.version = config.product, config.version
+    node.default_vhost = config.default_vhost
+    node.default_queue_type = config.default_queue_type
+    if config.log.exchange:
+        node.system_exchanges.append(LOG)
+    definitions = store.definitions or Definitions()
+    if definitions.empty and not config.load_definitions:
+        password_hash = hash_password(config.default_pass, os.urandom(4))
+        user = StoredUser(config.default_user, password_hash, config.default_user_tags)
+        rights = config.default_permissions
+        permission = (rights.configure, rights.write, rights.read)
+        definitions = first_definitions(config.default_vhost, [user], permission)
         for change in definitions.changes():
             store.journal.change(change)
     restored = restore(node, definitions)
+    # Limits come after what is restored: they hold for what is new.
+    node.limits.queues = config.cluster_queue_limit
+    node.limits.exchanges = config.cluster_exchange_limit
+    node.limits.vhosts = config.vhost_max
+    node.parameters.limits.update(config.runtime_parameter_limits)
     for line in restored.lost:
         log.error("not_restored", what=line)
     for queue in restored.queues:
-        queue.restore(store.queues.pop(queue.number, []), store.body_bytes.get(queue.number, 0))
+        number = queue.number
+        pages, levels = store.queues.pop(number, []), store.levels.pop(number, b"")
+        queue.restore(pages, store.body_bytes.get(number, 0), levels, number in store.deadlines)
+    for exchange in restored.exchanges:
+        number = exchange.number
+        exchange.type.restore(Stored(store.queues.pop(number, []), store.deadlines.get(number)))
     node.numbering.next = max(node.numbering.next, store.next_queue)
-    node.observers.append(Recorder(node, restored.orphans))
+    node.observers += [Recorder(node, restored.orphans), QueueChurn(node.churn)]
+    node.events.begin()
+    if CLUSTER_ID not in node.parameters.globals():
+        unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
+    node.pump()  # what was due, or is too much, while the broker was down
     return node
 
 
-def default_users(config: Config) -> list[StoredUser]:
-    """Those of a node that has none yet; each may do all in the default virtual host."""
-    accounts: list[tuple[str, str, tuple[str, ...]]] = [(config.default_user, config.default_pass, ("administrator",))]
-    if config.anonymous_login_user not in (NO_LOGIN, config.default_user):
-        accounts.append((config.anonymous_login_user, config.anonymous_login_pass, ()))
-    return [StoredUser(name, hash_password(password, os.urandom(4)), tags) for name, password, tags in accounts]
+def load_definitions(node: Node, config: Config) -> bool:
+    """Import what the configuration names, so that the first batch holds all of it; False, with a line of the log,
+    where that cannot be done."""
+    from .definition_files import DefinitionsError, load  # 10 ms that most starts need not spend
+
+    try:
+        skipped = load(node, Path(config.load_definitions), config.definitions_skip_if_unchanged)
+    except DefinitionsError as error:
+        log.error("cannot_load_definitions", reason=str(error))
+        return False
+    for line in skipped or ():
+        log.warning("definitions", what=line)
+    log.info("definitions_loaded" if skipped is not None else "definitions_unchanged", path=config.load_definitions)
+    return True
+
+
+def password_rules(config: Config) -> PasswordRules:
+    """Of the two, the one that the configuration has chosen; else none."""
+    chosen = config.credential_validator
+    return PasswordRules(
+        config.password_min_length if chosen == "min_password_length" else 0,
+        config.password_regexp if chosen == "password_regexp" else "",
+    )
 
 
 def build_settings(config: Config) -> Settings:
     runs_on = f"Python {platform.python_version()}"
     anonymous = config.anonymous_login_user if config.anonymous_login_user != NO_LOGIN else None
     return Settings(
-        server_properties(config.product, config.version, config.cluster_name, runs_on),
-        mechanisms=tuple(config.mechanisms),
+        server_properties(config.product, config.version, runs_on),
+        mechanisms=config.mechanisms,
         anonymous_user=anonymous,
+        anonymous_pass=config.anonymous_login_pass,
         channel_max=config.channel_max,
         frame_max=config.frame_max,
         heartbeat_s=config.heartbeat_s,
         initial_frame_max=config.initial_frame_max,
         max_message_size=config.max_message_size,
         connection_max=config.connection_max,
+        channel_max_per_node=config.channel_max_per_node,
         consumer_max_per_channel=config.consumer_max_per_channel,
         default_consumer_prefetch=config.default_consumer_prefetch,
+        consumer_timeout_ms=config.consumer_timeout_ms,
     )
 
 
@@ -154,50 +223,110 @@ def keep_heap() -> None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
 
 
-async def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status."""
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+def trim_heap() -> None:
+    """Give all of the heap that is free back to the system."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
+def set_watermarks(resources: Resources, config: Config) -> None:
+    """A limit in octets counts before one that is a share of memory."""
+    memory_bytes = config.vm_memory_high_watermark_bytes
+    if memory_bytes is None:
+        memory_bytes = resources.share(config.vm_memory_high_watermark)
+    resources.set_vm_memory_high_watermark(memory_bytes)
+    relative = config.disk_free_limit_relative
+    resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
+
+
+def reload(sources: Sources, server: Server, node: str) -> None:
+    """What can change without a restart: the log, and certificates."""
     try:
-        store = Store(config)
+        logs.configure(sources.reload(), node=node)
+    except (ConfigError, OSError) as error:
+        log.error("configuration_not_reloaded", reason=str(error))
+    server.reload_certificates()
+
+
+def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | int:
+    """The store, the exchange types for what is in it, and services; the exit status where there is one that cannot be
+    had, which the log tells."""
+    registry = Registry()
+    try:
+        load_exchange_types(registry)
+        found = load_services()
+    except PluginError as error:
+        log.error("cannot_load_plugin", reason=str(error))
+        return BROKEN_PLUGIN
+    try:
+        return registry, found, Store(config)
     except InUse as error:
         log.error("data_in_use", reason=str(error))
         return IN_USE_STATUS
     except (StorageFault, OSError) as error:
         log.error("cannot_open_data", data=config.data_dir, reason=str(error))
         return UNAVAILABLE
-    node = build_node(config, LoopClock(loop), store)
-    committer = Committer(
-        store.journal,
-        lambda: store.free_bytes() >= config.disk_free_limit_bytes,
-        lambda full: server.set_alarm("low on disk" if full else ""),
-        lost,
-    )
-    server = Server(node, build_settings(config), config.handshake_timeout_s, report, committer.commit_soon)
-    bound: list[str] = []
-    for address, (host, port) in zip(config.amqp, config.amqp_addresses, strict=True):
-        try:
-            bound += await server.listen(host, port)
-        except OSError as error:
-            log.error("cannot_listen", address=address, reason=os.strerror(error.errno or 0))
-            await server.stop("shutdown")
-            return UNAVAILABLE
+
+
+async def run(config: Config, sources: Sources) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status."""
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    opened = open_store(config)
+    if isinstance(opened, int):
+        return opened
+    registry, found, store = opened
+    hashing = ThreadHashing(loop, lambda: committer.commit_soon())
+    node = build_node(config, LoopClock(loop, lambda: committer.commit_soon()), store, hashing, registry)
+    if config.load_definitions and not load_definitions(node, config):
+        return BAD_CONFIGURATION
+    resources = Resources(node.alarms, store.free_bytes, trim_heap, memory_bytes=config.total_memory_bytes)
+    committer = Committer(store.journal, resources.disk_has_room, resources.disk_full, lost)
+    timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
+    server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config))
+    if config.log.exchange:
+        logs.publish_to(LogExchange(node, loop.call_soon_threadsafe, committer.commit_soon).put)
+    set_watermarks(resources, config)
+    resources.watch(committer.look)
+    committer.commit_soon()  # before anything that clients are told is stored: what was made so far
+    loop.add_signal_handler(signal.SIGHUP, reload, sources, server, config.node)
+    bound = await listen(server, config)
+    host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
+    if bound is None or not await services.start(found, host):
+        await server.stop("shutdown")
+        return UNAVAILABLE
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     storage = "memory" if config.memory else config.sync
-    log.info("ready", node=config.node, amqp=bound, storage=storage, data=config.data_dir, pid=os.getpid())
+    control = Control(Daemon(node, config, server, resources, partial(listen, server, config), stopped.set, sources))
+    bound |= services.bound(host) | await control.open()
+    log.info("ready", node=config.node, **bound, storage=storage, data=config.data_dir, pid=os.getpid())
+    log.info("started", ms=round((loop.time() - begun_s) * 1000))
     if storage != "fsync":
         log.warning("not_durable", storage=storage, means=UNSAFE[storage])
     await stopped.wait()
     log.info("stopping")
+    logs.publish_to(None)
+    resources.stop()
+    await services.stop(host)
     await server.stop("broker forced connection closure with reason 'shutdown'")
+    hashing.close()
+    return await close(node, committer, store, control)
+
+
+async def close(node: Node, committer: Committer, store: Store, control: Control) -> int:
+    """Nobody is connected any more: store what is left; the exit status."""
+    node.finish()
     if not await committer.stop():
         log.error("not_stored", reason="the disk is full: what was not confirmed yet is lost")
         return FAILED
     store.close()
+    control.close()
     log.info("stopped")
     return 0
 
@@ -209,7 +338,7 @@ def lost(error: Exception) -> None:
     os._exit(FAILED)
 
 
-def serve(config: Config) -> int:
+def serve(config: Config, sources: Sources) -> int:
     """Run the daemon in the foreground; the exit status."""
     if sys.platform != "win32":
         keep_heap()
@@ -219,5 +348,5 @@ def serve(config: Config) -> int:
             log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
         else:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(run(config))
-    return asyncio.run(run(config))
+                return runner.run(run(config, sources))
+    return asyncio.run(run(config, sources))

@@ -1,6 +1,6 @@
 """The command `warren`. It starts fast and stays small, so what a command needs is imported in the command.
 
-argparse, where warrenctl has typer: typer brings pydantic with it, 0.2 s and 20 MiB that a daemon keeps for its life.
+argparse, where warrenctl has click: a daemon keeps for its life what it has once imported.
 """
 
 import argparse
@@ -12,7 +12,7 @@ USAGE_STATUS = 2
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # the options of `serve` that stand in for a key of the file
-FLAGS = ("amqp", "node", "cluster_name", "data_dir", "memory", "sync", "log_level")
+FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "sync", "log_level")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,8 +49,12 @@ def parser() -> argparse.ArgumentParser:
     about = "run a broker in the foreground; SIGTERM stops it"
     command = commands.add_parser("serve", help=about, description=about, allow_abbrev=False)
     command.set_defaults(run=serve)
-    command.add_argument("--config", metavar="FILE", help="configuration, TOML")
+    command.add_argument("--config", metavar="FILE", help="configuration: rabbitmq.conf, or TOML if it ends in .toml")
     command.add_argument("--amqp", metavar="HOST:PORT", action="append", help="listen here, repeatable; port 0: any")
+    command.add_argument("--amqps", metavar="HOST:PORT", action="append", help="listen here with TLS, repeatable")
+    command.add_argument(
+        "--http", metavar="HOST:PORT", help="HTTP API; default: port 15672, beside AMQP, if it is free"
+    )
     command.add_argument("--node", metavar="NAME", help="name of the node")
     command.add_argument("--cluster-name", metavar="NAME", help="name of the cluster")
     store = command.add_mutually_exclusive_group()
@@ -58,6 +62,13 @@ def parser() -> argparse.ArgumentParser:
     store.add_argument("--memory", action="store_true", default=None, help="keep everything in memory, store nothing")
     command.add_argument("--sync", metavar="MODE", help="what a confirm waits for: fsync (default), or os")
     command.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error or critical")
+
+    about = "print the configuration that this command line gives, and leave"
+    command.add_argument("--print-config", action="store_true", help=about)
+
+    about = "list the exchange types that a broker started here would know, with their distributions"
+    command = commands.add_parser("plugins", help=about, description=about, allow_abbrev=False)
+    command.set_defaults(run=plugins)
 
     about = "verify what a stopped broker has stored"
     command = commands.add_parser("doctor", help=about, description=about, allow_abbrev=False)
@@ -68,24 +79,52 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(options: argparse.Namespace) -> int:
     """Runs a broker until it is told to stop; returns the exit status."""
-    from .config import ConfigError, load
+    from .config import ConfigError, Sources
 
     given: dict[str, Any] = {key: getattr(options, key) for key in FLAGS if getattr(options, key) is not None}
     if "data_dir" in given:
         given["memory"] = False
+    sources = Sources(options.config, given)
     try:
-        config = load(options.config, given)
+        config = sources.load()
     except ConfigError as error:
         print(f"warren: {error}", file=sys.stderr)
         return CONFIG_STATUS
+    if options.print_config:
+        from .config.printing import text_of
+
+        sys.stdout.write("".join([f"# {warning}\n" for warning in sources.warnings]) + text_of(config))
+        return 0
 
     from . import logs  # before app: logs has its own way of importing structlog
 
-    logs.configure(config.log_level, config.log_format)
+    try:
+        logs.configure(config.log, node=config.node)
+    except OSError as error:
+        print(f"warren: log.file: {config.log.file}: {error.strerror}", file=sys.stderr)
+        return CONFIG_STATUS
 
     from . import app
 
-    return app.serve(config)
+    for warning in sources.warnings:
+        app.log.warning("configuration", what=warning)
+    return app.serve(config, sources)
+
+
+def plugins(options: argparse.Namespace) -> int:
+    """Lists what is installed; returns the exit status."""
+    from .core.registry import Registry
+    from .loading import BROKEN_PLUGIN, PluginError, load_exchange_types
+
+    registry = Registry()
+    try:
+        load_exchange_types(registry)
+    except PluginError as error:
+        print(f"warren: {error}", file=sys.stderr)
+        return BROKEN_PLUGIN
+    for name, distribution in registry.listed():
+        print(f"{name}\t{distribution or 'built in'}")
+    return 0
 
 
 def doctor(options: argparse.Namespace) -> int:

@@ -1,58 +1,31 @@
-"""The command `warrenctl`. So far it knows one word, `ping`; exit codes are those of RabbitMQ's own tools."""
+"""`warrenctl ping --url`: logs in by AMQP, opens the virtual host and leaves again."""
 
 import socket
 import sys
-from typing import Annotated
 from urllib.parse import unquote, urlsplit
-
-import typer
-
-from .cli import distribution_version
 
 USAGE_STATUS = 64  # EX_USAGE
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the node cannot be reached or refuses
 
-DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 TIMEOUT_S = 10.0
 FRAME_LIMIT = 131_072  # bytes; no frame of a handshake is larger
-
-app = typer.Typer(help="Talk to a Warren broker.", add_completion=False, rich_markup_mode=None)
 
 
 class Unavailable(Exception):
     """The broker cannot be reached, or refuses; the text is one line for the operator."""
 
 
-def print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"warrenctl {distribution_version()}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def warrenctl(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Talk to a Warren broker."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
-@app.command()
-def ping(
-    url: Annotated[str, typer.Option(metavar="URL", help="amqp://user:password@host:port/vhost")] = DEFAULT_URL,
-) -> int:
-    """Log in, open the virtual host and leave again."""
+def ping(url: str) -> int:
+    """The exit status; what went wrong is told in one line."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 5672
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--url") from None
+        print(f"warrenctl: --url: {error}", file=sys.stderr)
+        return USAGE_STATUS
     if parts.scheme != "amqp":
-        raise typer.BadParameter("not an amqp:// URL", param_hint="--url")
+        print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
+        return USAGE_STATUS
     try:
         _handshake(
             (host, port),
@@ -122,16 +95,3 @@ def _receive(peer: socket.socket, size: int) -> bytes:
             raise Unavailable("the peer closed the connection during the handshake")
         received += piece
     return received
-
-
-def main() -> int:
-    """The exit status; a wrong command line is told in one line."""
-    try:
-        return app(prog_name="warrenctl", standalone_mode=False) or 0
-    except typer.TyperException as error:
-        print(f"warrenctl: {' '.join(error.format_message().split())}", file=sys.stderr)
-        return USAGE_STATUS
-
-
-if __name__ == "__main__":
-    sys.exit(main())

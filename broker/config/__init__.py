@@ -1,0 +1,18 @@
+"""The configuration: what files, environment and command line say, checked as a whole and handed out as values."""
+
+from .errors import ConfigError
+from .kinds import parse_address
+from .sources import Sources
+from .values import NO_LOGIN, Config, HTTPListener, Management, Prometheus, SSLOptions
+
+__all__ = [
+    "NO_LOGIN",
+    "Config",
+    "ConfigError",
+    "HTTPListener",
+    "Management",
+    "Prometheus",
+    "SSLOptions",
+    "Sources",
+    "parse_address",
+]

@@ -1,0 +1,86 @@
+"""RabbitMQ's environment variables (operator's guide 4.3): what they say wins over files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from .errors import ConfigError
+from .settings import Setting
+from .sysctl import path_of
+from .values import default_node
+
+# variable -> key; each also as VARIABLE_FILE, the name of a file that holds the value (as secrets of containers do)
+ACCOUNT = {
+    "RABBITMQ_DEFAULT_USER": "default_user",
+    "RABBITMQ_DEFAULT_PASS": "default_pass",
+    "RABBITMQ_DEFAULT_VHOST": "default_vhost",
+}
+DEFAULT_PORT = "5672"
+
+
+def settings(environment: Mapping[str, str]) -> Iterator[Setting]:
+    """An empty variable counts as none. Those that only matter to Erlang are not looked at. Raises ConfigError."""
+    for variable, key in ACCOUNT.items():
+        text = _account(environment, variable)
+        if text:
+            yield Setting(path_of(key), text, f"environment {variable}")
+    yield from _listener(environment)
+    yield from _node(environment)
+    file = environment.get("RABBITMQ_LOGS", "")
+    if file:
+        yield Setting(("log", "file"), "false" if file == "-" else file, "environment RABBITMQ_LOGS")
+    yield from _log(environment.get("RABBITMQ_LOG", ""))
+
+
+def _account(environment: Mapping[str, str], variable: str) -> str:
+    path = environment.get(variable + "_FILE", "")
+    if not path:
+        return environment.get(variable, "")
+    if environment.get(variable):
+        raise ConfigError(f"environment {variable}: both it and {variable}_FILE are set")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"environment {variable}_FILE: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"environment {variable}_FILE: {path}: not UTF-8") from None
+
+
+def _listener(environment: Mapping[str, str]) -> Iterator[Setting]:
+    port, address = environment.get("RABBITMQ_NODE_PORT", ""), environment.get("RABBITMQ_NODE_IP_ADDRESS", "")
+    if port or address:
+        variable = "RABBITMQ_NODE_PORT" if port else "RABBITMQ_NODE_IP_ADDRESS"
+        text = port or DEFAULT_PORT
+        if address and address != "auto":
+            text = f"[{address}]:{text}" if ":" in address else f"{address}:{text}"
+        yield Setting(("listeners", "tcp", "default"), text, f"environment {variable}", replaces=True)
+
+
+def _node(environment: Mapping[str, str]) -> Iterator[Setting]:
+    name = environment.get("RABBITMQ_NODENAME", "")
+    if name:
+        name = name if "@" in name else name + "@" + default_node().partition("@")[2]
+        yield Setting(("warren", "node"), name, "environment RABBITMQ_NODENAME")
+    folder, base = environment.get("RABBITMQ_MNESIA_DIR", ""), environment.get("RABBITMQ_MNESIA_BASE", "")
+    if folder:
+        yield Setting(("warren", "data_dir"), folder, "environment RABBITMQ_MNESIA_DIR")
+    elif base:
+        path = os.path.join(base, name or default_node())
+        yield Setting(("warren", "data_dir"), path, "environment RABBITMQ_MNESIA_BASE")
+
+
+def _log(text: str) -> Iterator[Setting]:
+    """`debug`, `connection=debug,+color,-json`: a level, those of categories, and switches."""
+    origin = "environment RABBITMQ_LOG"
+    for word in [word.strip() for word in text.split(",") if word.strip()]:
+        category, equals, level = word.partition("=")
+        if word in ("+json", "-json"):
+            yield Setting(("log", "console", "formatter"), "json" if word == "+json" else "plaintext", origin)
+        elif word in ("+color", "-color"):
+            continue  # decided by the terminal and NO_COLOR
+        elif equals:
+            yield Setting(("log", category, "level"), level, origin)
+        else:
+            yield Setting(("log", "console", "level"), word, origin)

@@ -1,0 +1,57 @@
+"""A configuration as rabbitmq.conf would have it: every key with its value, so that it can be read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
+from .keys import KEYS
+from .settings import joined
+from .values import Config
+
+DEFAULTS = Config()
+
+
+def text_of(config: Config) -> str:
+    """Secrets, and what is not set, are named in comments."""
+    lines: list[str] = []
+    seen: set[str] = set()
+    for key in KEYS:
+        if key.field and (key.field not in seen or key.shape == NONE):
+            lines += lines_of(key, config)
+        seen.add(key.field)
+    return "".join([line + "\n" for line in lines])
+
+
+def lines_of(key: Key, config: Config) -> list[str]:
+    """What says the value of one key."""
+    value = value_of(key, config)
+    name = joined(key.path)
+    if key.shape == NONE:
+        return [] if value else [f"{name} = none"]
+    if key.secret:
+        return [f"# {name} is not shown"] if value else []
+    if key.shape == ONE:
+        text = key.kind.write(value)
+        unset = not text or value == value_of(key, DEFAULTS) == ""
+        return [f"# {name} is not set" if unset else f"{name} = {text}"]
+    return [f"{name.replace(ANY, element, 1)} = {text}" for element, text in _elements(key, value)]
+
+
+def value_of(key: Key, config: Config) -> Any:
+    """What the field of a key holds."""
+    value: Any = config
+    for part in key.field.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _elements(key: Key, value: Any) -> Iterator[tuple[str, str]]:
+    if key.shape == LIST:
+        yield from ((str(number), key.kind.write(one)) for number, one in enumerate(value, 1))
+    elif key.shape == NAMES:
+        yield from ((one.replace(".", "\\."), "true") for one in value)
+    else:
+        assert key.shape == MAP
+        yield from ((name, key.kind.write(one)) for name, one in value.items())

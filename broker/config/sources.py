@@ -1,0 +1,123 @@
+"""Where a configuration comes from, and which word counts: option, variable, conf.d, file, default, in this order."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from . import environment as variables
+from . import sysctl, toml
+from .errors import ConfigError
+from .kinds import Listener, parse_address
+from .registry import Gathered
+from .settings import Setting
+from .sysctl import path_of
+from .values import Config, Log
+
+STOCK_NAME = "rabbitmq.conf"  # a file so called has a folder conf.d beside it
+
+# option of the command line -> key
+OPTIONS = {
+    "amqp": "listeners.tcp",
+    "amqps": "listeners.ssl",
+    "http": "management.tcp",
+    "node": "warren.node",
+    "cluster_name": "cluster_name",
+    "data_dir": "warren.data_dir",
+    "memory": "warren.memory",
+    "sync": "warren.sync",
+    "log_level": "log.console.level",
+}
+
+
+class Sources:
+    """`path` is the file that was named, `flags` the options that were given (see OPTIONS), a list where one may
+    be given several times. After `load`: `files` were read, `warnings` are what the operator should hear.
+    """
+
+    __slots__ = ("files", "warnings", "_path", "_flags", "_environment")
+
+    def __init__(
+        self,
+        path: str | None = None,
+        flags: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.files: list[str] = []
+        self.warnings: list[str] = []
+        self._environment = os.environ if environment is None else environment
+        self._path = path or self._environment.get("RABBITMQ_CONFIG_FILE") or None
+        self._flags = flags or {}
+
+    def load(self) -> Config:
+        """Read all of it. Raises ConfigError."""
+        gathered = Gathered()
+        self.files = self._found()
+        for name in self.files:
+            gathered.add_all(self._parsed(name))
+        gathered.add_all(variables.settings(self._environment))
+        gathered.add_all(self._options())
+        self.warnings = gathered.warnings
+        try:
+            return gathered.config()
+        except ConfigError as error:
+            where = self.files[0] if self.files else "configuration"
+            raise ConfigError(f"{where}: {error}") from None
+
+    def reload(self) -> Log:
+        """Read it again: what can change while the broker runs. Raises ConfigError, and nothing should change then."""
+        return self.load().log
+
+    def _found(self) -> list[str]:
+        """The file, then those of conf.d by name."""
+        files = [] if self._path is None else [with_suffix(self._path)]
+        more = self._environment.get("RABBITMQ_CONFIG_FILES", "")
+        if not more and files and os.path.basename(files[0]) == STOCK_NAME:
+            more = os.path.join(os.path.dirname(files[0]), "conf.d")
+        if not more:
+            return files
+        pattern = os.path.join(glob.escape(more), "*.conf") if os.path.isdir(more) else more
+        return files + sorted(glob.glob(pattern))
+
+    def _parsed(self, name: str) -> Iterator[Setting]:
+        try:
+            with open(name, encoding="utf-8-sig") as file:
+                text = file.read()
+        except OSError as error:
+            raise ConfigError(f"{name}: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{name}: not UTF-8: {error.reason} at octet {error.start}") from None
+        if name.endswith(".toml"):
+            return toml.parse(text, name)
+        return sysctl.parse(text, name, self._environment)
+
+    def _options(self) -> Iterator[Setting]:
+        for option, given in self._flags.items():
+            origin = f"command line: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
+            path = path_of(OPTIONS[option])
+            if option == "http":
+                host, port = _parsed_address(str(given), origin)
+                yield Setting((*path, "ip"), host, origin)
+                yield Setting((*path, "port"), str(port), origin)
+            elif isinstance(given, Sequence) and not isinstance(given, str):
+                for number, text in enumerate(given, 1):
+                    yield Setting((*path, str(number)), _address(str(text), origin), origin, replaces=number == 1)
+            else:
+                yield Setting(path, str(given).lower() if isinstance(given, bool) else str(given), origin)
+
+
+def _address(text: str, origin: str) -> str:
+    return Listener().write(_parsed_address(text, origin))
+
+
+def _parsed_address(text: str, origin: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+
+
+def with_suffix(path: str) -> str:
+    """RabbitMQ's habit: the name may be given without `.conf`."""
+    return path if os.path.exists(path) or not os.path.exists(path + ".conf") else path + ".conf"

@@ -1,0 +1,137 @@
+"""The node's end of the control socket: one coroutine for each `warrenctl`, whose requests run in the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from itertools import islice
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+from ..errors import AMQPError, OperatorError
+from . import place
+from .call import SOFTWARE, TIMEOUT, UNAVAILABLE, Call, Daemon, Refused, Report, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SLICE = 100  # rows between two turns of the loop
+DURABLE_WAIT_S = 30.0  # a full disk keeps nobody waiting for longer
+
+
+class Control:
+    """Open from `open` to `close`, in the folder of the data, or in a new one where nothing is stored."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._folder: Path | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> dict[str, list[str]]:
+        """The path of the socket, as `ready` tells it. A broker that can have none runs without, and the log tells."""
+        config = self._daemon.config
+        try:
+            folder = Path(mkdtemp(prefix="warren-") if config.memory else config.data_dir)
+            self._server = await asyncio.start_unix_server(self._accepted, sock=place.bind(folder))
+        except OSError as error:
+            self._daemon.server.report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
+            return {}
+        self._folder = folder
+        return {"control": [str(folder / place.NAME)]}
+
+    def close(self) -> None:
+        """Whoever waits for the end of the node sees the end of the socket."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._folder is not None:
+            (self._folder / place.NAME).unlink(missing_ok=True)
+            if self._daemon.config.memory:
+                self._folder.rmdir()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until the client leaves."""
+        try:
+            writer.write(place.framed({"node": self._daemon.node.name}))
+            while True:
+                size = place.LENGTH.unpack(await reader.readexactly(place.LENGTH.size))[0]
+                if size > place.FRAME_LIMIT:
+                    return
+                await self._answer(json.loads(await reader.readexactly(size)), writer)
+        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
+            return  # it has gone, or speaks something else
+        finally:
+            writer.close()
+
+    async def _answer(self, request: dict[str, object], writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._perform(request, writer)
+        except Refused as error:
+            last: dict[str, object] = {"error": error.text, "status": error.status, "bare": error.bare}
+        except (OperatorError, AMQPError) as error:
+            last = {"error": error.text, "status": UNAVAILABLE}
+        except TimeoutError:
+            last = {"error": "it is not stored yet", "status": TIMEOUT}
+        except Exception as error:  # a bug of ours: the operator is told, and the node goes on
+            self._daemon.server.report("internal_error", "error", {"exc_info": error})
+            last = {"error": f"internal error: {type(error).__name__}", "status": SOFTWARE}
+        else:
+            last = {"end": True}
+        writer.write(place.framed(last))
+        await writer.drain()
+
+    async def _perform(self, request: dict[str, object], writer: asyncio.StreamWriter) -> None:
+        from .commands import COMMANDS
+
+        call = self._call(request)
+        handler = COMMANDS.get(call.command)
+        if handler is None:
+            raise Refused(UNAVAILABLE, f"this node does not know the command {call.command}")
+        with self._daemon.acting():
+            answer = handler(call)
+        if isinstance(answer, asyncio.Future):
+            answer = await answer
+        await self._stored()
+        if isinstance(answer, Rows):
+            writer.write(place.framed({"columns": answer.columns}))
+            await self._write_rows(iter(answer.rows), writer)
+        elif isinstance(answer, Report):
+            writer.write(place.framed({"value": answer.value, "text": answer.text}))
+        elif answer is not None:
+            writer.write(place.framed({"value": answer}))
+
+    def _call(self, request: dict[str, object]) -> Call:
+        """Raises ValueError, Refused."""
+        command, arguments, options = request.get("command"), request.get("arguments"), request.get("options")
+        if not isinstance(command, str) or not isinstance(arguments, list) or not isinstance(options, dict):
+            raise ValueError("no request")
+        wanted = request.get("node")
+        here = self._daemon.node.name
+        if isinstance(wanted, str) and wanted not in ("", here, "rabbit@localhost", f"rabbit@{socket.gethostname()}"):
+            raise Refused(UNAVAILABLE, f"unable to perform an operation on node '{wanted}': this is node '{here}'")
+        return Call(self._daemon, command, [str(one) for one in arguments], options)
+
+    async def _stored(self) -> None:
+        """What was done so far is on the disk. Raises TimeoutError."""
+        journal = self._daemon.node.journal
+        ticket = journal.ticket()
+        if ticket > journal.durable:
+            stored = asyncio.Event()
+            journal.when_durable(ticket, stored.set)
+            await asyncio.wait_for(stored.wait(), DURABLE_WAIT_S)
+
+    async def _write_rows(self, rows: Iterator[Sequence[object]], writer: asyncio.StreamWriter) -> None:
+        """In slices: a long list holds nobody up."""
+        while piece := list(islice(rows, SLICE)):
+            writer.write(place.framed({"rows": piece}))
+            await writer.drain()
+            await asyncio.sleep(0)

@@ -1,0 +1,127 @@
+"""Lists of who is connected: connections, channels, consumers."""
+
+from __future__ import annotations
+
+from ..core.consumers import SingleActiveConsumers
+from ..core.json_table import json_of_table
+from ..core.ports import Consumer
+from ..session.channel import Channel
+from ..session.connection import Connection
+from ..session.consuming import Subscription
+from ..session.link import Encryption
+from ..session.notices import pid
+from .call import Call, Daemon, Handler, Rows
+from .columns import Columns, listed
+
+NO_ENCRYPTION = Encryption("", "")
+
+
+def encryption(connection: Connection) -> Encryption:
+    return connection.peer.encryption or NO_ENCRYPTION
+
+
+def user_of(connection: Connection) -> str:
+    return connection.user.name if connection.user is not None else ""
+
+
+def vhost_of(connection: Connection) -> str:
+    return connection.vhost.name if connection.vhost is not None else ""
+
+
+CONNECTION: Columns[Connection] = {
+    "pid": str,
+    "name": lambda connection: connection.name,
+    "port": lambda connection: connection.peer.local_port,
+    "host": lambda connection: connection.peer.local_host,
+    "peer_port": lambda connection: connection.peer.port,
+    "peer_host": lambda connection: connection.peer.host,
+    "ssl": lambda connection: connection.peer.encryption is not None,
+    "ssl_protocol": lambda connection: encryption(connection).protocol,
+    "ssl_cipher": lambda connection: encryption(connection).cipher,
+    "peer_cert_subject": lambda connection: encryption(connection).subject,
+    "peer_cert_issuer": lambda connection: encryption(connection).issuer,
+    "peer_cert_validity": lambda connection: encryption(connection).validity,
+    "state": lambda connection: connection.state_text,
+    "channels": lambda connection: len(connection.channels),
+    "protocol": lambda connection: "{0,9,1}",
+    "auth_mechanism": lambda connection: connection.mechanism,
+    "user": user_of,
+    "vhost": vhost_of,
+    "timeout": lambda connection: connection.heartbeat_s,
+    "frame_max": lambda connection: connection.frame_max,
+    "channel_max": lambda connection: connection.channel_max,
+    "client_properties": lambda connection: json_of_table(connection.client_properties),
+    "user_provided_name": lambda connection: connection.client_name,
+    "recv_oct": lambda connection: connection.received_bytes,
+    "recv_cnt": lambda connection: connection.received_reads,
+    "send_oct": lambda connection: connection.sent_bytes,
+    "send_cnt": lambda connection: connection.sent_writes,
+    "send_pend": lambda connection: len(connection.output.buffer),
+    "connected_at": lambda connection: connection.connected_at_ms,
+}
+
+
+def list_connections(call: Call) -> Rows:
+    return listed(CONNECTION, call.arguments, ("user", "peer_host", "peer_port", "state"), call.daemon.connections())
+
+
+CHANNEL: Columns[Channel] = {
+    "pid": pid,
+    "connection": lambda channel: str(channel.connection),
+    "name": lambda channel: f"{channel.connection.name} ({channel.number})",
+    "number": lambda channel: channel.number,
+    "user": lambda channel: channel.user.name,
+    "vhost": lambda channel: channel.vhost.name,
+    "transactional": lambda channel: channel.transaction is not None,
+    "confirm": lambda channel: channel.confirms is not None,
+    "consumer_count": lambda channel: len(channel.consumers),
+    "messages_unacknowledged": lambda channel: len(channel.unacked),
+    "messages_uncommitted": lambda channel: len(channel.transaction.publishes) if channel.transaction else 0,
+    "acks_uncommitted": lambda channel: len(channel.transaction.settlements) if channel.transaction else 0,
+    "messages_unconfirmed": lambda channel: (
+        channel.confirms.next - 1 - channel.confirms.told if channel.confirms else 0
+    ),
+    "prefetch_count": lambda channel: channel.prefetch,
+    "global_prefetch_count": lambda channel: channel.prefetch_limit,
+}
+
+
+def channels(daemon: Daemon) -> list[Channel]:
+    return [channel for connection in daemon.connections() for channel in connection.channels.values()]
+
+
+def list_channels(call: Call) -> Rows:
+    default = ("pid", "user", "consumer_count", "messages_unacknowledged")
+    return listed(CHANNEL, call.arguments, default, channels(call.daemon))
+
+
+def is_active(consumer: Consumer) -> bool:
+    """Of a queue with a single active consumer the one that is served, of others each."""
+    consumers = consumer.queue.consumers
+    return not isinstance(consumers, SingleActiveConsumers) or consumers.active is consumer
+
+
+CONSUMER: Columns[Consumer] = {
+    "queue_name": lambda consumer: consumer.queue.name,
+    "channel_pid": lambda consumer: pid(consumer.channel) if isinstance(consumer, Subscription) else "",
+    "consumer_tag": lambda consumer: consumer.tag,
+    "ack_required": lambda consumer: not consumer.no_ack,
+    "prefetch_count": lambda consumer: consumer.prefetch if isinstance(consumer, Subscription) else 0,
+    "active": lambda consumer: is_active(consumer),
+    "activity_status": lambda consumer: "up" if is_active(consumer) else "waiting",
+    "exclusive": lambda consumer: consumer.exclusive,
+    "arguments": lambda consumer: json_of_table(consumer.arguments) if isinstance(consumer, Subscription) else {},
+}
+CONSUMERS = ("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments")
+
+
+def list_consumers(call: Call) -> Rows:
+    found = [one for queue in call.vhost().queues.values() for one in queue.consumers.all()]
+    return listed(CONSUMER, call.arguments, CONSUMERS, found)
+
+
+COMMANDS: dict[str, Handler] = {
+    "list_connections": list_connections,
+    "list_channels": list_channels,
+    "list_consumers": list_consumers,
+}

@@ -1,0 +1,65 @@
+"""What a command of `warrenctl` looks like. Its usage, as rabbitmqctl prints it, says what it takes:
+
+set_policy [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+Banner = Callable[["Request"], str]
+
+SHORT = {"vhost": "-p", "if-empty": "-e", "if-unused": "-u", "pid": "-P", "number": "-N"}
+LISTING = "[--no-table-headers]"
+
+OPTION = re.compile(r"\[--([a-z-]+)( <[^>]+>)?\]")
+ARGUMENT = re.compile(r"(\[?)<([^>]+)>(, \.\.\.|\.\.\.)?")
+
+
+class Request:
+    """A command line that was read: of the options those that were given, by their long names."""
+
+    __slots__ = ("command", "arguments", "options", "node")
+
+    def __init__(self, command: str, arguments: list[str], options: dict[str, str | bool]) -> None:
+        self.command = command
+        self.arguments = arguments
+        self.options = options
+        self.node = ""  # as it calls itself, once it was asked
+
+    @property
+    def vhost(self) -> str:
+        return str(self.options.get("vhost") or "/")
+
+    def option(self, name: str, default: str) -> str:
+        return str(self.options.get(name, default))
+
+
+class Command:
+    """`banner` is the line in front of the result: a text with places for the arguments by number, `{vhost}` and
+    `{node}`, or what makes it. `after` is the line behind it. `local` ones ask no node.
+    """
+
+    __slots__ = ("name", "usage", "about", "banner", "after", "timeout_s", "values", "flags", "least", "most")
+
+    def __init__(
+        self, usage: str, about: str, banner: str | Banner = "", after: str = "", timeout_s: float | None = None
+    ) -> None:
+        self.name, _, rest = usage.partition(" ")
+        self.usage = usage
+        self.about = about
+        self.banner = banner
+        self.after = after
+        self.timeout_s = timeout_s
+        options = OPTION.findall(rest)
+        self.values = [name for name, value in options if value]
+        self.flags = [name for name, value in options if not value]
+        arguments = ARGUMENT.findall(OPTION.sub("", rest))
+        self.least = sum(not optional for optional, _, _ in arguments)
+        self.most: int | None = None if any(dots for _, _, dots in arguments) else len(arguments)
+
+    def banner_of(self, request: Request) -> str:
+        if callable(self.banner):
+            return self.banner(request)
+        return self.banner.format(*request.arguments, vhost=request.vhost, node=request.node)

@@ -1,0 +1,9 @@
+"""All commands, by group and by name."""
+
+from __future__ import annotations
+
+from . import administration, operation
+from .command import Command
+
+GROUPS: dict[str, list[Command]] = {**administration.GROUPS, **operation.GROUPS}
+COMMANDS: dict[str, Command] = {command.name: command for group in GROUPS.values() for command in group}

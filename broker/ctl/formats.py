@@ -1,0 +1,130 @@
+"""How results are written: table, json, csv, pretty_table, erlang. Lists are written as they come."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable
+from typing import TextIO
+
+Row = list[object]
+Rows = Iterable[Row]
+
+MACHINE = ("json", "csv")  # no line but the result
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def printable(text: str) -> str:
+    """On one line and with no orders for a terminal."""
+    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
+
+
+def cell(value: object) -> str:
+    """As it stands in a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "[" + ",".join([f'{{"{printable(str(key))}",{quoted(part)}}}' for key, part in value.items()]) + "]"
+    if isinstance(value, list):
+        return "[" + ", ".join([cell(part) for part in value]) + "]"
+    return printable(str(value))
+
+
+def quoted(value: object) -> str:
+    """As it stands in a table within a cell."""
+    return f'"{printable(value)}"' if isinstance(value, str) else cell(value)
+
+
+def term(value: object) -> str:
+    """As Erlang writes it."""
+    if isinstance(value, dict):
+        return "[" + ",".join([f"{{{term(str(key))},{term(part)}}}" for key, part in value.items()]) + "]"
+    if isinstance(value, list):
+        return "[" + ",".join([term(part) for part in value]) + "]"
+    if value is None:
+        return "undefined"
+    if isinstance(value, str):
+        return '<<"' + printable(value).replace('"', '\\"') + '">>'
+    return cell(value)
+
+
+def table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+    """Without rows there are no headings either."""
+    for row in rows:
+        if headings:
+            print("\t".join(columns), file=out)
+            headings = False
+        print("\t".join([cell(value) for value in row]), file=out)
+
+
+def json_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+    print("[", file=out)
+    comma = ""
+    for row in rows:
+        print(comma + compact(dict(zip(columns, row, strict=True))), file=out)
+        comma = ","
+    print("]", file=out)
+
+
+def csv_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    if headings:
+        writer.writerow(columns)
+    for row in rows:
+        writer.writerow(
+            [value if isinstance(value, (int, float)) and not isinstance(value, bool) else cell(value) for value in row]
+        )
+
+
+def pretty_table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+    """All rows are needed to know how wide it is."""
+    lines = [columns] if headings else []
+    lines += [[cell(value) for value in row] for row in rows]
+    if not lines:
+        return
+    widths = [max(len(line[index]) for line in lines) + 2 for index in range(len(columns))]
+    bars = ["─" * width for width in widths]
+    print("┌" + "┬".join(bars) + "┐", file=out)
+    for number, line in enumerate(lines):
+        if number:
+            print("├" + "┼".join(bars) + "┤", file=out)
+        print(
+            "│" + "│".join([f" {text}".ljust(width) for text, width in zip(line, widths, strict=True)]) + "│", file=out
+        )
+    print("└" + "┴".join(bars) + "┘", file=out)
+
+
+def erlang(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+    terms = [
+        "[" + ",".join([f"{{{name},{term(value)}}}" for name, value in zip(columns, row, strict=True)]) + "]"
+        for row in rows
+    ]
+    print("[" + ",".join(terms) + "]", file=out)
+
+
+FORMATS: dict[str, Callable[[list[str], Rows, bool, TextIO], None]] = {
+    "table": table,
+    "json": json_list,
+    "csv": csv_list,
+    "pretty_table": pretty_table,
+    "erlang": erlang,
+    "string": table,
+}
+
+
+def text_of(value: object) -> str:
+    """A result that is no list of records."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join([compact(part) for part in value])
+    return compact(value)
+
+
+def json_of(value: object) -> str:
+    return compact({"message": value} if isinstance(value, str) else value)

@@ -1,0 +1,266 @@
+"""Runs one command: asks the node, writes what it answers; the exit statuses are those of RabbitMQ's tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+
+from . import formats, parsing
+from .command import Command, Request
+from .commands import COMMANDS
+from .node import Frame, RemoteNode, Unreachable
+
+USAGE_STATUS = 64  # EX_USAGE
+UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the node cannot be reached or refuses
+SOFTWARE_STATUS = 70  # EX_SOFTWARE
+TIMEOUT_STATUS = 75  # EX_TEMPFAIL
+POLL_S = 0.2  # between attempts to reach a node that is starting
+
+
+class Failed(Exception):
+    """What ends the command with that status; the text is for the standard error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class Run:
+    """One command line, being carried out."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.command: Command = COMMANDS[request.command]
+        self.format = str(request.options.get("formatter") or "table")
+        if self.format not in formats.FORMATS:
+            raise Failed(USAGE_STATUS, f"Formatter '{self.format}' not found")
+        self.silent = bool(request.options.get("silent"))
+        self.headings = not (self.silent or request.options.get("no-table-headers"))
+        self.timeout_s = self._timeout_s()
+
+    def _timeout_s(self) -> float | None:
+        text = self.request.options.get("timeout")
+        if text is None:
+            return self.command.timeout_s
+        try:
+            seconds = float(text)
+        except ValueError:
+            raise Failed(USAGE_STATUS, f"timeout should be a number of seconds, actually was {text}") from None
+        return seconds if 0 < seconds < 1e9 else None
+
+    def say(self, text: str) -> None:
+        """A line around the result, for people."""
+        if text and not self.silent and not self.request.options.get("quiet") and self.format not in formats.MACHINE:
+            print(text)
+
+    def banner(self) -> str:
+        seconds = self.timeout_s if self.timeout_s is not None else 0.0
+        text = self.command.banner
+        if isinstance(text, str) and "{timeout" in text:
+            timeout = f"{seconds}" if seconds else "infinity"
+            text = text.replace("{timeout}", timeout).replace("{timeout_ms}", str(int(seconds * 1000)))
+            return Command(self.command.usage, "", text).banner_of(self.request)
+        return self.command.banner_of(self.request)
+
+    def connect(self) -> RemoteNode:
+        """Raises Unreachable, TimeoutError."""
+        folder = self.request.options.get("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
+        remote = RemoteNode(Path(str(folder)), self.timeout_s)
+        self.request.node = remote.name
+        return remote
+
+    def connect_when_started(self) -> RemoteNode:
+        """Raises TimeoutError."""
+        until = time.monotonic() + self.timeout_s if self.timeout_s is not None else None
+        while True:
+            try:
+                return self.connect()
+            except Unreachable:
+                if until is not None and time.monotonic() > until:
+                    raise TimeoutError from None
+                time.sleep(POLL_S)
+
+    def perform(self) -> None:
+        """Raises Failed."""
+        name = self.request.command
+        if self.request.options.get("dry-run"):
+            self.say(self.banner())
+            return
+        try:
+            connect = self.connect_when_started if name in ("wait", "await_startup") else self.connect
+            with closing(connect()) as remote:
+                self.ask(remote)
+                if name in ("stop", "shutdown"):
+                    remote.wait_for_end()
+        except TimeoutError:
+            value = int((self.timeout_s or 0) * 1000)
+            node = self.request.node or self.request.option("node", "rabbit@localhost")
+            text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
+            raise Failed(TIMEOUT_STATUS, text) from None
+        except Unreachable as error:
+            text = f"Error: unable to perform an operation on node '{self.request.option('node', 'rabbit@localhost')}'"
+            raise Failed(UNAVAILABLE_STATUS, f"{text}: {error}") from None
+
+    def ask(self, remote: RemoteNode) -> None:
+        """Raises Failed, Unreachable, TimeoutError."""
+        arguments = self.arguments()
+        options = {name: value for name, value in self.request.options.items() if name not in ("data", "timeout")}
+        wanted = self.request.option("node", "")
+        question: Frame = {"command": self.request.command, "arguments": arguments, "options": options, "node": wanted}
+        frames = remote.ask(question)
+        first = next(frames)
+        if first.get("status") == USAGE_STATUS and first.get("columns") is None and self.is_argument(first):
+            text = parsing.complaint(str(first["error"]), sys.argv[1:], self.command)
+            raise Failed(USAGE_STATUS, text)
+        self.say(self.banner())
+        self.write(chain([first], frames))
+        self.say(self.command.after)
+
+    def is_argument(self, frame: Frame) -> bool:
+        """Whether it is the command line that the node finds fault with."""
+        return "Queue not found" not in str(frame.get("error"))
+
+    def arguments(self) -> list[str]:
+        """With what is to be read from elsewhere in its place. Raises Failed."""
+        arguments = self.request.arguments
+        if self.request.command == "add_user" and len(arguments) == 1:
+            return [*arguments, password()]
+        if self.request.command == "export_definitions":
+            return []
+        if self.request.command == "import_definitions":
+            return [text_of(arguments[0] if arguments else "-")]
+        return arguments
+
+    def write(self, frames: Iterator[Frame]) -> None:
+        """What the node answers. Raises Failed."""
+        said = False
+        for frame in frames:
+            if "error" in frame:
+                raise refusal(frame)
+            if "columns" in frame:
+                columns = frame["columns"]
+                assert isinstance(columns, list)
+                formats.FORMATS[self.format](columns, rows_of(frames), self.headings, sys.stdout)
+                return
+            if "value" in frame:
+                said = True
+                self.write_value(frame)
+        if not said and self.format == "json":
+            print(formats.compact({"result": "ok", "node": self.request.node}))
+
+    def write_value(self, frame: Frame) -> None:
+        value = frame["value"]
+        if self.request.command == "export_definitions":
+            save(self.request.arguments[0], value)
+        elif self.format == "json":
+            print(formats.json_of(value))
+        elif self.format == "erlang":
+            print(formats.term(value))
+        else:
+            print(frame.get("text") or formats.text_of(value))
+
+
+def rows_of(frames: Iterator[Frame]) -> Iterator[formats.Row]:
+    """Until the end of the list. Raises Failed."""
+    for frame in frames:
+        if "error" in frame:
+            raise refusal(frame)
+        rows = frame.get("rows", [])
+        assert isinstance(rows, list)
+        yield from rows
+
+
+def refusal(frame: Frame) -> Failed:
+    text, status = str(frame["error"]), frame.get("status")
+    assert isinstance(status, int)
+    return Failed(status, text if frame.get("bare") else f"Error:\n{text}")
+
+
+def password() -> str:
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("Password: ")
+    return sys.stdin.readline().rstrip("\n")
+
+
+def text_of(name: str) -> str:
+    """Raises Failed."""
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(UNAVAILABLE_STATUS, f"Error:\ncannot read {name}: {error}") from None
+
+
+def save(name: str, value: object) -> None:
+    """Raises Failed."""
+    text = json.dumps(value, ensure_ascii=False) + "\n"
+    try:
+        if name == "-":
+            sys.stdout.write(text)
+        else:
+            Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failed(UNAVAILABLE_STATUS, f"Error:\ncannot write {name}: {error}") from None
+
+
+def version() -> str:
+    from ..cli import distribution_version
+
+    return distribution_version()
+
+
+def run(line: list[str]) -> int:
+    """Raises Failed."""
+    try:
+        request = parsing.parse(line)
+    except parsing.Wrong as error:
+        raise Failed(USAGE_STATUS, str(error)) from None
+    options = request.options
+    if options.get("version"):
+        print(f"warrenctl {version()}")
+    elif not request.command:
+        print(parsing.help_of_all())
+        return 0 if options.get("help") else USAGE_STATUS
+    elif options.get("help"):
+        print(parsing.help_of(COMMANDS[request.command]))
+    elif request.command == "version":
+        print(version())
+    elif "url" in options:
+        return by_url(request)
+    else:
+        Run(request).perform()
+    return 0
+
+
+def by_url(request: Request) -> int:
+    """A ping by AMQP. Raises Failed."""
+    from .handshake import ping
+
+    if request.command != "ping":
+        raise Failed(USAGE_STATUS, f"warrenctl: {request.command} goes by the control socket, not by --url")
+    return ping(str(request.options["url"]))
+
+
+def main() -> int:
+    """The exit status."""
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+        return status
+    except Failed as error:
+        sys.stdout.flush()
+        print(error.text, file=sys.stderr)
+        return error.status
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,152 @@
+"""What a service gets of the broker it runs in, and what the broker asks of a service (plugins/README.md).
+
+A service runs on the broker's loop, beside its connections. All that it does to the node it does between two awaits and
+inside of `Host.acting`, so nobody sees half of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .config import Config, SSLOptions
+from .core.events import INTERNAL
+from .core.node import Node
+from .core.users import User
+from .core.vhost import VHost
+from .net.listener import Listener
+from .net.resources import Resources
+from .net.server import Server
+from .net.tls import TLS
+from .session.connection import Connection
+from .session.link import Peer
+from .session.operator import OperatorChannel
+from .session.settings import Settings
+
+
+class Listening:
+    """An address that the broker is bound to. `protocol` is RabbitMQ's word for what is spoken there, such as amqp/ssl;
+    `tls` is None where that is plain."""
+
+    __slots__ = ("protocol", "host", "port", "tls")
+
+    def __init__(self, protocol: str, address: str, tls: TLS | None = None) -> None:
+        """`address` is a host, in brackets if it has colons, and a port."""
+        host, _, port = address.rpartition(":")
+        self.protocol = protocol
+        self.host = host.strip("[]")
+        self.port = int(port)
+        self.tls = tls
+
+
+class Service:
+    """Something that runs beside AMQP, such as the HTTP API. Made once, without arguments."""
+
+    async def start(self, host: Host) -> None:
+        """Before the node says that it is ready: whatever takes long is to be begun and not waited for.
+
+        Raises OSError, or ValueError, with one line that says why the node cannot start.
+        """
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """While AMQP is still served. Also after a `start` that failed."""
+        raise NotImplementedError
+
+    def status(self) -> object:
+        """What other services show of this one, as JSON has it."""
+        return None
+
+
+class Host:
+    """`services` are those that run, by the names of their entry points.
+
+    `report` writes one line to the log: event, level, fields. `commit_soon` is told that the journal may have more.
+    `tls` makes a context of files and raises OSError or ValueError; `config_files` were read at the start.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: Config,
+        settings: Settings,
+        server: Server,
+        resources: Resources,
+        tls: Callable[[SSLOptions], TLS],
+        config_files: list[str],
+    ) -> None:
+        self.node = node
+        self.config = config
+        self.settings = settings
+        self.resources = resources
+        self.report = server.report
+        self.commit_soon = server.commit_soon
+        self.tls = tls
+        self.config_files = config_files
+        self.started_ms = node.clock.now_ms()
+        self.services: dict[str, Service] = {}
+        self._server = server
+        self._bound: list[Listening] = []
+
+    def configuration(self) -> str:
+        """All of it, as rabbitmq.conf would have it; secrets are left out."""
+        from .config.printing import text_of  # only here: most never ask
+
+        return text_of(self.config)
+
+    # Connections
+
+    def connections(self) -> list[Connection]:
+        """All of them, those that are still opening too, the oldest first."""
+        return list(self._server.connections.values())
+
+    def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
+        """As an operator does, with 320 and this text; how many those were."""
+        return self._server.close_connections(chosen, reason)
+
+    # Doing
+
+    @contextmanager
+    def acting(self, actor: str) -> Iterator[None]:
+        """What is done within is done by that user, or by one of RabbitMQ's names; consumers and the journal have it
+        when this ends. Not to be held while something is awaited."""
+        self.node.events.actor = actor
+        try:
+            yield
+        finally:
+            self.node.events.actor = INTERNAL
+            self.node.pump()
+            self.commit_soon()
+
+    def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
+        """To act as this user may, who asks from there; it is to be closed."""
+        return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report)
+
+    async def stored(self) -> None:
+        """Until what was done so far is safe from the end of this process."""
+        journal = self.node.journal
+        ticket = journal.ticket()
+        if ticket > journal.durable:
+            done = asyncio.Event()
+            journal.when_durable(ticket, done.set)
+            self.commit_soon()
+            await done.wait()
+
+    # Listening
+
+    async def bind(self, protocol: str, host: str, port: int, tls: TLS | None = None) -> list[socket.socket]:
+        """Sockets that listen there, port 0 being any, of which nobody accepts yet. Raises OSError."""
+        listener = Listener(asyncio.Protocol, self._server.socket_options, self.report, tls)
+        sockets = await listener.bind(host, port)
+        self._bound += [Listening(protocol, address, tls) for address in listener.addresses]
+        return sockets
+
+    def listening(self) -> list[Listening]:
+        """All addresses of the node, those for AMQP first."""
+        return [
+            Listening("amqp" if listener.tls is None else "amqp/ssl", address, listener.tls)
+            for listener in self._server.listeners
+            for address in listener.addresses
+        ] + self._bound

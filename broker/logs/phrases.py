@@ -1,0 +1,156 @@
+"""What events are called in words: RabbitMQ's, which people and their tools look for (operator's guide 6).
+
+An event without a phrase is told as its name and its fields. Fields are known by the events that `session`, `net` and
+`app` report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Fields = Mapping[str, object]
+Phrase = Callable[[Fields], str]
+
+DEFAULT = "default"
+STARS = "*" * 58
+UNTOLD = ("process", "category", "node")  # the line begins with the first, and the others are the same all the time
+
+
+def printable(value: object) -> str:
+    """Peers choose some of what is logged, the name of a user who may not come in too: no escapes for the terminal."""
+    text = value if isinstance(value, str) else str(value)
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() else repr(char)[1:-1] for char in text])
+
+
+def phrase(event: str, fields: Fields) -> str:
+    """The event in words, of one line or several; nothing in it can steer a terminal."""
+    told = PHRASES.get(event)
+    shown = {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}
+    if told is not None:
+        return told(shown)
+    words = [printable(event)]
+    words += [f"{name}={_value(value)}" for name, value in shown.items() if name not in UNTOLD]
+    return " ".join(words)
+
+
+def category_of(event: str) -> str:
+    """Of log.<category>.level."""
+    return CATEGORIES.get(event, DEFAULT)
+
+
+def _value(value: object) -> str:
+    text = printable(value if isinstance(value, str) else repr(value))
+    return repr(text) if not text or " " in text else text
+
+
+def _named(fields: Fields) -> str:
+    """The connection in brackets, with all that is known of it: it may have no user or virtual host yet."""
+    parts = [str(fields.get("connection", ""))]
+    if fields.get("client_name"):
+        parts[0] += f" - {fields['client_name']}"
+    if "vhost" in fields:
+        parts.append(f"vhost: '{fields['vhost'] or 'none'}'")
+    if "user" in fields:
+        parts.append(f"user: '{fields['user']}'")
+    if "state" in fields:
+        parts.append(f"state: {fields['state']}")
+    if "duration_s" in fields:
+        parts.append(f"duration: '{duration(fields['duration_s'])}'")
+    return f"({', '.join(parts)})"
+
+
+def duration(seconds: object) -> str:
+    """As RabbitMQ has it: `1M, 2s`."""
+    assert isinstance(seconds, int)
+    left, parts = seconds, []
+    for unit, size in (("D", 86_400), ("H", 3600), ("M", 60)):
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return ", ".join([*parts, f"{left}s"])
+
+
+def _opened(fields: Fields) -> str:
+    name = f" - {fields['client_name']}" if fields.get("client_name") else ""
+    user, vhost = fields.get("user"), fields.get("vhost")
+    return (
+        f"connection {fields.get('connection')}{name}: user '{user}' authenticated and granted access to "
+        f"vhost '{vhost}'"
+    )
+
+
+def _closing(reason: str = "") -> Phrase:
+    def told(fields: Fields) -> str:
+        after = reason or str(fields.get("reason", ""))
+        return f"closing AMQP connection {_named(fields)}" + (f":\n{after}" if after else "")
+
+    return told
+
+
+def _refused(fields: Fields) -> str:
+    return f"Error on AMQP connection {fields.get('process')} {_named(fields)}:\n{fields.get('reason')}"
+
+
+def _failed(fields: Fields) -> str:
+    return f"Error on AMQP connection {fields.get('process')} {_named(fields)}:\n{_caused('connection', fields)}"
+
+
+def _channel_failed(fields: Fields) -> str:
+    name = f"{fields.get('process')} {_named(fields)}, channel {fields.get('channel')}"
+    return f"Channel error on connection {name}:\n{_caused('channel', fields)}"
+
+
+def _caused(kind: str, fields: Fields) -> str:
+    error, _, text = str(fields.get("reason", "")).partition(" - ")
+    return f"operation {fields.get('operation', 'none')} caused a {kind} exception {error.lower()}: {text}"
+
+
+def _listening(fields: Fields) -> str:
+    kind = "TLS (SSL)" if fields.get("tls") else "TCP"
+    return f"started {kind} listener on {fields.get('address')}"
+
+
+def _ready(fields: Fields) -> str:
+    return f"Server startup complete; {fields.get('plugins', 0)} plugins started."
+
+
+def _alarm_set(fields: Fields) -> str:
+    lines = [f"{fields.get('resource')} resource limit alarm set on node {fields.get('node')}.", STARS]
+    return "\n".join([*lines, "*** Publishers will be blocked until this alarm clears ***", STARS])
+
+
+def _alarm_cleared(fields: Fields) -> str:
+    return f"{fields.get('resource')} resource limit alarm cleared on node {fields.get('node')}"
+
+
+PHRASES: dict[str, Phrase] = {
+    "connection_accepted": lambda fields: f"accepting AMQP connection {fields.get('connection')}",
+    "connection_opened": _opened,
+    "connection_closed": _closing(),
+    "connection_lost": _closing(),
+    "handshake_timeout": _closing("handshake timeout"),
+    "bad_header": lambda fields: f"{_closing()(fields)}:\nbad header {fields.get('header')}",
+    "login_refused": _refused,
+    "connection_closing": _failed,
+    "channel_closing": _channel_failed,
+    "listener_started": _listening,
+    "ready": _ready,
+    "alarm_set": _alarm_set,
+    "alarm_cleared": _alarm_cleared,
+    "http_login_refused": lambda fields: f"HTTP access denied: {fields.get('reason')}",
+    "started": lambda fields: f"Time to start RabbitMQ: {fields.get('ms')} ms",
+}
+CATEGORIES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("connection_accepted", "connection_opened", "connection_closed", "connection_lost"),
+            *("connection_closing", "connection_gone_before_header", "handshake_timeout", "bad_header"),
+            *("login_refused", "malformed_login", "secret_updated", "tls_handshake_failed"),
+        ),
+        "connection",
+    ),
+    "channel_closing": "channel",
+    "permission_takes_too_long": "user",
+}

@@ -1,0 +1,73 @@
+"""One thing that happened, and the lines that it makes: plain or JSON. What is in it is fit to be shown."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from .phrases import category_of, phrase, printable
+from .redaction import clean, redacted
+
+NO_PROCESS = "<0.0.0>"
+DOMAIN = "rabbitmq"
+OURS = ("time", "level", "msg", "event", "domain", "category")  # keys of a line that no field may be called
+_COLORS = {"debug": "36", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
+
+
+class Record:
+    """`event` names it for programs, `fields` say the rest; the exception among them becomes text."""
+
+    __slots__ = ("time_s", "level", "event", "category", "fields")
+
+    def __init__(self, time_s: float, level: str, event: str, fields: Mapping[str, object]) -> None:
+        self.time_s = time_s
+        self.level = level
+        self.event = clean(event)
+        self.category = str(fields.get("category", category_of(event)))
+        self.fields = {name: redacted(name, value) for name, value in fields.items() if name != "exc_info"}
+        error = fields.get("exc_info")
+        if isinstance(error, BaseException):
+            self.fields["exception"] = clean("".join(traceback.format_exception(error)).rstrip())
+
+    def plain(self, time: Callable[[float], object], colors: bool = False) -> str:
+        """Every line of it begins with the same: time, level, connection."""
+        fields = dict(self.fields)
+        trace = str(fields.pop("exception", ""))
+        text = phrase(self.event, fields)
+        lines = text.split("\n") + [printable(line) for line in trace.split("\n") if trace]
+        level = f"\x1b[{_COLORS[self.level]}m[{self.level}]\x1b[0m" if colors else f"[{self.level}]"
+        before = f"{time(self.time_s)} {level} {fields.get('process') or NO_PROCESS} "
+        return "\n".join([before + line for line in lines])
+
+    def json(self, time: Callable[[float], object]) -> str:
+        """One object on one line: RabbitMQ's keys, the name of the event, and its fields."""
+        fields = {name: value for name, value in self.fields.items() if name not in OURS}
+        domain = DOMAIN if self.category == "default" else f"{DOMAIN}.{self.category}"
+        process = fields.pop("process", NO_PROCESS)
+        shown = {name: value for name, value in fields.items() if name != "exception"}
+        whole = {
+            "time": time(self.time_s),
+            "level": self.level,
+            "msg": phrase(self.event, {"process": process, **shown}),
+            "event": self.event,
+            "domain": domain,
+            "pid": process,
+            **fields,
+        }
+        return json.dumps(whole)
+
+
+def _stamp(separator: str) -> Callable[[float], str]:
+    return lambda time_s: datetime.fromtimestamp(time_s, UTC).isoformat(separator, "microseconds")
+
+
+# log.*.formatter.time_format
+TIMES: dict[str, Callable[[float], object]] = {
+    "rfc3339_space": _stamp(" "),
+    "rfc3339_T": _stamp("T"),
+    "epoch_secs": lambda time_s: int(time_s),
+    "epoch_usecs": lambda time_s: int(time_s * 1_000_000),
+    "lager_default": lambda time_s: datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
+}

@@ -1,0 +1,129 @@
+"""The public face of the broker: all that a plugin may import of it. See plugins/README.md.
+
+What stands here keeps its name and meaning; the modules it comes from may change.
+"""
+
+from .config import Config, HTTPListener, Management, Prometheus
+from .core.binding import Binding, Destination
+from .core.consumers import SingleActiveConsumers
+from .core.definitions import StoredUser
+from .core.delayed_exchange import DelayedExchange
+from .core.destinations import Destinations
+from .core.document import exported
+from .core.exchange import Exchange
+from .core.exchange_host import ExchangeHost
+from .core.exchange_type import ExchangeType, Notice
+from .core.firehose import described
+from .core.json_table import json_of_table, table_of_json
+from .core.limits import VHOST_LIMITS, user_limits
+from .core.message import Address, Message, framed
+from .core.node import Node
+from .core.parameters import CLUSTER_NAME, POLICY, Parameter
+from .core.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
+from .core.permissions import Permission, TopicPermission
+from .core.plan import imported
+from .core.policies import Policy
+from .core.ports import Clock, Timer
+from .core.queue import Queue
+from .core.receipt import STORED, TAKEN, Receipt
+from .core.registry import Registry
+from .core.sink import Sink
+from .core.stable_hash import stable_hash
+from .core.statistics import SIZES, Attempts, Churn, Delivering, Publishing, Statistics
+from .core.stored import Stored
+from .core.users import User
+from .core.vhost import VHost
+from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
+from .host import Host, Listening, Service
+from .net.expiry import authority_expiries, server_expiry
+from .properties import Properties
+from .session.channel import Channel
+from .session.connection import Connection
+from .session.consuming import Subscription
+from .session.link import Peer
+from .session.operator import Got, OperatorChannel, Outcome
+from .table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
+
+__all__ = [
+    "ARGON2ID",
+    "CLUSTER_NAME",
+    "FLOATS",
+    "INTEGERS",
+    "POLICY",
+    "SALT_BYTES",
+    "SHA256",
+    "SIZES",
+    "STORED",
+    "TAKEN",
+    "VHOST_LIMITS",
+    "AMQPError",
+    "AccessRefused",
+    "Address",
+    "Attempts",
+    "Binding",
+    "Channel",
+    "Churn",
+    "Clock",
+    "Config",
+    "Connection",
+    "DelayedExchange",
+    "Delivering",
+    "Destination",
+    "Destinations",
+    "Exchange",
+    "ExchangeHost",
+    "ExchangeType",
+    "Got",
+    "HTTPListener",
+    "Host",
+    "Invalid",
+    "Listening",
+    "Management",
+    "Message",
+    "Node",
+    "NotFound",
+    "Notice",
+    "OperatorChannel",
+    "OperatorError",
+    "Outcome",
+    "Parameter",
+    "Peer",
+    "Permission",
+    "Policy",
+    "PreconditionFailed",
+    "Prometheus",
+    "Properties",
+    "Publishing",
+    "Queue",
+    "Receipt",
+    "Registry",
+    "Service",
+    "SingleActiveConsumers",
+    "Sink",
+    "Statistics",
+    "Stored",
+    "StoredUser",
+    "Subscription",
+    "Table",
+    "Timer",
+    "TopicPermission",
+    "Unknown",
+    "User",
+    "VHost",
+    "Value",
+    "authority_expiries",
+    "described",
+    "exported",
+    "framed",
+    "hash_password",
+    "imported",
+    "json_of_table",
+    "same",
+    "server_expiry",
+    "stable_hash",
+    "table_of_json",
+    "term_of",
+    "text_of",
+    "type_name",
+    "user_limits",
+]
