@@ -1,1 +1,1 @@
-"""Exchange types and services beside the broker. They arrive with later releases; see README.md."""
+"""Exchange types and services beside the broker; see README.md."""

@@ -1,0 +1,58 @@
+"""What the API answers, by resource: a module each, with its rows of the table of routes in ROUTES."""
+
+from __future__ import annotations
+
+from ..openapi import documented
+from ..routes import Routes
+from . import (
+    bindings,
+    channels,
+    cluster,
+    connections,
+    consumers,
+    definitions,
+    exchanges,
+    global_parameters,
+    health,
+    limits,
+    logins,
+    messages,
+    nodes,
+    overview,
+    parameters,
+    permissions,
+    policies,
+    queues,
+    topic_permissions,
+    users,
+    vhosts,
+)
+
+MODULES = (
+    bindings,
+    channels,
+    cluster,
+    connections,
+    consumers,
+    definitions,
+    exchanges,
+    global_parameters,
+    health,
+    limits,
+    logins,
+    messages,
+    nodes,
+    overview,
+    parameters,
+    permissions,
+    policies,
+    queues,
+    topic_permissions,
+    users,
+    vhosts,
+)
+
+
+def routes() -> Routes:
+    """All that there is."""
+    return Routes(documented([route for module in MODULES for route in module.ROUTES]))

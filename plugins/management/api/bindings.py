@@ -1,0 +1,186 @@
+"""Bindings, also those that every queue has to the default exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+import msgspec
+
+from broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table, stable_hash
+
+from ..access import VHOST, VISIBLE
+from ..answers import Answer, done, found, missing
+from ..arguments import Arguments, table_of
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
+NO_KEYS = (EMPTY, "null", "undefined")  # what tools write for that
+
+Bound = tuple[VHost, Binding]
+
+
+class Wish(msgspec.Struct):
+    routing_key: str = ""
+    arguments: Arguments = None
+
+
+# Lists
+
+
+def list_bindings(request: Request) -> Listing[Bound]:
+    """Those in the virtual hosts that the user sees."""
+    return listed((vhost, binding) for vhost in request.vhosts() for binding in all_of(vhost))
+
+
+def list_of_queue(request: Request) -> Listing[Bound]:
+    """Those that lead to a queue."""
+    return listed((request.here(), binding) for binding in incoming(request.queue()))
+
+
+def list_of_source(request: Request) -> Listing[Bound]:
+    """Those of which an exchange is the source."""
+    return listed((request.here(), binding) for binding in outgoing(request.here(), request.exchange()))
+
+
+def list_of_destination(request: Request) -> Listing[Bound]:
+    """Those that lead to an exchange."""
+    return listed((request.here(), binding) for binding in incoming(request.exchange()))
+
+
+def list_between(request: Request) -> Listing[Bound]:
+    """Those from an exchange to a queue, or to another exchange."""
+    return listed((request.here(), binding) for binding in between(*ends(request)))
+
+
+def listed(bindings: Iterable[Bound]) -> Listing[Bound]:
+    return Listing(sorted(bindings, key=place), lambda one: described(*one))
+
+
+def place(one: Bound) -> tuple[str, str, str, str, str, str]:
+    vhost, binding = one
+    destination = binding.destination
+    key = properties_key(binding) if len(binding.arguments) else ""
+    return vhost.name, binding.source, destination.kind, destination.name, binding.routing_key, key
+
+
+def described(vhost: VHost, binding: Binding) -> Item:
+    return {
+        "source": binding.source,
+        "vhost": vhost.name,
+        "destination": binding.destination.name,
+        "destination_type": binding.destination.kind,
+        "routing_key": binding.routing_key,
+        "arguments": json_of_table(binding.arguments),
+        "properties_key": properties_key(binding),
+    }
+
+
+# One of them
+
+
+def get_binding(request: Request) -> Answer:
+    """One binding."""
+    return found(described(request.here(), the_one(request)))
+
+
+def post_binding(request: Request) -> Answer:
+    """Bind; the header Location tells under which key."""
+    source, destination = ends(request)
+    body: Wish = request.body
+    table = table_of(body.arguments)
+    request.channel().bind(source.name, destination.kind, destination.name, body.routing_key, table)
+    key = properties_key(Binding(source.name, destination, body.routing_key, table))
+    location = f"{quoted(destination.name)}/{quoted(key)}"
+    return Answer(201, None, {"location": location})
+
+
+def delete_binding(request: Request) -> Answer:
+    """Unbind."""
+    binding, destination = the_one(request), ends(request)[1]
+    request.channel().unbind(binding.source, destination.kind, destination.name, binding.routing_key, binding.arguments)
+    return done()
+
+
+def ends(request: Request) -> tuple[Exchange, Queue | Exchange]:
+    """Raises Refusal (404)."""
+    if "queue" in request.path:
+        return request.exchange(), request.queue()
+    return request.exchange("source"), request.exchange("destination")
+
+
+def the_one(request: Request) -> Binding:
+    """Which the path names by its key, that may be quoted once more or once less. Raises Refusal (404)."""
+    asked = request.path["props"]
+    candidates = between(*ends(request))
+    for wanted in (asked, EMPTY if asked in NO_KEYS else asked):
+        for binding in candidates:
+            key = properties_key(binding)
+            if wanted in (key, unquote(key, errors="surrogateescape"), unquote_plus(key, errors="surrogateescape")):
+                return binding
+    raise missing()
+
+
+# What there is
+
+
+def incoming(destination: Queue | Exchange) -> Iterator[Binding]:
+    if isinstance(destination, Queue):
+        yield implicit(destination)
+    yield from destination.incoming.values()
+
+
+def outgoing(vhost: VHost, source: Exchange) -> Iterator[Binding]:
+    if source.name == "":
+        yield from map(implicit, vhost.queues.values())
+    yield from source.outgoing.values()
+
+
+def all_of(vhost: VHost) -> Iterator[Binding]:
+    for exchange in vhost.exchanges.values():
+        yield from outgoing(vhost, exchange)
+
+
+def between(source: Exchange, destination: Queue | Exchange) -> list[Binding]:
+    return [binding for binding in incoming(destination) if binding.source == source.name]
+
+
+def implicit(queue: Queue) -> Binding:
+    return Binding("", queue, queue.name, Table.EMPTY)
+
+
+# Keys
+
+
+def properties_key(binding: Binding) -> str:
+    """What tells it from others with the same ends: the routing key, and a digest of the arguments."""
+    key = quote_plus(binding.routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
+    if not len(binding.arguments):
+        return key or EMPTY
+    return f"{key}~{stable_hash(binding.arguments.key()):016x}"
+
+
+def quoted(text: str) -> str:
+    return quote(text, safe="", errors="surrogateescape").replace("~", "%7E") if text != EMPTY else text
+
+
+TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
+TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
+
+ROUTES = (
+    Route("GET", "/bindings", VISIBLE, list_bindings),
+    Route("GET", "/bindings/{vhost}", VISIBLE, list_bindings),
+    Route("GET", "/queues/{vhost}/{queue}/bindings", VISIBLE, list_of_queue),
+    Route("GET", "/exchanges/{vhost}/{exchange}/bindings/source", VISIBLE, list_of_source),
+    Route("GET", "/exchanges/{vhost}/{exchange}/bindings/destination", VISIBLE, list_of_destination),
+    Route("GET", TO_QUEUE, VISIBLE, list_between),
+    Route("GET", TO_EXCHANGE, VISIBLE, list_between),
+    Route("POST", TO_QUEUE, VHOST, post_binding, Wish),
+    Route("POST", TO_EXCHANGE, VHOST, post_binding, Wish),
+    Route("GET", TO_QUEUE + "/{props}", VISIBLE, get_binding),
+    Route("GET", TO_EXCHANGE + "/{props}", VISIBLE, get_binding),
+    Route("DELETE", TO_QUEUE + "/{props}", VHOST, delete_binding),
+    Route("DELETE", TO_EXCHANGE + "/{props}", VHOST, delete_binding),
+)

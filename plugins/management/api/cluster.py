@@ -1,0 +1,121 @@
+"""The cluster, which is this one node: its name, what it can do, and what is done to all of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import CLUSTER_NAME
+
+from ..access import ADMIN, ANY, NONE
+from ..answers import Answer, bad, done, found, missing
+from ..request import Request
+from ..routes import Route
+
+# Of RabbitMQ, by which its tools know what they may ask. All of it is here, or has been so for long that nobody asks.
+FEATURES = {
+    "classic_mirrored_queue_version": "Support setting version for classic mirrored queues",
+    "classic_queue_type_delivery_support": "Bug fix for classic queue deliveries using mixed versions",
+    "direct_exchange_routing_v2": "v2 direct exchange routing implementation",
+    "drop_unroutable_metric": "Count unroutable publishes to be dropped in stats",
+    "empty_basic_get_metric": "Count AMQP `basic.get` on empty queues in stats",
+    "feature_flags_v2": "Feature flags subsystem V2",
+    "implicit_default_bindings": "Default bindings are now implicit, instead of being stored in the database",
+    "listener_records_in_ets": "Store listener records in ETS instead of Mnesia",
+    "maintenance_mode_status": "Maintenance mode status",
+    "quorum_queue": "Support queues of type `quorum`",
+    "restart_streams": "Support for restarting streams with optional preferred next leader argument",
+    "stream_queue": "Support queues of type `stream`",
+    "tracking_records_in_ets": "Store tracking records in ETS instead of Mnesia",
+    "user_limits": "Configure connection and channel limits for a user",
+    "virtual_host_metadata": "Virtual host metadata (description, tags, etc)",
+}
+ALL_FEATURES = "all"
+
+
+class Name(msgspec.Struct):
+    name: str
+
+
+def get_name(request: Request) -> Answer:
+    """What the cluster is called."""
+    return found({"name": request.node.cluster_name})
+
+
+def set_name(request: Request) -> Answer:
+    """Call it otherwise."""
+    request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
+    return done()
+
+
+def list_features(request: Request) -> Answer:
+    """Feature flags, all of them enabled."""
+    return found(
+        [
+            {
+                "name": name,
+                "desc": text,
+                "doc_url": "",
+                "state": "enabled",
+                "stability": "stable",
+                "require_level": "none",
+                "provided_by": "rabbit",
+            }
+            for name, text in FEATURES.items()
+        ]
+    )
+
+
+def enable_feature(request: Request) -> Answer:
+    """Enable a feature, which it is."""
+    if request.path["name"] not in (*FEATURES, ALL_FEATURES):
+        raise bad(f"Feature flag '{request.path['name']}' is not supported")
+    return done()
+
+
+def list_deprecated(request: Request) -> Answer:
+    """Features that are to go: none."""
+    return found([])
+
+
+def get_version(request: Request) -> Answer:
+    """The version of RabbitMQ that the broker passes for."""
+    return found(request.node.version)
+
+
+def list_extensions(request: Request) -> Answer:
+    """What adds pages to the user interface."""
+    return found([{"javascript": "dispatcher.js"}])
+
+
+def reset(request: Request) -> Answer:
+    """Forget the samples of the past; counters go on."""
+    if request.path.get("node", request.node.name) != request.node.name:
+        raise missing()
+    request.state.samples.reset()
+    return done()
+
+
+def rebalance(request: Request) -> Answer:
+    """Spread queues over the nodes, of which there is one."""
+    return done()
+
+
+def configuration(request: Request) -> Answer:
+    """All keys of the configuration with their values, but for secrets."""
+    return Answer(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
+
+
+ROUTES = (
+    Route("GET", "/cluster-name", ANY, get_name),
+    Route("PUT", "/cluster-name", ADMIN, set_name, Name),
+    Route("GET", "/feature-flags", ANY, list_features),
+    Route("PUT", "/feature-flags/{name}/enable", ADMIN, enable_feature),
+    Route("GET", "/deprecated-features", ANY, list_deprecated),
+    Route("GET", "/deprecated-features/used", ANY, list_deprecated),
+    Route("GET", "/version", NONE, get_version),
+    Route("GET", "/extensions", ANY, list_extensions),
+    Route("DELETE", "/reset", ADMIN, reset),
+    Route("DELETE", "/reset/{node}", ADMIN, reset),
+    Route("POST", "/rebalance/queues", ADMIN, rebalance),
+    Route("GET", "/config/effective", ADMIN, configuration),
+)

@@ -1,0 +1,59 @@
+"""Consumers."""
+
+from __future__ import annotations
+
+from broker.plugin import Queue, SingleActiveConsumers, Subscription, json_of_table
+
+from ..access import ANY, VISIBLE
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+
+def list_consumers(request: Request) -> Listing[Subscription]:
+    """Those of the queues that the user sees."""
+    queues = [queue for vhost in request.vhosts() for queue in by_name(vhost.queues)]
+    return Listing([consumer for queue in queues for consumer in consumers_of(queue)], described)
+
+
+def by_name(queues: dict[str, Queue]) -> list[Queue]:
+    return [queues[name] for name in sorted(queues)]
+
+
+def consumers_of(queue: Queue) -> list[Subscription]:
+    """Of clients; federation's have no channel that could be named."""
+    return [consumer for consumer in queue.consumers.all() if isinstance(consumer, Subscription)]
+
+
+def described(consumer: Subscription) -> Item:
+    queue, channel = consumer.queue, consumer.channel
+    connection = channel.connection
+    consumers = queue.consumers
+    alone = isinstance(consumers, SingleActiveConsumers)
+    active = not isinstance(consumers, SingleActiveConsumers) or consumers.active is consumer
+    return {
+        "consumer_tag": consumer.tag,
+        "exclusive": consumer.exclusive,
+        "ack_required": not consumer.no_ack,
+        "prefetch_count": consumer.prefetch,
+        "active": active,
+        "activity_status": ("single_active" if active else "waiting") if alone else "up",
+        "arguments": json_of_table(consumer.arguments),
+        "consumer_timeout": connection.settings.consumer_timeout_ms,
+        "queue": {"name": queue.name, "vhost": queue.vhost},
+        "channel_details": {
+            "name": f"{connection.name} ({channel.number})",
+            "number": channel.number,
+            "user": channel.user.name,
+            "connection_name": connection.name,
+            "peer_host": connection.peer.host,
+            "peer_port": connection.peer.port,
+            "node": connection.node.name,
+        },
+    }
+
+
+ROUTES = (
+    Route("GET", "/consumers", ANY, list_consumers),
+    Route("GET", "/consumers/{vhost}", VISIBLE, list_consumers),
+)

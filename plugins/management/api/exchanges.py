@@ -1,0 +1,81 @@
+"""Exchanges."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import Exchange, json_of_table
+
+from ..access import VHOST, VISIBLE
+from ..answers import Answer, done, found, put
+from ..arguments import Arguments, table_of
+from ..counters import exchange_counters, exchange_key
+from ..figures import Figures
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+
+class Declaration(msgspec.Struct):
+    type: str = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Arguments = None
+
+
+def list_exchanges(request: Request) -> Listing[Exchange]:
+    """Those in the virtual hosts that the user sees; the default exchange comes first in each."""
+    figures = Figures(request)
+    exchanges = [vhost.exchanges[name] for vhost in request.vhosts() for name in sorted(vhost.exchanges)]
+    return Listing(exchanges, lambda exchange: described(figures, exchange), lambda exchange: exchange.name)
+
+
+def get_exchange(request: Request) -> Answer:
+    """One exchange."""
+    figures = Figures(request)
+    item = described(figures, request.exchange())
+    return found(item | {"incoming": [], "outgoing": []} if figures.told else item)
+
+
+def put_exchange(request: Request) -> Answer:
+    """Declare it, or find it the same."""
+    body: Declaration = request.body
+    name = request.exchange_name()
+    existed = name in request.here().exchanges
+    request.channel().declare_exchange(
+        name, body.type, body.durable, body.auto_delete, body.internal, table_of(body.arguments)
+    )
+    return put(existed)
+
+
+def delete_exchange(request: Request) -> Answer:
+    """Delete it, if it is unused where that is asked for."""
+    request.channel().delete_exchange(request.exchange().name, request.flag("if-unused"))
+    return done()
+
+
+def described(figures: Figures, exchange: Exchange) -> Item:
+    item: Item = {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type_name,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": json_of_table(exchange.arguments),
+    }
+    if exchange.policy is not None:
+        item["policy"] = exchange.policy.name
+    if figures.told:
+        item |= figures.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
+    return item
+
+
+ROUTES = (
+    Route("GET", "/exchanges", VISIBLE, list_exchanges),
+    Route("GET", "/exchanges/{vhost}", VISIBLE, list_exchanges),
+    Route("GET", "/exchanges/{vhost}/{exchange}", VISIBLE, get_exchange),
+    Route("PUT", "/exchanges/{vhost}/{exchange}", VHOST, put_exchange, Declaration),
+    Route("DELETE", "/exchanges/{vhost}/{exchange}", VHOST, delete_exchange),
+)

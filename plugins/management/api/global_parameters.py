@@ -1,0 +1,54 @@
+"""Parameters of the whole broker."""
+
+from __future__ import annotations
+
+from ..access import POLICIES
+from ..answers import Answer, done, found, missing, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+from .parameters import ParameterBody
+
+
+def described(pair: tuple[str, object]) -> Item:
+    name, value = pair
+    return {"name": name, "value": value}
+
+
+def list_globals(request: Request) -> Listing[tuple[str, object]]:
+    """All of them."""
+    return Listing(sorted(request.node.parameters.globals().items(), key=lambda pair: pair[0]), described)
+
+
+def find_global(request: Request) -> tuple[str, object]:
+    """That of the path; raises Refusal (404)."""
+    name, globals_ = request.path["name"], request.node.parameters.globals()
+    if name not in globals_:
+        raise missing()
+    return name, globals_[name]
+
+
+def get_global(request: Request) -> Answer:
+    """One of them."""
+    return found(described(find_global(request)))
+
+
+def put_global(request: Request) -> Answer:
+    """Set one of them."""
+    body: ParameterBody = request.body
+    return put(not request.node.parameters.set_global(request.path["name"], body.value))
+
+
+def delete_global(request: Request) -> Answer:
+    """Clear one of them."""
+    name, _ = find_global(request)
+    request.node.parameters.clear_global(name)
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/global-parameters", POLICIES, list_globals),
+    Route("GET", "/global-parameters/{name}", POLICIES, get_global),
+    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, ParameterBody),
+    Route("DELETE", "/global-parameters/{name}", POLICIES, delete_global),
+)

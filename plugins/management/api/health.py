@@ -1,0 +1,188 @@
+"""Checks of the node's health, for whoever probes it (spec/operator.md 1.11); and the older ones that they replaced."""
+
+from __future__ import annotations
+
+import ssl
+
+from broker.plugin import Listening, Properties, Table, authority_expiries, server_expiry
+
+from ..access import ANY, NONE, VHOST
+from ..answers import Answer, bad, missing
+from ..lists import Item
+from ..request import Request
+from ..routes import Route
+
+SPELLINGS = {
+    **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
+    **dict.fromkeys(("amqp10", "amqp1.0", "amqp1-0", "amqp1_0"), "amqp"),
+    **dict.fromkeys(("amqps", "amqp/tls"), "amqp/ssl"),
+    **dict.fromkeys(("http1.1", "http_api", "management", "ui", "cli"), "http"),
+    **dict.fromkeys(("https_api", "http/tls", "http/ssl"), "https"),
+    **dict.fromkeys(("prometheus", "http_prometheus"), "http/prometheus"),
+}
+RESOURCES = {"memory": "memory", "disk": "disk space"}  # by our names, RabbitMQ's
+DAY_S = 86_400
+UNITS = {"days": 1, "weeks": 7, "months": 28, "years": 365}
+NOT_KEPT = {"cache-control": "no-cache, no-store, max-age=0, must-revalidate", "pragma": "no-cache"}
+ALIVE = "aliveness-test"  # a queue, as RabbitMQ names it
+
+
+def ok(**fields: object) -> Answer:
+    return Answer(200, {"status": "ok", **fields})
+
+
+def failed(reason: str, **fields: object) -> Answer:
+    return Answer(503, {"status": "failed", "reason": reason, **fields})
+
+
+def always_ok(request: Request) -> Answer:
+    """What cannot fail where there is one node, and no quorum to lose."""
+    return ok()
+
+
+def quorum_critical(request: Request) -> Answer:
+    """Whether the node may be stopped without losing a quorum."""
+    return ok(reason="single node cluster")
+
+
+def check_alarms(request: Request) -> Answer:
+    """Whether any node is low on memory or disk."""
+    return alarms(request, "There are alarms in effect in the cluster")
+
+
+def check_local_alarms(request: Request) -> Answer:
+    """Whether this node is low on memory or disk."""
+    return alarms(request, "There are alarms in effect on the node")
+
+
+def alarms(request: Request, reason: str) -> Answer:
+    on = [{"node": request.node.name, "resource": RESOURCES[name]} for name in request.node.alarms.on()]
+    return failed(reason, alarms=on) if on else ok()
+
+
+def check_port(request: Request) -> Answer:
+    """Whether something listens on this port."""
+    text = request.path["port"]
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5):
+        raise bad("Invalid port")
+    port, ports = int(text), sorted({one.port for one in request.host.listening()})
+    return ok(port=port) if port in ports else failed("No active listener", missing=port, ports=ports)
+
+
+def check_protocols(request: Request) -> Answer:
+    """Whether there are listeners for these protocols, which are parted by commas."""
+    wanted = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
+    active = sorted({one.protocol for one in request.host.listening()})
+    absent = [name for name in (SPELLINGS.get(name, name) for name in wanted) if name not in active]
+    return failed("No active listener", missing=absent, protocols=active) if absent else ok(protocols=active)
+
+
+def check_certificates(request: Request) -> Answer:
+    """Whether a certificate ends within so many days, weeks, months or years."""
+    unit, within = request.path["unit"], request.path["within"]
+    if unit not in UNITS:
+        raise bad("Time unit not recognised. Supported units: days, weeks, months, years.")
+    if not (within.isascii() and within.isdecimal() and len(within) <= 6):
+        raise bad("Invalid expiration")
+    until_s = request.node.clock.timestamp_s() + int(within) * UNITS[unit] * DAY_S
+    expired = [found for one in request.host.listening() if (found := expiring(request, one, until_s))]
+    return failed("Certificates expiring", expired=expired) if expired else ok()
+
+
+def expiring(request: Request, listening: Listening, until_s: float) -> Item:
+    """What is told of a listener with certificates that end before then; empty for any other."""
+    if listening.tls is None:
+        return {}
+    options = listening.tls.options
+    own = [server_expiry(listening.tls.context, options.certfile)]
+    authorities = authority_expiries(options.cacertfile) if options.cacertfile else []
+    if all(ssl.cert_time_to_seconds(one) >= until_s for one in own + authorities):
+        return {}
+    return {
+        "node": request.node.name,
+        "protocol": listening.protocol,
+        "interface": listening.host,
+        "port": listening.port,
+        "certfile": options.certfile,
+        "cacertfile": options.cacertfile,
+        "certfile_expires_on": own,
+        "cacertfile_expires_on": authorities,
+    }
+
+
+# For load balancers, without a password
+
+
+def check_in_service(request: Request) -> Answer:
+    """Whether the node is booted and not in maintenance."""
+    return not_kept(ok())
+
+
+def check_connection_limit(request: Request) -> Answer:
+    """Whether the node takes more connections."""
+    return not_kept(connection_limit(request) or ok())
+
+
+def check_ready(request: Request) -> Answer:
+    """Whether clients can connect."""
+    if not any(one.protocol.startswith("amqp") for one in request.host.listening()):
+        return not_kept(failed("no active listeners for AMQP/AMQPS"))
+    return not_kept(connection_limit(request) or ok())
+
+
+def connection_limit(request: Request) -> Answer | None:
+    """What is told where the limit is reached."""
+    limit, connections = request.host.config.connection_max, len(request.host.connections())
+    if limit is None or connections < limit:
+        return None
+    return failed("node connection limit is reached", connections=connections)
+
+
+def not_kept(answer: Answer) -> Answer:
+    return Answer(answer.status, answer.body, NOT_KEPT)
+
+
+# The older ones
+
+
+def check_node(request: Request) -> Answer:
+    """Whether a node is well, as was once asked."""
+    if request.path.get("node", request.node.name) != request.node.name:
+        raise missing()
+    on = [RESOURCES[name] for name in request.node.alarms.on()]
+    return Answer(200, {"status": "failed", "reason": f"resource alarm(s) in effect:{on}"}) if on else ok()
+
+
+def aliveness(request: Request) -> Answer:
+    """Publish a message and get it back."""
+    channel = request.channel()
+    channel.declare_queue(ALIVE, False, False, Table.EMPTY)
+    outcome = channel.publish("", ALIVE, Properties(), b"test_message")
+    taken = channel.get(ALIVE, 1, True)
+    return ok() if outcome.routed and taken else failed("the message did not come back")
+
+
+CHECKS = "/health/checks"
+ROUTES = (
+    Route("GET", f"{CHECKS}/alarms", ANY, check_alarms),
+    Route("GET", f"{CHECKS}/local-alarms", ANY, check_local_alarms),
+    Route("GET", f"{CHECKS}/port-listener/{{port}}", ANY, check_port),
+    Route("GET", f"{CHECKS}/protocol-listener/{{protocol}}", ANY, check_protocols),
+    Route("GET", f"{CHECKS}/virtual-hosts", ANY, always_ok),
+    Route("GET", f"{CHECKS}/certificate-expiration/{{within}}/{{unit}}", ANY, check_certificates),
+    Route("GET", f"{CHECKS}/node-is-quorum-critical", ANY, quorum_critical),
+    Route("GET", f"{CHECKS}/node-is-mirror-sync-critical", ANY, quorum_critical),
+    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/all-vhosts", ANY, always_ok),
+    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/all-vhosts/pattern/{{pattern}}", ANY, always_ok),
+    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/vhost/{{vhost}}", ANY, always_ok),
+    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/vhost/{{vhost}}/pattern/{{pattern}}", ANY, always_ok),
+    Route("GET", f"{CHECKS}/metadata-store/initialized", ANY, always_ok),
+    Route("GET", f"{CHECKS}/metadata-store/initialized/with-data", ANY, always_ok),
+    Route("GET", f"{CHECKS}/reached-target-cluster-size", ANY, always_ok),
+    Route("GET", f"{CHECKS}/is-in-service", NONE, check_in_service),
+    Route("GET", f"{CHECKS}/below-node-connection-limit", NONE, check_connection_limit),
+    Route("GET", f"{CHECKS}/ready-to-serve-clients", NONE, check_ready),
+    Route("GET", "/healthchecks/node", ANY, check_node),
+    Route("GET", "/healthchecks/node/{node}", ANY, check_node),
+    Route("GET", "/aliveness-test/{vhost}", VHOST, aliveness),
+)

@@ -1,0 +1,95 @@
+"""How many connections, queues and channels virtual hosts and users may have."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import VHOST_LIMITS, User, VHost
+
+from ..access import ADMIN, ANY, OWN, VHOST
+from ..answers import Answer, done
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+from .users import find_user
+
+
+class LimitBody(msgspec.Struct):
+    """Negative is no limit."""
+
+    value: int
+
+
+def of_vhost(request: Request, vhost: VHost) -> Item:
+    """Those that are set."""
+    for parameter in request.node.parameters.all(vhost.name, VHOST_LIMITS):
+        if isinstance(parameter.value, dict):
+            return dict(parameter.value)
+    return {}
+
+
+def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
+    """Limits of the virtual hosts that the user sees, where there are some."""
+    vhosts = [vhost for vhost in request.vhosts() if of_vhost(request, vhost)]
+    return Listing(vhosts, lambda vhost: {"vhost": vhost.name, "value": of_vhost(request, vhost)})
+
+
+def put_limit_of_vhost(request: Request) -> Answer:
+    """Set one limit of a virtual host."""
+    body: LimitBody = request.body
+    vhost = request.here()
+    limits = of_vhost(request, vhost) | {request.path["limit"]: body.value}
+    request.node.limits.set_vhost(vhost.name, limits)
+    return done()
+
+
+def delete_limit_of_vhost(request: Request) -> Answer:
+    """Clear one limit of a virtual host; none there is fine."""
+    vhost, limit = request.here(), request.path["limit"]
+    limits = {key: value for key, value in of_vhost(request, vhost).items() if key != limit}
+    if limits:
+        request.node.limits.set_vhost(vhost.name, limits)
+    else:
+        request.node.limits.clear_vhost(vhost.name)
+    return done()
+
+
+def described(user: User) -> Item:
+    return {"user": user.name, "value": dict(user.limits)}
+
+
+def list_limits_of_users(request: Request) -> Listing[User]:
+    """Limits of the users who have some."""
+    return Listing([user for user in request.node.users.all() if user.limits], described)
+
+
+def list_limits_of_user(request: Request) -> Listing[User]:
+    """Limits of one user."""
+    request.check_own(request.node.users.get(request.path["user"]))
+    user = find_user(request)
+    return Listing([user] if user.limits else [], described)
+
+
+def put_limit_of_user(request: Request) -> Answer:
+    """Set one limit of a user."""
+    body: LimitBody = request.body
+    request.node.limits.set_user(find_user(request).name, {request.path["limit"]: body.value})
+    return done()
+
+
+def delete_limit_of_user(request: Request) -> Answer:
+    """Clear one limit of a user; none there is fine."""
+    request.node.limits.clear_user(find_user(request).name, request.path["limit"])
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/vhost-limits", ANY, list_limits_of_vhosts),
+    Route("GET", "/vhost-limits/{vhost}", VHOST, list_limits_of_vhosts),
+    Route("PUT", "/vhost-limits/{vhost}/{limit}", ADMIN, put_limit_of_vhost, LimitBody),
+    Route("DELETE", "/vhost-limits/{vhost}/{limit}", ADMIN, delete_limit_of_vhost),
+    Route("GET", "/user-limits", ADMIN, list_limits_of_users),
+    Route("GET", "/user-limits/{user}", OWN, list_limits_of_user),
+    Route("PUT", "/user-limits/{user}/{limit}", ADMIN, put_limit_of_user, LimitBody),
+    Route("DELETE", "/user-limits/{user}/{limit}", ADMIN, delete_limit_of_user),
+)

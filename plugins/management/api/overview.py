@@ -1,0 +1,197 @@
+"""The overview: what the broker is, and what all of it does; to who does not monitor, what is in their own hosts."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+
+from broker.plugin import Delivering, ExchangeType, Host, Listening, Publishing, Queue, Registry, VHost
+
+from ..access import ANY
+from ..answers import Answer, found
+from ..counters import (
+    OVERVIEW,
+    churn_counters,
+    delivering_counters,
+    length_counters,
+    lengths,
+    publishing_counters,
+    vhost_key,
+)
+from ..lists import Item, in_slices
+from ..request import Request
+from ..routes import Route
+
+PRODUCT = "Warren"
+DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
+DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
+
+
+async def overview(request: Request) -> Answer:
+    """The broker as a whole."""
+    node, host, config = request.node, request.host, request.host.config
+    python = platform.python_version()
+    totals, consumers = await counted(request.vhosts())
+    body: Item = {
+        "management_version": node.version,
+        "rates_mode": request.state.config.rates_mode,
+        "sample_retention_policies": request.state.samples.policies(),
+        "exchange_types": exchange_types(node.registry),
+        "product_version": request.state.product_version,
+        "product_name": PRODUCT,
+        "rabbitmq_version": node.version,
+        "cluster_name": node.cluster_name,
+        "cluster_tags": dict(config.cluster_tags),
+        "node_tags": dict(config.node_tags),
+        "erlang_version": python,
+        "erlang_full_version": f"{platform.python_implementation()} {python} ({platform.platform()})",
+        "release_series_support_status": "supported",
+        "disable_stats": request.state.config.disable_stats,
+        "default_queue_type": node.default_queue_type or "classic",
+        "enable_queue_totals": request.state.config.enable_queue_totals,
+        "is_op_policy_updating_enabled": True,
+        **statistics(request, totals),
+        "object_totals": object_totals(request, consumers),
+        "statistics_db_event_queue": 0,
+    }
+    if request.caller.monitors:
+        body["node"] = node.name
+        body["listeners"] = [listener(host, one) for one in host.listening()]
+        body["contexts"] = [{"node": node.name, **context(one)} for one in host.listening() if is_web(one)]
+    return found(body)
+
+
+async def counted(vhosts: Iterable[VHost]) -> tuple[tuple[int, int, int], int]:
+    """Lengths, and consumers, of all queues together."""
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    each = await in_slices(queues, measured)
+    messages, ready, unacknowledged, consumers = (sum(column) for column in zip((0, 0, 0, 0), *each, strict=True))
+    return (messages, ready, unacknowledged), consumers
+
+
+def measured(queue: Queue) -> tuple[int, int, int, int]:
+    return (*lengths(queue), len(queue.consumers))
+
+
+def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
+    """Rates and counts: those of the node, or the sums of those virtual hosts that the user sees."""
+    samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
+    queue_totals = length_counters(totals)
+    if request.caller.monitors and not request.headers.get("x-vhost"):
+        counts = request.node.statistics()
+        message_stats = counters(counts.publishing, counts.delivered())
+        churn = churn_counters(request.node.churn)
+        return {
+            "message_stats": samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
+            "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
+            "queue_totals": samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
+        }
+    each = []
+    for vhost in request.vhosts():
+        counts = vhost.statistics
+        own = counters(counts.publishing, counts.delivered())
+        each.append(samples.details("vhost", vhost_key(vhost), own, asked, now_ms))
+    lengths_of = [
+        samples.details("vhost", vhost_key(vhost), length_counters(total_lengths(vhost)), asked, now_ms)
+        for vhost in request.vhosts()
+    ]
+    empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
+    return {
+        "message_stats": added(each),
+        "churn_rates": {},
+        "queue_totals": (added(lengths_of) or empty) | queue_totals,
+    }
+
+
+def counters(publishing: Publishing, delivering: Delivering) -> dict[str, int]:
+    """`disk_reads` and `disk_writes` are of files that there are not here."""
+    return {**publishing_counters(publishing), **delivering_counters(delivering), "disk_reads": 0, "disk_writes": 0}
+
+
+def total_lengths(vhost: VHost) -> tuple[int, int, int]:
+    messages, ready, unacknowledged = (
+        sum(column) for column in zip((0, 0, 0), *map(lengths, vhost.queues.values()), strict=True)
+    )
+    return messages, ready, unacknowledged
+
+
+def added(details: Iterable[Mapping[str, object]]) -> Item:
+    """Counters and their details, summed up over several objects that were sampled at the same times."""
+    total: Item = {}
+    for one in details:
+        for name, value in one.items():
+            total[name] = plus(total.get(name), value)
+    return total
+
+
+def plus(one: object, other: object) -> object:
+    """Numbers are added, samples by their places, and what is in details by name."""
+    if one is None:
+        return other
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return one + other
+    if isinstance(one, list) and isinstance(other, list):
+        longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+        summed = {sample["timestamp"]: sample["sample"] for sample in shorter}
+        return [{**sample, "sample": sample["sample"] + summed.get(sample["timestamp"], 0)} for sample in longer]
+    assert isinstance(one, dict) and isinstance(other, dict)
+    return {name: plus(one.get(name), value) for name, value in other.items()}
+
+
+def object_totals(request: Request, consumers: int) -> Item:
+    vhosts, connections = request.vhosts(), request.connections()
+    return {
+        "consumers": consumers,
+        "queues": sum(len(vhost.queues) for vhost in vhosts),
+        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+        "connections": len(connections),
+        "channels": sum(len(connection.channels) for connection in connections),
+    }
+
+
+# What the node is made of
+
+
+def exchange_types(registry: Registry) -> list[Item]:
+    return [
+        {"name": name, "description": description(registry.find(name), name, distribution), "enabled": True}
+        for name, distribution in registry.listed()
+    ]
+
+
+def description(type_: type[ExchangeType], name: str, distribution: str) -> str:
+    if not distribution:
+        return f"AMQP {name} exchange, as per the AMQP specification"
+    return (type_.__doc__ or distribution).strip().partition("\n")[0]
+
+
+def is_web(listening: Listening) -> bool:
+    return listening.protocol in DESCRIPTIONS
+
+
+def listener(host: Host, listening: Listening) -> Item:
+    options: Item = {"port": listening.port, "protocol": listening.protocol}
+    if not is_web(listening):
+        config = host.config
+        options = {"backlog": config.tcp_backlog, "nodelay": config.tcp_nodelay, "exit_on_close": False}
+    return {
+        "node": host.node.name,
+        "protocol": listening.protocol,
+        "ip_address": listening.host,
+        "port": listening.port,
+        "socket_opts": options,
+    }
+
+
+def context(listening: Listening) -> Item:
+    """A web server, as it was once called."""
+    return {
+        "description": DESCRIPTIONS[listening.protocol],
+        "path": "/",
+        "ip": listening.host,
+        "port": str(listening.port),
+        "ssl_opts": [],
+    }
+
+
+ROUTES = (Route("GET", "/overview", ANY, overview),)

@@ -1,0 +1,79 @@
+"""Runtime parameters of virtual hosts. Policies, which are kept as parameters, have routes of their own."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import msgspec
+
+from broker.plugin import POLICY, Invalid, Parameter
+
+from ..access import POLICIES
+from ..answers import Answer, bad, done, found, missing, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+
+class ParameterBody(msgspec.Struct):
+    value: Any
+
+
+def described(parameter: Parameter) -> Item:
+    return {
+        "vhost": parameter.vhost,
+        "component": parameter.component,
+        "name": parameter.name,
+        "value": parameter.value,
+    }
+
+
+def list_parameters(request: Request) -> Listing[Parameter]:
+    """Those in the virtual hosts that the user sees, of one component or of all."""
+    component, parameters = request.path.get("component"), request.node.parameters
+    all_ = [one for vhost in request.vhosts() for one in parameters.all(vhost.name, component)]
+    return Listing([one for one in all_ if one.component != POLICY], described)
+
+
+def find_parameter(request: Request) -> Parameter:
+    """That of the path; raises Refusal (404)."""
+    component, name = request.path["component"], request.path["name"]
+    if component != POLICY:
+        for parameter in request.node.parameters.all(request.here().name, component):
+            if parameter.name == name:
+                return parameter
+    raise missing()
+
+
+def get_parameter(request: Request) -> Answer:
+    """One parameter."""
+    return found(described(find_parameter(request)))
+
+
+def put_parameter(request: Request) -> Answer:
+    """Set a parameter, by which its component works at once."""
+    body: ParameterBody = request.body
+    component, name = request.path["component"], request.path["name"]
+    try:
+        new = request.node.parameters.set(request.here().name, component, name, body.value)
+    except Invalid as error:
+        raise bad(html.escape(error.text, quote=False)) from None  # as RabbitMQ, which writes it for browsers
+    return put(not new)
+
+
+def delete_parameter(request: Request) -> Answer:
+    """Its component works without it at once."""
+    one = find_parameter(request)
+    request.node.parameters.clear(one.vhost, one.component, one.name)
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/parameters", POLICIES, list_parameters),
+    Route("GET", "/parameters/{component}", POLICIES, list_parameters),
+    Route("GET", "/parameters/{component}/{vhost}", POLICIES, list_parameters),
+    Route("GET", "/parameters/{component}/{vhost}/{name}", POLICIES, get_parameter),
+    Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, ParameterBody),
+    Route("DELETE", "/parameters/{component}/{vhost}/{name}", POLICIES, delete_parameter),
+)

@@ -1,0 +1,104 @@
+"""What users may do in virtual hosts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import Permission, User
+
+from ..access import ADMIN
+from ..answers import Answer, bad, done, found, missing, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+from .users import find_user
+
+
+class Patterns(msgspec.Struct):
+    configure: str
+    write: str
+    read: str
+
+
+Row = tuple[User, str, Permission]  # whose, in which virtual host
+
+
+def described(row: Row) -> Item:
+    user, vhost, given = row
+    return {
+        "user": user.name,
+        "vhost": vhost,
+        "configure": given.configure,
+        "write": given.write,
+        "read": given.read,
+    }
+
+
+def of_user(user: User) -> list[Row]:
+    return [(user, vhost, given) for vhost, given in sorted(user.permissions.items())]
+
+
+def list_permissions(request: Request) -> Listing[Row]:
+    """All permissions."""
+    rows = [row for user in request.node.users.all() for row in of_user(user)]
+    return Listing(sorted(rows, key=lambda row: (row[1], row[0].name)), described)
+
+
+def list_permissions_of_user(request: Request) -> Listing[Row]:
+    """Those of one user."""
+    return Listing(of_user(find_user(request)), described)
+
+
+def list_permissions_in_vhost(request: Request) -> Listing[Row]:
+    """Those in one virtual host."""
+    vhost = request.here().name
+    rows = [row for user in request.node.users.all() for row in of_user(user) if row[1] == vhost]
+    return Listing(rows, described)
+
+
+def row_of(request: Request) -> Row:
+    """That of the path; raises Refusal (404)."""
+    user, vhost = find_user(request), request.here().name
+    given = user.permissions.get(vhost)
+    if given is None:
+        raise missing()
+    return user, vhost, given
+
+
+def get_permission(request: Request) -> Answer:
+    """What one user may in one virtual host."""
+    return found(described(row_of(request)))
+
+
+def check_place(request: Request) -> tuple[User, str]:
+    """User and virtual host; raises Refusal (400)."""
+    user, vhost = request.node.users.get(request.path["user"]), request.path["at"]
+    if user is None or vhost not in request.node.vhosts:
+        raise bad("vhost_or_user_not_found")
+    return user, vhost
+
+
+def put_permission(request: Request) -> Answer:
+    """Say what one user may in one virtual host."""
+    user, vhost = check_place(request)
+    given: Patterns = request.body
+    existed = vhost in user.permissions
+    request.node.users.set_permission(user.name, vhost, given.configure, given.write, given.read)
+    return put(existed)
+
+
+def delete_permission(request: Request) -> Answer:
+    """From now on the user may not enter the virtual host."""
+    user, vhost, _ = row_of(request)
+    request.node.users.clear_permission(user.name, vhost)
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/permissions", ADMIN, list_permissions),
+    Route("GET", "/permissions/{vhost}/{user}", ADMIN, get_permission),
+    Route("PUT", "/permissions/{at}/{user}", ADMIN, put_permission, Patterns),
+    Route("DELETE", "/permissions/{vhost}/{user}", ADMIN, delete_permission),
+    Route("GET", "/users/{user}/permissions", ADMIN, list_permissions_of_user),
+    Route("GET", "/vhosts/{vhost}/permissions", ADMIN, list_permissions_in_vhost),
+)

@@ -1,0 +1,103 @@
+"""Policies, and those of operators, which users' policies cannot exceed."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from broker.plugin import Invalid, Policy
+
+from ..access import ADMIN, POLICIES, VHOST, Guard
+from ..answers import Answer, bad, done, found, missing, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+
+class PolicyBody(msgspec.Struct, rename="kebab"):
+    """Of any type: the broker checks them, and says what is wrong in RabbitMQ's words."""
+
+    pattern: Any
+    definition: Any
+    priority: Any = 0
+    apply_to: Any = "all"
+
+
+def described(policy: Policy) -> Item:
+    return {
+        "vhost": policy.vhost,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": dict(policy.definition),
+        "priority": policy.priority,
+    }
+
+
+def list_policies(request: Request, operator: bool) -> Listing[Policy]:
+    """Those in the virtual hosts that the user sees, the lowest priority first."""
+    all_ = [policy for vhost in request.vhosts() for policy in request.node.policies.all(vhost.name, operator)]
+    return Listing(all_, described)
+
+
+def find_policy(request: Request, operator: bool) -> Policy:
+    """That of the path; raises Refusal (404)."""
+    policy = request.node.policies.get(request.here().name, request.path["name"], operator)
+    if policy is None:
+        raise missing()
+    return policy
+
+
+def get_policy(request: Request, operator: bool) -> Answer:
+    """One policy."""
+    return found(described(find_policy(request, operator)))
+
+
+def put_policy(request: Request, operator: bool) -> Answer:
+    """Set a policy, which holds at once."""
+    body: PolicyBody = request.body
+    vhost, name = request.here().name, request.path["name"]
+    given = (body.pattern, body.definition, body.priority, body.apply_to)
+    try:
+        new = request.node.policies.set(vhost, name, *given, operator)
+    except Invalid as error:
+        # RabbitMQ writes the reasons of these for browsers, and those of operator policies plainly.
+        raise bad(error.text if operator else html.escape(error.text, quote=False)) from None
+    return put(not new)
+
+
+def delete_policy(request: Request, operator: bool) -> Answer:
+    """What held without it holds again, at once."""
+    policy = find_policy(request, operator)
+    request.node.policies.clear(policy.vhost, policy.name, operator)
+    return done()
+
+
+def of(handler: Callable[[Request, bool], Any], operator: bool) -> Callable[[Request], Any]:
+    """The handler for one of the two kinds."""
+
+    def made(request: Request) -> Any:
+        return handler(request, operator)
+
+    made.__doc__ = handler.__doc__
+    return made
+
+
+def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tuple[Route, ...]:
+    one = path + "/{vhost}/{name}"
+    return (
+        Route("GET", path, VHOST, of(list_policies, operator)),
+        Route("GET", path + "/{vhost}", VHOST, of(list_policies, operator)),
+        Route("GET", one, reading, of(get_policy, operator)),
+        Route("PUT", one, writing, of(put_policy, operator), PolicyBody),
+        Route("DELETE", one, writing, of(delete_policy, operator)),
+    )
+
+
+ROUTES = (
+    *routes_of("/policies", False, POLICIES, POLICIES),
+    *routes_of("/operator-policies", True, VHOST, ADMIN),
+)

@@ -1,0 +1,160 @@
+"""Queues."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import Connection, Queue, SingleActiveConsumers, json_of_table
+
+from ..access import VHOST, VISIBLE
+from ..answers import Answer, done, found, put
+from ..arguments import Arguments, table_of
+from ..counters import length_counters, lengths, queue_counters, queue_key
+from ..figures import Figures
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+from .consumers import consumers_of
+from .consumers import described as described_consumer
+
+MESSAGE_BYTES = 600  # that a message in memory takes beside its body, about
+NO_GARBAGE = dict.fromkeys(  # other languages have less of it
+    ("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0
+)
+UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
+
+
+class Declaration(msgspec.Struct):
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: Arguments = None
+
+
+def list_queues(request: Request) -> Listing[Queue]:
+    """Those in the virtual hosts that the user sees."""
+    figures = Figures(request)
+    queues = [vhost.queues[name] for vhost in request.vhosts() for name in sorted(vhost.queues)]
+    return Listing(queues, lambda queue: described(request, figures, queue), lambda queue: queue.name)
+
+
+def list_detailed(request: Request) -> Listing[Queue]:
+    """The same, with all that is told of a single one."""
+    figures = Figures(request)
+    queues = [vhost.queues[name] for vhost in request.vhosts() for name in sorted(vhost.queues)]
+    return Listing(queues, lambda queue: detailed(request, figures, queue), lambda queue: queue.name)
+
+
+def get_queue(request: Request) -> Answer:
+    """One queue."""
+    return found(detailed(request, Figures(request), request.queue()))
+
+
+def put_queue(request: Request) -> Answer:
+    """Declare it, or find it the same."""
+    body: Declaration = request.body
+    name = request.path["queue"]
+    existed = name in request.here().queues
+    request.channel().declare_queue(name, body.durable, body.auto_delete, table_of(body.arguments))
+    return put(existed)
+
+
+def delete_queue(request: Request) -> Answer:
+    """Delete it, if it is unused or empty where that is asked for."""
+    request.channel().delete_queue(request.queue().name, request.flag("if-unused"), request.flag("if-empty"))
+    return done()
+
+
+def purge_queue(request: Request) -> Answer:
+    """Drop what is ready."""
+    request.channel().purge(request.queue().name)
+    return done()
+
+
+# Descriptions
+
+
+def described(request: Request, figures: Figures, queue: Queue) -> Item:
+    """As in lists."""
+    item: Item = {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.rules.type,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": queue.owner is not None,
+        "arguments": json_of_table(queue.arguments),
+        "node": request.node.name,
+        "state": "running",
+    }
+    if queue.policy is not None:
+        item["policy"] = queue.policy.name
+    if queue.operator_policy is not None:
+        item["operator_policy"] = queue.operator_policy.name
+    if figures.totals:
+        item |= figures.details("queue", queue_key(queue), length_counters(lengths(queue)))
+    if figures.told:
+        item["effective_policy_definition"] = dict(queue.effective)
+        item |= sizes(queue) | consuming(queue) | owner(queue)
+        item |= figures.message_stats("queue", queue_key(queue), queue_counters(queue))
+        item |= figures.idle_since("queue", queue_key(queue))
+    return item
+
+
+def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
+    """As a single one."""
+    unset: Item = dict.fromkeys(UNSET)
+    item = unset | described(request, figures, queue)
+    if figures.told:
+        item["consumer_details"] = [described_consumer(consumer) for consumer in consumers_of(queue)]
+        item |= {"incoming": [], "deliveries": [], "garbage_collection": NO_GARBAGE}
+    return item
+
+
+def sizes(queue: Queue) -> Item:
+    """In memory is all that is not left in the journal to be read back."""
+    away = sum(len(line.backlog) for line in queue.lines.all)
+    ram = queue.ready - away
+    ram_bytes = max(queue.ready_bytes - away * queue.lines.average_bytes, 0) + queue.unacked_bytes
+    return {
+        "messages_ram": ram + queue.unacked,
+        "messages_ready_ram": ram,
+        "messages_unacknowledged_ram": queue.unacked,
+        "messages_persistent": queue.kept.count,
+        "message_bytes": queue.ready_bytes + queue.unacked_bytes,
+        "message_bytes_ready": queue.ready_bytes,
+        "message_bytes_unacknowledged": queue.unacked_bytes,
+        "message_bytes_ram": ram_bytes,
+        "message_bytes_persistent": queue.kept.body_bytes,
+        "memory": ram_bytes + (ram + queue.unacked) * MESSAGE_BYTES,
+        "storage_version": 2,
+    }
+
+
+def consuming(queue: Queue) -> Item:
+    consumers = queue.consumers
+    capacity = float(consumers.any_ready())  # whether one would get a message at once
+    item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
+    if consumers.exclusive:
+        item["exclusive_consumer_tag"] = consumers.all()[0].tag
+    if isinstance(consumers, SingleActiveConsumers) and consumers.active is not None:
+        item["single_active_consumer_tag"] = consumers.active.tag
+    return item
+
+
+def owner(queue: Queue) -> Item:
+    """Whose it is exclusively."""
+    if not isinstance(queue.owner, Connection):
+        return {}
+    peer = queue.owner.peer
+    return {"owner_pid_details": {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}}
+
+
+ROUTES = (
+    Route("GET", "/queues", VISIBLE, list_queues),
+    Route("GET", "/queues/detailed", VISIBLE, list_detailed),
+    Route("GET", "/queues/{vhost}", VISIBLE, list_queues),
+    Route("GET", "/queues/{vhost}/{queue}", VISIBLE, get_queue),
+    Route("PUT", "/queues/{vhost}/{queue}", VHOST, put_queue, Declaration),
+    Route("DELETE", "/queues/{vhost}/{queue}", VHOST, delete_queue),
+    Route("DELETE", "/queues/{vhost}/{queue}/contents", VHOST, purge_queue),
+)

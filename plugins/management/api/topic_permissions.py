@@ -1,0 +1,96 @@
+"""Which routing keys of topic exchanges users may write and read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import TopicPermission, User
+
+from ..access import ADMIN
+from ..answers import Answer, done, missing, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+from .permissions import check_place
+from .users import find_user
+
+
+class TopicPatterns(msgspec.Struct):
+    exchange: str
+    write: str
+    read: str
+
+
+Row = tuple[User, str, str, TopicPermission]  # whose, in which virtual host, for which exchange
+
+
+def described(row: Row) -> Item:
+    user, vhost, exchange, given = row
+    return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": given.write, "read": given.read}
+
+
+def of_user(user: User, vhost: str | None = None) -> list[Row]:
+    return [
+        (user, at, exchange, given)
+        for (at, exchange), given in sorted(user.topic_permissions.items())
+        if vhost in (None, at)
+    ]
+
+
+def list_topic_permissions(request: Request) -> Listing[Row]:
+    """All of them."""
+    rows = [row for user in request.node.users.all() for row in of_user(user)]
+    return Listing(sorted(rows, key=lambda row: (row[1], row[0].name, row[2])), described)
+
+
+def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
+    """Those of one user."""
+    return Listing(of_user(find_user(request)), described)
+
+
+def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
+    """Those in one virtual host."""
+    vhost = request.here().name
+    return Listing([row for user in request.node.users.all() for row in of_user(user, vhost)], described)
+
+
+def rows_of(request: Request) -> list[Row]:
+    """Those of the path; raises Refusal (404) where there are none."""
+    rows = of_user(find_user(request), request.here().name)
+    if "exchange" in request.path:
+        rows = [row for row in rows if row[2] == request.exchange_name()]
+    if not rows:
+        raise missing()
+    return rows
+
+
+def get_topic_permissions(request: Request) -> Listing[Row]:
+    """Those of one user in one virtual host."""
+    return Listing(rows_of(request), described)
+
+
+def put_topic_permission(request: Request) -> Answer:
+    """Say which routing keys of one exchange a user may write and read."""
+    user, vhost = check_place(request)
+    given: TopicPatterns = request.body
+    existed = (vhost, given.exchange) in user.topic_permissions
+    request.node.users.set_topic_permission(user.name, vhost, given.exchange, given.write, given.read)
+    return put(existed)
+
+
+def delete_topic_permissions(request: Request) -> Answer:
+    """Those of one user in one virtual host, or that for one exchange."""
+    for user, vhost, exchange, _ in rows_of(request):
+        request.node.users.clear_topic_permission(user.name, vhost, exchange)
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/topic-permissions", ADMIN, list_topic_permissions),
+    Route("GET", "/topic-permissions/{vhost}/{user}", ADMIN, get_topic_permissions),
+    Route("PUT", "/topic-permissions/{at}/{user}", ADMIN, put_topic_permission, TopicPatterns),
+    Route("DELETE", "/topic-permissions/{vhost}/{user}", ADMIN, delete_topic_permissions),
+    Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", ADMIN, delete_topic_permissions),
+    Route("GET", "/users/{user}/topic-permissions", ADMIN, list_topic_permissions_of_user),
+    Route("GET", "/vhosts/{vhost}/topic-permissions", ADMIN, list_topic_permissions_in_vhost),
+)

@@ -1,0 +1,156 @@
+"""Users."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from broker.plugin import ARGON2ID, SHA256, Invalid, Permission, StoredUser, User, user_limits
+
+from ..access import ADMIN
+from ..answers import Answer, bad, done, found, missing, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+PROTECTED = "protected"  # the tag of users whom HTTP does not change
+
+
+class UserBody(msgspec.Struct):
+    """Without password and hash no password lets the user in."""
+
+    tags: str | list[str] | msgspec.UnsetType = msgspec.UNSET
+    password: str | msgspec.UnsetType | None = msgspec.UNSET
+    password_hash: str | msgspec.UnsetType | None = msgspec.UNSET
+    hashing_algorithm: str | msgspec.UnsetType | None = msgspec.UNSET
+    permissions: dict[str, dict[str, str]] = {}
+    limits: dict[str, Any] | None = None
+
+
+class Names(msgspec.Struct):
+    users: list[str]
+
+
+def find_user(request: Request) -> User:
+    """That of the path; raises Refusal (404)."""
+    user = request.node.users.get(request.path["user"])
+    if user is None:
+        raise missing()
+    return user
+
+
+def check_protected(user: User | None) -> None:
+    """Raises Refusal (400)."""
+    if user is not None and PROTECTED in user.tags:
+        raise bad("Protected users cannot be modified via the HTTP API")
+
+
+def described(user: User) -> Item:
+    return {
+        "name": user.name,
+        "password_hash": user.password_hash.decode("ascii"),
+        "hashing_algorithm": user.hashing_algorithm,
+        "tags": list(user.tags),
+        "limits": dict(user.limits),
+    }
+
+
+def list_users(request: Request) -> Listing[User]:
+    """All users."""
+    return Listing(request.node.users.all(), described, lambda user: user.name)
+
+
+def list_users_without_permissions(request: Request) -> Listing[User]:
+    """Those that may enter no virtual host."""
+    users = [user for user in request.node.users.all() if not user.permissions]
+    return Listing(users, described, lambda user: user.name)
+
+
+def get_user(request: Request) -> Answer:
+    """One user."""
+    return found(described(find_user(request)))
+
+
+async def put_user(request: Request) -> Answer:
+    """Make a user, or have the one of that name be so."""
+    body: UserBody = request.body
+    name = request.path["user"]
+    check_protected(request.node.users.get(name))
+    if body.tags is msgspec.UNSET:
+        raise bad("tags_not_present")
+    tags = body.tags.split(",") if isinstance(body.tags, str) else body.tags
+    tags = [tag.strip() for tag in tags if tag.strip()]
+    limits = user_limits(name, body.limits) if body.limits is not None else None
+    check_permissions(request, body)
+    password_hash, algorithm = await hash_of(request, body)
+    with request.acting():
+        old = request.node.users.get(name)
+        if limits is None:
+            limits = dict(old.limits) if old is not None else {}
+        request.node.users.put(StoredUser(name, password_hash, tuple(tags), algorithm, limits))
+        for vhost, given in body.permissions.items():
+            if vhost in request.node.vhosts:  # it may be gone since it was looked for
+                request.node.users.set_permission(name, vhost, given["configure"], given["write"], given["read"])
+    return put(old is not None)
+
+
+def check_permissions(request: Request, body: UserBody) -> None:
+    """Raises Refusal (400), Invalid."""
+    for vhost, given in body.permissions.items():
+        if vhost not in request.node.vhosts:
+            raise bad("vhost_or_user_not_found")
+        for key in ("configure", "write", "read"):
+            if key not in given:
+                raise bad(f"[{{key_missing,{key}}}]")
+        Permission(given["configure"], given["write"], given["read"])
+
+
+async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
+    """As it is given, or of the password that is. Raises Refusal (400), Invalid."""
+    if isinstance(body.password, str) and isinstance(body.password_hash, str):
+        raise bad("both_password_and_password_hash_are_provided")
+    if isinstance(body.password, str):
+        hashed: asyncio.Future[tuple[bytes, str]] = asyncio.get_running_loop().create_future()
+
+        def tell(password_hash: bytes, algorithm: str) -> None:
+            if not hashed.done():  # the client may have left meanwhile
+                hashed.set_result((password_hash, algorithm))
+
+        request.node.users.hash_password(body.password, tell)
+        return await hashed
+    given = body.password_hash if isinstance(body.password_hash, str) else ""
+    if not given.isascii():
+        raise Invalid("invalid password hash: not base64")
+    own = ARGON2ID if given.startswith("$argon2id$") else SHA256
+    return given.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
+
+
+def delete_user(request: Request) -> Answer:
+    """With all permissions; the user's connections end."""
+    user = find_user(request)
+    check_protected(user)
+    request.node.users.delete(user.name)
+    return done()
+
+
+def delete_users(request: Request) -> Answer:
+    """Several at once, or none of them; those that are gone already are fine."""
+    names: Names = request.body
+    users = [user for name in dict.fromkeys(names.users) if (user := request.node.users.get(name)) is not None]
+    for user in users:
+        check_protected(user)
+    for user in users:
+        request.node.users.delete(user.name)
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/users", ADMIN, list_users),
+    Route("GET", "/users/without-permissions", ADMIN, list_users_without_permissions),
+    Route("POST", "/users/bulk-delete", ADMIN, delete_users, Names),
+    Route("GET", "/users/{user}", ADMIN, get_user),
+    Route("PUT", "/users/{user}", ADMIN, put_user, UserBody),
+    Route("DELETE", "/users/{user}", ADMIN, delete_user),
+)

@@ -1,0 +1,101 @@
+"""Virtual hosts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.plugin import VHost
+
+from ..access import ADMIN, ANY
+from ..answers import Answer, Refusal, done, found, put
+from ..lists import Item, Listing
+from ..request import Request
+from ..routes import Route
+
+
+class VHostBody(msgspec.Struct):
+    """What is not given stays as it is."""
+
+    description: str | None = None
+    tags: str | list[str] | None = None
+    tracing: bool | None = None
+    default_queue_type: str | None = None
+
+
+def list_vhosts(request: Request) -> Listing[VHost]:
+    """Those that the user sees."""
+    return Listing(request.vhosts(), lambda vhost: described(request, vhost), lambda vhost: vhost.name)
+
+
+def described(request: Request, vhost: VHost) -> Item:
+    kept = vhost.metadata
+    default_queue_type = kept.default_queue_type or "classic"
+    return {
+        "name": vhost.name,
+        "description": kept.description,
+        "tags": list(kept.tags),
+        "default_queue_type": default_queue_type,
+        "metadata": {
+            "description": kept.description,
+            "tags": list(kept.tags),
+            "default_queue_type": default_queue_type,
+        },
+        "protected_from_deletion": kept.protected,
+        "tracing": vhost.firehose is not None,
+        "cluster_state": {request.node.name: "running"},
+    }
+
+
+def get_vhost(request: Request) -> Answer:
+    """One virtual host."""
+    return found(described(request, request.here()))
+
+
+def put_vhost(request: Request) -> Answer:
+    """Make a virtual host, in which its maker may do everything, or change the one of that name."""
+    body: VHostBody = request.body
+    node, name = request.node, request.path["name"]
+    tags = [tag.strip() for tag in body.tags.split(",")] if isinstance(body.tags, str) else body.tags
+    tags = [tag for tag in tags if tag] if tags is not None else None
+    existed = name in node.vhosts
+    if existed:
+        if (body.description, tags, body.default_queue_type) != (None, None, None):
+            node.update_vhost(name, body.description, tags, body.default_queue_type)
+    else:
+        node.add_vhost(name, body.description or "", tags or (), body.default_queue_type or "")
+        node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
+    if body.tracing is not None:
+        node.set_tracing(name, body.tracing)
+    return put(existed)
+
+
+def delete_vhost(request: Request) -> Answer:
+    """With all that is in it; its connections end."""
+    vhost = request.here()
+    if vhost.metadata.protected:
+        text = f"Refused to delete virtual host '{vhost.name}' because it is protected from deletion"
+        raise Refusal(412, "precondition_failed", text)
+    request.node.delete_vhost(vhost.name)
+    return done()
+
+
+def protect_vhost(request: Request) -> Answer:
+    """Nobody deletes it from now on."""
+    request.node.update_vhost(request.here().name, protected=True)
+    return done()
+
+
+def unprotect_vhost(request: Request) -> Answer:
+    """It may be deleted again."""
+    request.node.update_vhost(request.here().name, protected=False)
+    return done()
+
+
+ROUTES = (
+    Route("GET", "/vhosts", ANY, list_vhosts),
+    Route("GET", "/vhosts/{vhost}", ADMIN, get_vhost),
+    Route("PUT", "/vhosts/{name}", ADMIN, put_vhost, VHostBody),
+    Route("DELETE", "/vhosts/{vhost}", ADMIN, delete_vhost),
+    Route("POST", "/vhosts/{vhost}/deletion/protection", ADMIN, protect_vhost),
+    Route("DELETE", "/vhosts/{vhost}/deletion/protection", ADMIN, unprotect_vhost),
+)

@@ -1,0 +1,214 @@
+"""Lists: which of their items are asked for, in which order, and what of each (spec/operator.md 1.4).
+
+A list is not made whole if a page of it is wanted in the order it has anyway. Whatever is made is made in short slices,
+between which the broker serves others; so objects may be gone by the time they are described.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import regex
+
+from .answers import Answer, Refusal, bad, json_of
+
+T = TypeVar("T")
+Item = dict[str, object]
+Query = Mapping[str, str]
+
+SLICE_S = 0.0002  # what a message may have to wait for, besides what it takes anyway
+PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
+PATTERN_LIMIT = 1024  # characters
+PATTERN_S = 0.02  # processor time for all names together
+
+
+class Listing(Generic[T]):
+    """Objects in the order in which they are listed unless another is asked for.
+
+    `describe` makes one's document; `name` is what pages are filtered by, None where there are no pages.
+    """
+
+    __slots__ = ("objects", "describe", "name")
+
+    def __init__(
+        self, objects: Iterable[T], describe: Callable[[T], Item], name: Callable[[T], str] | None = None
+    ) -> None:
+        self.objects = list(objects)
+        self.describe = describe
+        self.name = name
+
+
+class Page:
+    """What part of a list is asked for. Raises Refusal (400)."""
+
+    __slots__ = ("number", "size", "name", "use_regex")
+
+    def __init__(self, query: Query) -> None:
+        self.number = whole(query["page"])
+        self.size = whole(query.get("page_size", str(PAGE_SIZE)))
+        self.name = query.get("name", "")
+        self.use_regex = query.get("use_regex", "").lower() == "true"
+        if self.number < 1 or not 1 <= self.size <= PAGE_SIZE_LIMIT:
+            size = self.size if "page_size" in query else "undefined"
+            raise Refusal(
+                400,
+                "invalid_pagination_parameters",
+                f"Invalid pagination parameters: page number {self.number}, page size {size}",
+            )
+
+    def wants(self, names: Sequence[str]) -> list[bool]:
+        """Which of these match the filter. Raises Refusal (400) for a pattern that is none, or takes too long."""
+        if not self.name:
+            return [True] * len(names)
+        if not self.use_regex:
+            wanted = self.name.casefold()
+            return [wanted in name.casefold() for name in names]
+        if len(self.name) > PATTERN_LIMIT:
+            raise bad("Pagination parameters are invalid")
+        until = time.process_time() + PATTERN_S
+        try:
+            pattern = regex.compile(self.name, regex.IGNORECASE)
+            return [pattern.search(name, timeout=max(until - time.process_time(), 1e-6)) is not None for name in names]
+        except (regex.error, TimeoutError, RecursionError, OverflowError):
+            raise bad("Pagination parameters are invalid") from None
+
+    def cut(self, matching: Sequence[T]) -> list[T]:
+        """Raises Refusal (400) beyond the end."""
+        first = (self.number - 1) * self.size
+        if first >= len(matching) and self.number > 1:
+            raise Refusal(
+                400,
+                "page_out_of_range",
+                f"Page out of range, page: {self.number} page size: {self.size}, len: {len(matching)}",
+            )
+        return list(matching[first : first + self.size])
+
+    def envelope(self, total: int, matching: int, items: int) -> Item:
+        return {
+            "total_count": total,
+            "filtered_count": matching,
+            "item_count": items,
+            "page": self.number,
+            "page_size": self.size,
+            "page_count": math.ceil(matching / self.size),
+        }
+
+
+async def answered(listing: Listing[Any], query: Query) -> Answer:
+    """Raises Refusal (400)."""
+    page = Page(query) if listing.name is not None and "page" in query else None
+    chosen = chosen_columns(query)
+    reverse = query.get("sort_reverse", "").lower() == "true"
+    objects = listing.objects
+    total = len(objects)
+    if page is not None:
+        assert listing.name is not None
+        wanted = page.wants([listing.name(one) for one in objects])
+        objects = [one for one, wants in zip(objects, wanted, strict=True) if wants]
+    matching = len(objects)
+    sort = query.get("sort", "")
+    if sort == "name" and listing.name is not None:
+        objects.sort(key=listing.name, reverse=reverse)
+    elif sort:
+        path = sort.split(".")
+        described = await in_slices(objects, lambda one: (rank(at(item := listing.describe(one), path)), item))
+        described.sort(key=lambda pair: pair[0], reverse=reverse)
+        items = [item for _, item in described]
+        if page is not None:
+            items = page.cut(items)
+        return whole_answer(await in_slices(items, lambda item: json_of(pruned(item, chosen))), page, total, matching)
+    elif reverse:
+        objects.reverse()
+    if page is not None:
+        objects = page.cut(objects)
+    pieces = await in_slices(objects, lambda one: json_of(pruned(listing.describe(one), chosen)))
+    return whole_answer(pieces, page, total, matching)
+
+
+def whole_answer(pieces: list[bytes], page: Page | None, total: int, matching: int) -> Answer:
+    items = b"[" + b",".join(pieces) + b"]"
+    if page is None:
+        return Answer(200, items)
+    envelope = json_of(page.envelope(total, matching, len(pieces)))
+    return Answer(200, envelope[:-1] + b',"items":' + items + b"}")
+
+
+async def in_slices(objects: Iterable[T], make: Callable[[T], Any]) -> list[Any]:
+    """What is made of each."""
+    made = []
+    until = time.perf_counter() + SLICE_S
+    for one in objects:
+        made.append(make(one))
+        if time.perf_counter() >= until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE_S
+    return made
+
+
+def whole(text: str) -> int:
+    """Raises Refusal (400)."""
+    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 18:
+        raise bad("Pagination parameters are invalid")
+    return int(text)
+
+
+# Columns: a tree of the names that are wanted, None for all below
+
+Columns = dict[str, "Columns | None"]
+
+
+def chosen_columns(query: Query) -> Columns | None:
+    """None for all of them."""
+    text = query.get("columns", "")
+    if not text:
+        return None
+    tree: Columns = {}
+    for column in text.split(","):
+        *above, last = column.strip().split(".")
+        branch: Columns | None = tree
+        for name in above:
+            assert branch is not None
+            branch = branch.setdefault(name, {})
+            if branch is None:  # all of it is wanted anyway
+                break
+        if branch is not None:
+            branch[last] = None
+    return tree
+
+
+def pruned(value: Any, columns: Columns | None) -> Any:
+    """What is named of an object, also inside of lists of them. Names that there are not are left out."""
+    if columns is None:
+        return value
+    if isinstance(value, list):
+        return [pruned(one, columns) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: pruned(value[name], below) for name, below in columns.items() if name in value}
+
+
+# Sorting
+
+
+def at(item: Any, path: Sequence[str]) -> object:
+    """None where there is nothing."""
+    for name in path:
+        if not isinstance(item, dict):
+            return None
+        item = item.get(name)
+    return item
+
+
+def rank(value: object) -> tuple[int, Any]:
+    """Numbers come before words, these before what is made of parts. What is missing counts as 0."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, (bool, int, float)):
+        return 0, value
+    if isinstance(value, str):
+        return 1, value
+    return 2, json_of(value)

@@ -1,0 +1,120 @@
+"""The API described: as an OpenAPI document for programs, and as a page for people. Both are made of the routes."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .access import NONE
+from .answers import Answer, found
+from .request import Request
+from .routes import Handler, Route
+
+VERSION = "3.1.0"
+REFERENCE = "#/components/schemas/{name}"
+REFUSAL = "Refusal"
+PAGED = ("page", "page_size", "name", "use_regex")
+LISTED = ("columns", "sort", "sort_reverse")
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>HTTP API</title></head><body><h1>HTTP API</h1>
+<p>For programs: <a href="openapi.json">openapi.json</a></p>
+<table><tr><th>Method</th><th>Path</th><th>For</th><th>Does</th></tr>
+{rows}
+</table></body></html>
+"""
+
+
+def documented(routes: Sequence[Route]) -> list[Route]:
+    """The routes that tell of these ones, and of themselves."""
+    all_routes = list(routes)
+    all_routes += [
+        Route("GET", "/openapi.json", NONE, telling(all_routes)),
+        Route("GET", "/", NONE, showing(all_routes)),
+    ]
+    return all_routes
+
+
+def telling(routes: list[Route]) -> Handler:
+    def tell(request: Request) -> Answer:
+        """This API as an OpenAPI document."""
+        return found(document(routes, request.node.version))
+
+    return tell
+
+
+def showing(routes: list[Route]) -> Handler:
+    def show(request: Request) -> Answer:
+        """This API as a page."""
+        return Answer(200, page(routes).encode(), media_type="text/html; charset=utf-8")
+
+    return show
+
+
+def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    bodies = [route.body for route in routes if route.body is not None and issubclass(route.body, msgspec.Struct)]
+    unique = list(dict.fromkeys(bodies))
+    schemas, components = msgspec.json.schema_components(unique, ref_template=REFERENCE)
+    by_body = dict(zip(unique, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = operation(route, by_body)
+    components[REFUSAL] = {
+        "type": "object",
+        "properties": {"error": {"type": "string"}, "reason": {}},
+        "required": ["error", "reason"],
+    }
+    return {
+        "openapi": VERSION,
+        "info": {"title": "Warren's HTTP API, as RabbitMQ's", "version": version},
+        "servers": [{"url": "/api"}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": identity(route),
+        "summary": route.summary,
+        "description": f"For {route.guard.text}.",
+        "tags": [route.segments[0] or "api"],
+        "security": [] if route.guard is NONE else [{"basic": []}],
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in route.names
+        ],
+        "responses": {
+            "2XX": {"description": "done"},
+            "4XX": {
+                "description": "refused",
+                "content": {"application/json": {"schema": {"$ref": REFERENCE.format(name=REFUSAL)}}},
+            },
+        },
+    }
+    if route.method == "GET" and route.guard is not NONE:
+        described["parameters"] += [
+            {"name": name, "in": "query", "schema": {"type": "string"}} for name in (*LISTED, *PAGED)
+        ]
+    if route.body is not None:
+        schema = schemas.get(route.body, {})
+        described["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return described
+
+
+def identity(route: Route) -> str:
+    """A name that no other route has."""
+    words = [segment.strip("{}").replace("-", "_").replace(".", "_") for segment in route.segments]
+    return "_".join([route.method.lower(), *(word for word in words if word)])
+
+
+def page(routes: Sequence[Route]) -> str:
+    rows = [
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+        for cells in ((route.method, f"/api{route.path}", route.guard.text, route.summary) for route in routes)
+    ]
+    return PAGE.format(rows="\n".join(rows))

@@ -1,0 +1,88 @@
+"""From numbers over time to the fields of `X_details`: rates, averages, and samples for charts. Pure.
+
+A point is a time in milliseconds and what was counted by then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+Point = tuple[int, int]
+
+FAMILIES = ("lengths", "msg_rates", "data_rates", "node_stats")
+MOST_SAMPLES = 500
+
+
+class BadRange(ValueError):
+    """A range that cannot be answered; the text is for the client, with status 400."""
+
+
+class Range:
+    """The last `age_s` seconds in steps of `step_s`."""
+
+    __slots__ = ("age_s", "step_s")
+
+    def __init__(self, age_s: int, step_s: int) -> None:
+        """Raises BadRange."""
+        if age_s <= 0 or step_s <= 0 or age_s // step_s > MOST_SAMPLES:
+            raise BadRange(f"Invalid range parameters: age {age_s}, incr {step_s}")
+        self.age_s = age_s
+        self.step_s = step_s
+
+
+Ranges = Mapping[str, Range]
+"""What was asked for, by family."""
+NO_RANGES: Ranges = {}
+
+
+def ranges(query: Mapping[str, str]) -> Ranges:
+    """What a query asks for: both numbers of a family, or that family is not asked for. Raises BadRange."""
+    found: dict[str, Range] = {}
+    for family in FAMILIES:
+        age_s, step_s = number(query.get(f"{family}_age")), number(query.get(f"{family}_incr"))
+        if age_s is not None and step_s is not None:
+            found[family] = Range(age_s, step_s)
+    return found
+
+
+def number(text: str | None) -> int | None:
+    """None where it is not one."""
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def rate(before: Point, after: Point) -> float:
+    """Per second; 0.0 where no time has passed."""
+    span_ms = after[0] - before[0]
+    return (after[1] - before[1]) * 1000 / span_ms if span_ms > 0 else 0.0
+
+
+def sampled(points: Sequence[Point], asked: Range) -> list[Point]:
+    """One for each step, the newest first, at multiples of the step: what the last point within that step says.
+
+    The points are the oldest first. Where a step has none, the one before it holds; before the first there is nothing.
+    """
+    if not points:
+        return []
+    step_ms = asked.step_s * 1000
+    newest_ms = points[-1][0] // step_ms * step_ms
+    samples: list[Point] = []
+    for at_ms in range(newest_ms, newest_ms - asked.age_s * 1000 - 1, -step_ms):
+        index = bisect_left(points, (at_ms + step_ms,))
+        if not index:
+            break
+        samples.append((at_ms, points[index - 1][1]))
+    return samples
+
+
+def ranged(points: Sequence[Point], asked: Range) -> dict[str, object]:
+    """The fields that a range adds."""
+    samples = sampled(points, asked)
+    return {
+        "samples": [{"sample": value, "timestamp": at_ms} for at_ms, value in samples],
+        "avg_rate": rate(samples[-1], samples[0]) if samples else 0.0,
+        "avg": sum(value for _, value in samples) / len(samples) if samples else 0.0,
+    }

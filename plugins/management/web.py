@@ -1,0 +1,194 @@
+"""The way of a request: found in the table, let in, read, handled, stored, answered (spec/operator.md 1.1-1.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import inspect
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from broker.plugin import AMQPError, Host, OperatorError, Peer
+
+from . import bodies
+from .access import NOBODY, NONE, authenticated, present
+from .access_log import AccessLog
+from .answers import Answer, Refusal, missing, refusal_of
+from .lists import Listing, answered, chosen_columns, pruned
+from .request import Request
+from .routes import Answered, Route, Routes, allowed, values
+from .state import State
+
+API = "/api"
+GZIP_FROM = 1024  # octets; shorter ones gain nothing
+THREAD_FROM = 65_536  # octets; longer ones are compressed beside the loop
+GZIP_LEVEL = 4  # where more octets less cost as much time again
+CHANGES = ("PUT", "POST", "DELETE", "PATCH")
+CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
+
+
+class Web:
+    """An ASGI application."""
+
+    def __init__(self, host: Host, state: State, routes: Routes) -> None:
+        self._host = host
+        self._state = state
+        self._routes = routes
+        self._prefix = state.config.path_prefix.rstrip("/") + API
+        self._headers = fixed_headers(state)
+        self._log = AccessLog(state.config.http_log_dir) if state.config.http_log_dir else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        headers = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in scope["headers"]}
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except Refusal as refusal:
+            answer = refusal.answer
+        except (AMQPError, OperatorError) as error:
+            answer = refusal_of(error).answer
+        except ConnectionResetError:
+            return
+        except Exception as error:  # a bug of ours: it ends this request alone
+            self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
+            answer = Answer(500, {"error": "internal_server_error", "reason": "see the broker's log"})
+        size = await self._send(answer, headers, send)
+        if self._log is not None:
+            line = f"{scope['method']} {raw_path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"
+            now_s = self._host.node.clock.timestamp_s()
+            self._log.write(peer_of(scope).host, scope.get("user", ""), line, answer.status, size, headers, now_s)
+
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
+        raw_path = raw_path_of(scope)
+        if raw_path != self._prefix and not raw_path.startswith(self._prefix + "/"):
+            raise missing()
+        at = self._routes.find(raw_path[len(self._prefix) :])
+        if at is None:
+            raise missing()
+        by_method, segments = at
+        method = scope["method"]
+        if method == "OPTIONS":
+            return Answer(200, b"", {"allow": allowed(by_method)})
+        route = by_method.get("GET" if method == "HEAD" else method)
+        if route is None:
+            return Answer(
+                405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
+            )
+        peer = peer_of(scope)
+        caller = NOBODY
+        if route.guard is not NONE:
+            caller = await authenticated(self._host, headers.get("authorization"), peer.loopback)
+            scope["user"] = caller.user.name
+        query: dict[str, str] = {}
+        for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
+            query.setdefault(name, text)
+        request = Request(self._host, self._state, caller, peer, method, values(route, segments), query, headers)
+        self._let_in(route, request)
+        if route.body is not None:
+            await self._read(route, request, receive)
+            self._let_in(route, request)  # as a body takes its time, in which rights may have been taken away
+        answer = await self._handle(route, request)
+        if method in CHANGES:
+            await self._host.stored()
+        return answer
+
+    def _let_in(self, route: Route, request: Request) -> None:
+        """Raises Refusal (401, 404). Who may nothing at all is told so first."""
+        if route.guard is not NONE:
+            request.caller = present(self._host, request.caller)
+        name = request.path.get("vhost")
+        request.vhost = self._host.node.vhosts.get(name) if name is not None else None
+        route.guard.check(request.caller, request.vhost)
+        if name is not None and request.vhost is None:
+            raise missing()
+
+    async def _read(self, route: Route, request: Request, receive: Receive) -> None:
+        """Raises Refusal (400, 408)."""
+        assert route.body is not None
+        config = self._state.config
+        limit = config.max_body_bytes if route.body_limit is None else route.body_limit
+        try:
+            async with asyncio.timeout(config.tcp.inactivity_timeout / 1000):
+                octets = await bodies.read(receive, request.headers.get("content-length"), limit)
+        except TimeoutError:
+            raise Refusal(408, "request_timeout", "the body did not come in time") from None
+        if issubclass(route.body, msgspec.Struct):
+            request.body = bodies.converted(bodies.decoded(octets), route.body)
+        else:
+            request.body = octets
+
+    async def _handle(self, route: Route, request: Request) -> Answer:
+        with request.acting():
+            result: Any = route.handler(request)
+        if inspect.isawaitable(result):
+            result = await result
+        made: Answered = result
+        if isinstance(made, Listing):
+            return await answered(made, request.query)
+        if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
+            return Answer(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
+        return made
+
+    async def _send(self, answer: Answer, asked: Mapping[str, str], send: Send) -> int:
+        """The octets of the body that were sent."""
+        octets = answer.encoded()
+        headers = {**self._headers, **answer.headers}
+        if answer.body is not None and octets:
+            headers["content-type"] = answer.media_type
+            if answer.status == 200:
+                headers.setdefault("cache-control", "no-cache")
+        if len(octets) >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
+            headers["content-encoding"] = "gzip"
+            if len(octets) >= THREAD_FROM:
+                octets = await asyncio.to_thread(gzip.compress, octets, GZIP_LEVEL)
+            else:
+                octets = gzip.compress(octets, GZIP_LEVEL)
+        headers["content-length"] = str(len(octets))
+        encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+        await send({"type": "http.response.body", "body": octets})
+        return len(octets)
+
+
+def fixed_headers(state: State) -> dict[str, str]:
+    """Of every answer."""
+    config = state.config
+    optional = {
+        "strict-transport-security": config.hsts_policy,
+        "x-content-type-options": config.content_type_options,
+        "x-frame-options": config.frame_options,
+        "x-xss-protection": config.xss_protection,
+    }
+    headers = {"vary": "accept-encoding, origin", "content-security-policy": config.csp_policy or CONTENT_SECURITY}
+    return headers | {name: text for name, text in optional.items() if text}
+
+
+def takes_gzip(headers: Mapping[str, str]) -> bool:
+    offered = [part.strip().lower().replace(" ", "") for part in headers.get("accept-encoding", "").split(",")]
+    return any(part == "gzip" or part.startswith("gzip;") and part != "gzip;q=0" for part in offered)
+
+
+def raw_path_of(scope: Scope) -> str:
+    """Not decoded but for what was not encoded."""
+    raw_path: bytes = scope["raw_path"]
+    return raw_path.decode("utf-8", "surrogateescape")
+
+
+def peer_of(scope: Scope) -> Peer:
+    host, port = scope.get("client") or ("", 0)
+    local_host, local_port = scope.get("server") or ("", 0)
+    return Peer(host, port, local_host, local_port or 0, is_loopback(host))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
