@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.bench import process, report
-from tests.bench.client import BODY, HEADER, METHOD, LoadFailed, acks, frame, method, shortstr
+from tests.bench.bindings import LOAD, pattern
+from tests.bench.client import (
+    BODY,
+    HEADER,
+    METHOD,
+    LoadFailed,
+    acks,
+    frame,
+    longstr,
+    method,
+    rejects,
+    shortstr,
+    table,
+)
 from tests.bench.consuming import Acks, Deliveries
 from tests.bench.generator import Result, run
 from tests.bench.loads import LOADS, Load
@@ -60,6 +73,49 @@ def test_the_routing_keys_of_load_k_take_turns() -> None:
     batch = batch_of(LOAD_OF["K"], 0, 131072)
     keys = [payload for kind, payload in frames(batch.build(19_999, 3)) if kind == METHOD]
     assert [key[-6:-1] for key in keys] == [b"19999", b"00000", b"00001"]
+
+
+def test_the_priorities_of_load_n_take_turns() -> None:
+    batch = batch_of(LOAD_OF["N"], 0, 131072)
+    headers = [payload for kind, payload in frames(batch.build(18, 4)) if kind == HEADER]
+    assert [header[-1] for header in headers] == [8, 9, 0, 1]
+
+
+def test_each_message_of_load_p_says_when_it_expires() -> None:
+    batch = batch_of(LOAD_OF["P"], 0, 131072)
+    headers = [payload for kind, payload in frames(batch.build(0, 2)) if kind == HEADER]
+    assert all(header.endswith(b"\x0560000") for header in headers)
+
+
+def test_who_has_the_queue_of_dead_letters_rejects_nothing() -> None:
+    rejected, expired = LOAD_OF["S"], LOAD_OF["X"]
+    assert [rejected.source(index) for index in range(2)] == ["bench.S.0", "bench.S.dead"]
+    assert [rejected.rejects(index) for index in range(2)] == [True, False]
+    assert (expired.source(0), expired.queue(0)) == ("bench.X.dead", "bench.X.0")
+
+
+def test_no_two_bindings_are_the_same_and_the_keys_are_bound() -> None:
+    patterns = {pattern(LOAD, number) for number in range(10_000)}
+    assert len(patterns) == 10_000
+    key = next(payload for kind, payload in frames(batch_of(LOAD, 0, 131072).build(7, 1)) if kind == METHOD)
+    assert b"bench.V.0.00007" in key and "bench.V.0.00007" in patterns
+
+
+def test_arguments_are_a_field_table() -> None:
+    octets = table((("a", True), ("b", 7), ("c", "x")))
+    assert octets == longstr(b"\x01at\x01" + b"\x01bl" + bytes(7) + b"\x07" + b"\x01cS" + longstr(b"x"))
+
+
+def test_refusals_are_told_apart_only_where_they_are_expected(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    confirms = Confirms(near, refusals=True)
+    far.sendall(acks((2,), True) + method(60, 120, struct.pack(">QB", 3, 0)))
+    confirms.take(wait=True)
+    assert confirms.count == 3
+
+
+def test_rejections_are_of_one_delivery_each() -> None:
+    assert Acks(1, reject=True).due(2) == rejects((1, 2))
 
 
 def test_each_message_of_load_l_has_an_id_of_its_own() -> None:
@@ -147,7 +203,7 @@ def test_the_report_shows_the_median_and_the_ratio_to_the_first() -> None:
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("letter", ["A", "C", "D", "E", "G", "H", "I"])
+@pytest.mark.parametrize("letter", ["A", "C", "D", "E", "G", "H", "I", "N", "R", "S"])
 def test_a_load_runs_and_is_measured(letter: str) -> None:
     load = LOAD_OF[letter]
     with sink() as broker:

@@ -71,7 +71,19 @@ def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -
 def test_an_address_that_is_none_ends_warren_with_one_line() -> None:
     done = warren("serve", "--amqp", "localhost")
     assert (done.returncode, done.stdout) == (78, "")
-    assert only_line(done.stderr) == "warren: command line: amqp: 'localhost' is not HOST:PORT"
+    assert only_line(done.stderr) == "warren: command line: --amqp: 'localhost' is not HOST:PORT"
+
+
+def test_the_configuration_is_printed_and_nothing_started(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("heartbeat = 5\nnet_ticktime = 60\ndefault_pass = secret\n")
+    done = warren("serve", "--config", str(file), "--node", "a@b", "--print-config")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"# {file}:2: net_ticktime: Warren does not follow this key"
+    assert {"heartbeat = 5", "warren.node = a@b"} <= set(lines)
+    assert {"# cluster_name is not set", "# default_pass is not shown"} <= set(lines)
+    assert "secret" not in done.stdout
 
 
 @pytest.mark.parametrize("module", ["broker.cli", "broker.ctl"])
@@ -88,14 +100,18 @@ def test_the_daemon_imports_nothing_that_only_costs_time_and_memory() -> None:
         done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
     imported = {text.rpartition("|")[2].strip() for text in done.stderr.splitlines() if text.startswith("import time:")}
     assert "broker.app" in imported
-    assert not {"typer", "click", "rich.console", "pydantic", "pytest"} & imported
+    assert not {"typer", "click", "rich.console", "pydantic", "pytest", "tomllib", "difflib"} & imported
 
 
-@pytest.mark.parametrize("arguments", [["list_queues"], ["ping", "--bogus"], ["ping", "--url", "http://localhost"]])
-def test_a_wrong_command_line_ends_warrenctl_with_one_line(arguments: list[str]) -> None:
-    done = warrenctl(*arguments)
+def test_a_url_that_is_not_amqps_ends_warrenctl_with_one_line() -> None:
+    done = warrenctl("ping", "--url", "http://localhost")
     assert (done.returncode, done.stdout) == (64, "")
     assert only_line(done.stderr).startswith("warrenctl: ")
+
+
+@pytest.mark.parametrize("arguments", [["list_queus"], ["ping", "--bogus"], ["add_user"], ["list_users", "one"], []])
+def test_a_wrong_command_line_ends_warrenctl_as_it_ends_rabbitmqctl(arguments: list[str]) -> None:
+    assert warrenctl(*arguments).returncode == 64
 
 
 @pytest.mark.sockets

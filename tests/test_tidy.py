@@ -28,9 +28,12 @@ LONG_FILES: dict[str, tuple[int, str]] = {
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
+    "broker/control/server.py::Control._answer": "answers one command; a bug in it is told, and the node goes on",
+    "broker/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
     "broker/net/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
+    "plugins/management/web.py::Web.__call__": "the root of a request; a failure ends that one, with 500",
 }
 
 LEAVES = {"errors", "table", "properties"}
@@ -41,17 +44,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "table": {"errors"},
     "properties": {"errors", "table"},
-    "core": LEAVES,
+    "core": LEAVES | {"regex"},
     "wire": LEAVES | {"pamqp"},
     "session": LEAVES | {"wire", "core", "pamqp"},
-    "storage": LEAVES | {"core.ports", "core.message", "core.definitions"},
-    "net": LEAVES | {"session", "wire", "core.ports", "core.node", "uvloop", "structlog"},
-    "plugin": LEAVES | {"core"},
-    "config": {"msgspec"},
-    "logs": {"structlog"},
+    "storage": LEAVES | {"core.ports", "core.message", "core.life", "core.definitions"},
+    "net": LEAVES
+    | {"session", "wire", "core.alarms", "core.definitions", "core.ports", "core.node", "core.passwords"}
+    | {"argon2", "uvloop", "structlog"},
+    "plugin": LEAVES | {"core", "config", "host", "session", "net.expiry"},
+    "host": EVERYTHING,
+    "config": set(),
+    "logs": {"config.values", "structlog"},
+    "log_exchange": LEAVES | {"core"},
+    "definition_files": {"core", "errors"},
+    "loading": {"core", "host"},
+    "services": EVERYTHING,
+    "listeners": EVERYTHING,
     "app": EVERYTHING,
     "cli": EVERYTHING,
-    "ctl": EVERYTHING,
+    "control": LEAVES | {"core", "config", "definition_files", "logs", "net", "session"},
+    "ctl": {"cli", "control.place", "click", "pamqp"},
 }
 
 EFFECTS = {
@@ -66,7 +78,7 @@ NOT_IN_ROOM: dict[str, set[str]] = {
     **{leaf: EFFECTS | {"os", "random"} for leaf in LEAVES},
 }
 NOWHERE = {"pickle", "marshal", "shelve", "mock", "unittest.mock"}
-ASYNC_ROOMS = {"net", "app", "plugin"}
+ASYNC_ROOMS = {"net", "app", "control", "host", "listeners", "services"}
 
 BAD_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "common"}
 

@@ -132,7 +132,7 @@ def test_a_client_that_cannot_be_told_of_a_refused_login_is_dropped_after_three_
 @pytest.mark.in_process("anonymous logins are a setting")
 def test_anonymous_logs_in_as_the_configured_user(broker: Peer) -> None:
     assert "ANONYMOUS" not in broker.dial().start().mechanisms.split()
-    broker.settings(mechanisms=("PLAIN", "ANONYMOUS"), anonymous_login_user="guest", anonymous_login_pass="guest")
+    broker.settings(auth_mechanisms=("PLAIN", "ANONYMOUS"), anonymous_login_user="guest", anonymous_login_pass="guest")
     client = broker.dial()
     assert "ANONYMOUS" in client.start().mechanisms.split()
     client.login("ANONYMOUS", "whatever")

@@ -1,4 +1,4 @@
-"""The command line of the benchmark: python -m tests.bench [--memory | --self] [NAME=PORT[:PID] ...]"""
+"""The command line of the benchmark: python -m tests.bench [--memory | --bindings | --self] [NAME=PORT[:PID] ...]"""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from . import memory, report
+from .bindings import MANY, bindings
 from .client import Connection, LoadFailed
 from .generator import Result, run
 from .loads import LOADS, Load
+from .memory import Demand
 from .process import Broker, NotStarted, raise_open_files, warren
 from .sink import sink
 
@@ -25,6 +29,8 @@ def main() -> int:
             _measure_self(options)
         elif options.memory:
             _measure_memory(options)
+        elif options.bindings:
+            _measure_bindings(options)
         else:
             return _compare(options)
     except (NotStarted, LoadFailed, OSError) as reason:
@@ -47,9 +53,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
     parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only ABI")
+    parser.add_argument(
+        "--connections", type=int, default=memory.CONNECTIONS, metavar="COUNT", help="idle ones that --memory opens"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes all runs there as well")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--memory", action="store_true", help="start-up time and memory instead of the loads")
+    mode.add_argument("--bindings", type=int, nargs="?", const=MANY, metavar="COUNT", help="of one topic exchange")
     mode.add_argument("--self", action="store_true", help="what the load generator can do, against a sink")
     options = parser.parse_args()
     if options.no_start and not options.brokers:
@@ -101,19 +111,31 @@ def _print_machine(brokers: list[Broker]) -> None:
 
 def _measure_memory(options: argparse.Namespace) -> None:
     """Each figure of a Warren just started; of other brokers as they are."""
-    raise_open_files(memory.OPEN_FILES)
+    raise_open_files(options.connections + memory.SPARE_FILES)
     if not options.no_start:
         with warren(options.serve):
             pass  # the first start after a change compiles; it is not the one to measure
     print(report.machine() + "\n")
-    print(report.header(report.MEMORY_COLUMNS), flush=True)
-    for check in (memory.idle, memory.connections, memory.backlog):
+    idle_connections = partial(memory.connections, count=options.connections)
+    _print_demands(options, (memory.idle, idle_connections, memory.backlog))
+
+
+def _measure_bindings(options: argparse.Namespace) -> None:
+    """Those that outlive a restart, and those that do not, each on a Warren just started."""
+    print(report.machine() + "\n")
+    figures = {"seconds": options.seconds, "warmup_s": options.warmup, "many": options.bindings}
+    _print_demands(options, [partial(bindings, durable=durable, **figures) for durable in (True, False)])
+
+
+def _print_demands(options: argparse.Namespace, checks: Iterable[Callable[[Broker], Iterator[Demand]]]) -> None:
+    print(report.header(report.DEMAND_COLUMNS), flush=True)
+    for check in checks:
         with ExitStack() as stack:
             brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
             for broker in brokers + options.brokers:
                 for demand in check(broker):
-                    figures = (f"{demand.measured:,.2f} {demand.unit}", f"{demand.at_most:g} {demand.unit}")
-                    print(report.row(report.MEMORY_COLUMNS, [demand.what, broker.name, *figures]), flush=True)
+                    figures = (f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
+                    print(report.row(report.DEMAND_COLUMNS, [demand.what, broker.name, *figures]), flush=True)
 
 
 def _measure_self(options: argparse.Namespace) -> None:

@@ -19,6 +19,8 @@ CONNECTION_CLOSE = (10, 50)
 CHANNEL_CLOSE = (20, 40)
 BASIC_DELIVER = (60, 60)
 BASIC_ACK = (60, 80)
+BASIC_REJECT = (60, 90)
+BASIC_NACK = (60, 120)
 
 
 class LoadFailed(Exception):
@@ -40,6 +42,19 @@ def shortstr(text: str) -> bytes:
 
 def longstr(octets: bytes) -> bytes:
     return struct.pack(">I", len(octets)) + octets
+
+
+def table(entries: Iterable[tuple[str, int | str | bool]]) -> bytes:
+    """A field table of booleans, long integers and strings."""
+    octets = b""
+    for name, value in entries:
+        if isinstance(value, bool):
+            octets += shortstr(name) + b"t" + bytes((value,))
+        elif isinstance(value, int):
+            octets += shortstr(name) + b"l" + struct.pack(">q", value)
+        else:
+            octets += shortstr(name) + b"S" + longstr(value.encode())
+    return longstr(octets)
 
 
 def closed(class_id: int, method_id: int, arguments: bytes) -> LoadFailed:
@@ -112,10 +127,17 @@ class Connection:
     def delete_exchange(self, name: str) -> None:
         self.call(method(40, 20, b"\0\0" + shortstr(name) + b"\0"), (40, 21))
 
-    def declare_queue(self, name: str, *, durable: bool = False, passive: bool = False) -> int:
+    def declare_queue(
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        passive: bool = False,
+        arguments: Iterable[tuple[str, int | str | bool]] = (),
+    ) -> int:
         """Returns the number of ready messages."""
         flags = bytes((passive | durable << 1,))
-        answer = self.call(method(50, 10, b"\0\0" + shortstr(name) + flags + longstr(b"")), (50, 11))
+        answer = self.call(method(50, 10, b"\0\0" + shortstr(name) + flags + table(arguments)), (50, 11))
         return int.from_bytes(answer[-8:-4], "big")
 
     def bind_queue(self, name: str, exchange: str, key: str) -> None:
@@ -147,9 +169,19 @@ class Connection:
 
 
 def acks(tags: Iterable[int], multiple: bool) -> bytes:
-    """One basic.ack for each tag, packed by a single join."""
-    head = struct.pack(">BHIHH", METHOD, CHANNEL, 13, *BASIC_ACK)
-    tail = bytes((multiple,)) + FRAME_END
+    """One basic.ack for each tag."""
+    return _settled(BASIC_ACK, tags, multiple)
+
+
+def rejects(tags: Iterable[int]) -> bytes:
+    """One basic.reject for each tag, without requeue."""
+    return _settled(BASIC_REJECT, tags, False)
+
+
+def _settled(method_ids: tuple[int, int], tags: Iterable[int], bit: bool) -> bytes:
+    """Packed by a single join."""
+    head = struct.pack(">BHIHH", METHOD, CHANNEL, 13, *method_ids)
+    tail = bytes((bit,)) + FRAME_END
     return head + (tail + head).join(map(struct.Struct(">Q").pack, tags)) + tail
 
 

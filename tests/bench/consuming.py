@@ -12,7 +12,7 @@ import time
 from array import array
 from collections.abc import Sequence
 
-from .client import BASIC_DELIVER, BODY, FRAME_END, METHOD, Connection, LoadFailed, acks, closed
+from .client import BASIC_DELIVER, BODY, FRAME_END, METHOD, Connection, LoadFailed, acks, closed, rejects
 from .loads import Load
 from .progress import MEASURING, STOPPED, Progress
 from .publishing import STOP_WITHIN_S, send
@@ -109,12 +109,13 @@ class Deliveries:
 
 
 class Acks:
-    """The acknowledgements of one consumer as its load wants them."""
+    """The acknowledgements of one consumer as its load wants them; or rejections, which are of one delivery each."""
 
-    __slots__ = ("_acked", "_every")
+    __slots__ = ("_acked", "_every", "_reject")
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, *, reject: bool = False) -> None:
         self._every = every
+        self._reject = reject
         self._acked = 0
 
     def due(self, tag: int) -> bytes:
@@ -124,7 +125,7 @@ class Acks:
             return b""
         tags = range(self._acked + self._every, upto + 1, self._every)
         self._acked = upto
-        return acks(tags, multiple=self._every > 1)
+        return rejects(tags) if self._reject else acks(tags, multiple=self._every > 1)
 
     def rest(self, tag: int) -> bytes:
         """A frame for the rest, when nothing more is there to be read."""
@@ -137,9 +138,9 @@ class Acks:
 def consume(load: Load, port: int, index: int, worker: int, progress: Progress) -> bytes:
     """Consumes until the load is stopped. Returns the sampled latencies, native 64-bit nanoseconds."""
     connection = Connection(port)
-    connection.consume(load.queue(index), no_ack=not load.ack_every, prefetch=load.prefetch)
+    connection.consume(load.source(index), no_ack=not load.ack_every, prefetch=load.prefetch)
     connection.give_up_after(STOP_WITHIN_S)
-    deliveries, acknowledge = Deliveries(load.body_bytes), Acks(load.ack_every)
+    deliveries, acknowledge = Deliveries(load.body_bytes), Acks(load.ack_every, reject=load.rejects(index))
     received, samples = 0, array("Q")
     progress.ready(worker)
     while progress.phase != STOPPED:

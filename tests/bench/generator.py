@@ -121,28 +121,34 @@ def run(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
     control = Connection(broker.port)
     try:
         _declare(load, control)
-        workers = Workers(load, broker.port)
-        try:
-            workers.wait_until_ready()
-            workers.progress.phase = RUNNING
-            workers.sleep(warmup_s)
-            rates = _measure(load, broker, workers, seconds)
-        except BaseException:
-            with suppress(LoadFailed):  # the first failure is the one to tell
-                workers.stop()
-            raise
-        samples = workers.stop()
+        result = measure(load, broker, seconds, warmup_s)
         time.sleep(SETTLE_S)
         _drop(load, control)
         control.close()
     finally:
         control.socket.close()
+    return result
+
+
+def measure(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
+    """Runs a load whose queues are there. Raises LoadFailed."""
+    workers = Workers(load, broker.port)
+    try:
+        workers.wait_until_ready()
+        workers.progress.phase = RUNNING
+        workers.sleep(warmup_s)
+        rates = _window(load, broker, workers, seconds)
+    except BaseException:
+        with suppress(LoadFailed):  # the first failure is the one to tell
+            workers.stop()
+        raise
+    samples = workers.stop()
     p50_ms = samples[len(samples) // 2] / 1e6 if samples else None
     p99_ms = samples[int(len(samples) * 0.99)] / 1e6 if samples else None
     return Result(rates.published_per_s, rates.received_per_s, p50_ms, p99_ms, rates.per_cpu_s, rates.rss_bytes)
 
 
-def _measure(load: Load, broker: Broker, workers: Workers, seconds: float) -> Result:
+def _window(load: Load, broker: Broker, workers: Workers, seconds: float) -> Result:
     """The window: counts and CPU time at both ends."""
     progress = workers.progress
     progress.phase = MEASURING
@@ -164,11 +170,14 @@ def _measure(load: Load, broker: Broker, workers: Workers, seconds: float) -> Re
 
 
 def _declare(load: Load, control: Connection) -> None:
+    if load.dead_letters:
+        control.declare_queue(load.dead_queue, durable=load.durable)
+        control.purge_queue(load.dead_queue)
     if load.exchange:
         control.declare_exchange(load.exchange, load.exchange_type, load.durable)
     for index in range(load.queues):
         queue = load.queue(index)
-        control.declare_queue(queue, durable=load.durable)
+        control.declare_queue(queue, durable=load.durable, arguments=load.queue_arguments)
         control.purge_queue(queue)
         if load.exchange:
             control.bind_queue(queue, load.exchange, "" if load.exchange_type == "fanout" else f"{queue}.#")
@@ -177,5 +186,7 @@ def _declare(load: Load, control: Connection) -> None:
 def _drop(load: Load, control: Connection) -> None:
     for index in range(load.queues):
         control.delete_queue(load.queue(index))
+    if load.dead_letters:
+        control.delete_queue(load.dead_queue)
     if load.exchange:
         control.delete_exchange(load.exchange)

@@ -1,4 +1,4 @@
-"""The loads A to M: what each publishes and consumes, and the figure that counts. Knows no socket."""
+"""The loads: what each publishes and consumes, and the figure that counts. Knows no socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load. Publisher and consumer number i use queue number i modulo `queues`."""
+    """One load. Publisher and consumer number i use queue number i modulo `queues`; dead letters have their own."""
 
     letter: str
     name: str
@@ -26,6 +26,10 @@ class Load:
     exchange_type: str = "direct"
     keys: int = 0  # routing keys in turn; 0: the queue's name is the only one
     rich: bool = False  # the properties of a task queue, with a unique id in each message
+    priorities: int = 0  # the messages have the priorities from 0 to below it in turn; 0: none
+    expiration_ms: int | None = None  # of each message
+    arguments: tuple[tuple[str, int | str | bool], ...] = ()  # of each queue
+    dead_letters: bool = False  # the last consumer has their queue, the others reject what they get
     rate_per_s: float = 0.0  # messages a second of all publishers; 0: as fast as the broker takes them
 
     @property
@@ -33,8 +37,28 @@ class Load:
         return f"{self.letter} {self.name}"
 
     def queue(self, index: int) -> str:
-        """The queue of publisher or consumer number index."""
+        """The queue that publisher number index publishes to."""
         return f"bench.{self.letter}.{index % self.queues}"
+
+    @property
+    def dead_queue(self) -> str:
+        """The queue of the dead letters."""
+        return f"bench.{self.letter}.dead"
+
+    @property
+    def queue_arguments(self) -> tuple[tuple[str, int | str | bool], ...]:
+        """As declared, with where the dead letters go."""
+        if not self.dead_letters:
+            return self.arguments
+        return (*self.arguments, ("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", self.dead_queue))
+
+    def rejects(self, index: int) -> bool:
+        """Whether consumer number index rejects what it gets."""
+        return self.dead_letters and index < self.consumers - 1
+
+    def source(self, index: int) -> str:
+        """The queue of consumer number index."""
+        return self.dead_queue if self.dead_letters and not self.rejects(index) else self.queue(index)
 
     @property
     def lower_is_better(self) -> bool:
@@ -60,4 +84,39 @@ LOADS = (
     Load("K", "topic keys", "topic exchange, 20,000 keys", exchange="bench.topic", exchange_type="topic", keys=20000),
     Load("L", "task queue", "rich properties, a unique id each, acks", rich=True, ack_every=10, prefetch=200),
     Load("M", "64 KiB", "64 KiB bodies", wanted=1.0, body_bytes=65536),
+    Load(
+        "N", "priorities", "x-max-priority 10, priorities 0 to 9 in turn, acks as B",
+        wanted=1.0, priorities=10, ack_every=100, arguments=(("x-max-priority", 10),),
+    ),
+    Load("O", "queue TTL", "as A, x-message-ttl 60 s", wanted=1.0, arguments=(("x-message-ttl", 60_000),)),
+    Load("P", "expiration", "as A, expiration 60 s in each message", wanted=1.0, expiration_ms=60_000),
+    Load(
+        "Q", "drop-head", "nobody consumes, x-max-length 10,000",
+        wanted=1.0, figure="published_per_s", consumers=0, arguments=(("x-max-length", 10_000),),
+    ),
+    Load(
+        "R", "reject-publish", "x-max-length 10,000, confirms (window 1,000), acks as B",
+        wanted=1.0, ack_every=100, confirm_window=1000,
+        arguments=(("x-max-length", 10_000), ("x-overflow", "reject-publish")),
+    ),
+    Load(
+        "S", "rejected", "each rejected, the dead letters acked each",
+        wanted=1.0, consumers=2, ack_every=1, dead_letters=True,
+    ),
+    Load(
+        "T", "single active", "single active consumer, of 3",
+        wanted=1.0, consumers=3, arguments=(("x-single-active-consumer", True),),
+    ),
+    Load(
+        "U", "quorum", "as D, a quorum queue",
+        wanted=1.0, durable=True, confirm_window=1000, ack_every=100, arguments=(("x-queue-type", "quorum"),),
+    ),
+    Load(
+        "X", "expired", "x-message-ttl 0, the dead letters are consumed",
+        wanted=1.0, dead_letters=True, arguments=(("x-message-ttl", 0),),
+    ),
+    Load(
+        "Y", "queue TTL, acks", "as B, x-message-ttl 60 s",
+        wanted=1.0, ack_every=100, arguments=(("x-message-ttl", 60_000),),
+    ),
 )  # fmt: skip

@@ -8,26 +8,32 @@ from dataclasses import dataclass
 
 from .client import Connection, LoadFailed
 from .loads import Load
-from .process import Broker, rss_bytes
+from .process import Broker, raise_open_files, rss_bytes
 from .publishing import batch_of
 
 CONNECTIONS = 1000
 WARM_CONNECTIONS = 10  # opened first, so that what a broker loads once is not counted
-OPEN_FILES = 4096
+SPARE_FILES = 1000  # beyond those of the connections
 MESSAGES = 1_000_000
-BACKLOG = Load("Q", "queued", "a backlog of 100-byte messages", consumers=0)
+BACKLOG = Load("backlog", "queued", "a backlog of 100-byte messages", consumers=0)
 SETTLE_S = 1.0
 QUEUED_WITHIN_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A figure and the most it may be."""
+    """A figure and the most, or the least, it may be."""
 
     what: str
     measured: float
-    at_most: float
+    limit: float
     unit: str
+    at_least: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """The limit in words; of 0 nothing, as that figure is only to be known."""
+        return f"{'>=' if self.at_least else '<='} {self.limit:g} {self.unit}" if self.limit else ""
 
 
 def idle(broker: Broker) -> Iterator[Demand]:
@@ -40,6 +46,7 @@ def idle(broker: Broker) -> Iterator[Demand]:
 
 def connections(broker: Broker, count: int = CONNECTIONS) -> Iterator[Demand]:
     """Resident memory for each of many idle connections with one channel."""
+    raise_open_files(count + SPARE_FILES)
     opened = [Connection(broker.port) for _ in range(WARM_CONNECTIONS)]
     try:
         time.sleep(SETTLE_S)

@@ -11,7 +11,20 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
-from .client import BASIC_ACK, BODY, CHANNEL, HEADER, Connection, LoadFailed, closed, frame, longstr, method, shortstr
+from .client import (
+    BASIC_ACK,
+    BASIC_NACK,
+    BODY,
+    CHANNEL,
+    HEADER,
+    Connection,
+    LoadFailed,
+    closed,
+    frame,
+    longstr,
+    method,
+    shortstr,
+)
 from .loads import Load
 from .progress import STOPPED, Progress
 
@@ -29,19 +42,21 @@ class Batch(Protocol):
 
 
 class PlainBatch:
-    """Messages that differ only in the stamp and, where the load has several, in the routing key."""
+    """Messages that differ only in the stamp and, where the load has several, in routing key or priority."""
 
     __slots__ = ("_between", "_heads", "_tail")
 
     def __init__(self, load: Load, queue: str, frame_max: int) -> None:
         # All keys have one length, so that all deliveries have.
         keys = [f"{queue}.{number:05}" for number in range(load.keys)] or [queue]
-        properties = struct.pack(">H", 0x9000 if load.durable else 0x8000) + shortstr("application/octet-stream")
-        header = _header(load, properties + (b"\x02" if load.durable else b""))
+        headers = [_header(load, _plain_properties(load, priority)) for priority in range(load.priorities or 1)]
         opening, self._tail = _body(load, frame_max)
-        self._heads = [_publish(load, key) + header + opening for key in keys]
-        turns = BATCH // len(keys) + 2  # a batch may begin anywhere in the cycle of keys and wrap
-        self._between = ([self._tail + head for head in self._heads] * turns)[: len(keys) + BATCH]
+        cycle = max(len(keys), len(headers))
+        self._heads = [
+            _publish(load, keys[at % len(keys)]) + headers[at % len(headers)] + opening for at in range(cycle)
+        ]
+        turns = BATCH // cycle + 2  # a batch may begin anywhere in the cycle and wrap
+        self._between = ([self._tail + head for head in self._heads] * turns)[: cycle + BATCH]
 
     def build(self, first: int, count: int) -> bytes:
         at = first % len(self._heads)
@@ -98,6 +113,18 @@ def _body(load: Load, frame_max: int) -> tuple[bytes, bytes]:
     return frames[:7], frames[15:]
 
 
+def _plain_properties(load: Load, priority: int) -> bytes:
+    """Content type and, where the load has them, delivery mode, priority and expiration."""
+    flags, values = 0x8000, shortstr("application/octet-stream")
+    if load.durable:
+        flags, values = flags | 0x1000, values + b"\x02"
+    if load.priorities:
+        flags, values = flags | 0x0800, values + bytes((priority,))
+    if load.expiration_ms is not None:
+        flags, values = flags | 0x0100, values + shortstr(str(load.expiration_ms))
+    return struct.pack(">H", flags) + values
+
+
 def _task_properties(load: Load, slot: int, queue: str) -> bytes:
     """Content type and encoding, headers, delivery mode, correlation id, reply-to, message id, timestamp."""
     uid = ID_HOLE.decode() + f"-{slot:016x}"
@@ -115,14 +142,15 @@ def _task_properties(load: Load, slot: int, queue: str) -> bytes:
 
 
 class Confirms:
-    """Counts the confirms of one channel."""
+    """Counts the confirms of one channel, and the refusals where the load's queues refuse."""
 
-    __slots__ = ("_buffer", "_early", "_end", "_floor", "_socket")
+    __slots__ = ("_buffer", "_early", "_end", "_expected", "_floor", "_socket")
 
     FRAME = struct.Struct(">BHIHHQBB")
 
-    def __init__(self, source: socket.socket) -> None:
+    def __init__(self, source: socket.socket, *, refusals: bool = False) -> None:
         self._socket = source
+        self._expected = (BASIC_ACK, BASIC_NACK) if refusals else (BASIC_ACK,)
         self._buffer = memoryview(bytearray(self.FRAME.size * 4096))
         self._end = 0
         self._floor = 0  # all up to here are confirmed
@@ -135,7 +163,7 @@ class Confirms:
     def take(self, *, wait: bool) -> None:
         """Takes what is there; with wait, blocks until something comes (at most STOP_WITHIN_S).
 
-        Raises LoadFailed for a nack, a close or the end of the connection.
+        Raises LoadFailed for a nack that is not expected, a close or the end of the connection.
         """
         try:
             received = self._socket.recv_into(self._buffer[self._end :], 0, 0 if wait else socket.MSG_DONTWAIT)
@@ -147,7 +175,7 @@ class Confirms:
         whole = self._end - self._end % self.FRAME.size
         frames = self.FRAME.iter_unpack(self._buffer[:whole])
         for _kind, _channel, size, class_id, method_id, tag, multiple, _frame_end in frames:
-            if (class_id, method_id) != BASIC_ACK:
+            if (class_id, method_id) not in self._expected:
                 raise closed(class_id, method_id, bytes(self._buffer[11 : 7 + size]))
             self._confirm(tag, multiple)
         self._buffer[: self._end - whole] = self._buffer[whole : self._end]
@@ -170,7 +198,7 @@ def publish(load: Load, port: int, index: int, worker: int, progress: Progress) 
     batch = batch_of(load, index, connection.frame_max)
     if load.confirm_window:
         connection.select_confirms()
-    confirms = Confirms(connection.socket)
+    confirms = Confirms(connection.socket, refusals=("x-overflow", "reject-publish") in load.arguments)
     connection.give_up_after(STOP_WITHIN_S)
     progress.ready(worker)
     most = min(BATCH, load.confirm_window or BATCH)

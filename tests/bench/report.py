@@ -16,7 +16,7 @@ COLUMNS = (
     ("load", 15), ("broker", 10), ("published/s", 11), ("received/s", 10), ("p50 ms", 8), ("p99 ms", 8),
     ("per CPU s", 9), ("RSS MiB", 7), ("ratio", 6), ("wanted", 6),
 )  # fmt: skip
-MEMORY_COLUMNS = (("what", 40), ("broker", 10), ("measured", 11), ("at most", 10))
+DEMAND_COLUMNS = (("what", 40), ("broker", 10), ("measured", 14), ("wanted", 12))
 
 
 def machine() -> str:

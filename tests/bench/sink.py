@@ -15,7 +15,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
 
-from .client import BASIC_ACK, BODY, CHANNEL, FRAME_MAX, HEADER, METHOD, acks, frame, longstr, method, shortstr
+from .client import (
+    BASIC_ACK,
+    BASIC_REJECT,
+    BODY,
+    CHANNEL,
+    FRAME_MAX,
+    HEADER,
+    METHOD,
+    acks,
+    frame,
+    longstr,
+    method,
+    shortstr,
+)
 from .loads import LOADS, Load
 from .process import Broker
 
@@ -139,7 +152,7 @@ class Peer:
                 sent += room
             else:
                 for payload in self._methods():
-                    assert struct.unpack_from(">HH", payload) == BASIC_ACK, payload
+                    assert struct.unpack_from(">HH", payload) in (BASIC_ACK, BASIC_REJECT), payload
                     settled = int.from_bytes(payload[4:12], "big")
 
 

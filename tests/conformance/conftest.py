@@ -16,9 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 import pika
 import pytest
+
+from .api import API, BrokerWithAPI, serves_http
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_TIMEOUT_S = 10
@@ -94,20 +97,6 @@ def peer() -> bool:
     return "WARREN_PEER" in os.environ
 
 
-@pytest.fixture
-def length_limits(request: pytest.FixtureRequest, peer: bool) -> None:
-    """For a test that needs x-max-length to be obeyed: our broker takes the argument and does not act on it yet."""
-    if not peer:
-        request.applymarker(pytest.mark.xfail(reason="length limits are not built yet", strict=True))
-
-
-@pytest.fixture
-def priorities(request: pytest.FixtureRequest, peer: bool) -> None:
-    """For a test that needs x-max-priority to be obeyed: our broker takes the argument and does not act on it yet."""
-    if not peer:
-        request.applymarker(pytest.mark.xfail(reason="priority queues are not built yet", strict=True))
-
-
 @pytest.fixture(scope="session")
 def broker_host(broker_address: tuple[str, int]) -> str:
     return broker_address[0]
@@ -122,6 +111,36 @@ def broker_port(broker_address: tuple[str, int]) -> int:
 def broker_url(broker_address: tuple[str, int]) -> str:
     host, port = broker_address
     return f"amqp://guest:guest@{host}:{port}/%2F"
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[API]:
+    """The HTTP API of a broker of its own, or of the one that WARREN_API names."""
+    named = os.environ.get("WARREN_API")
+    if named:
+        host, _, port = named.rpartition(":")
+        yield API(host, int(port), os.environ.get("WARREN_PEER", "127.0.0.1:5672"))
+        return
+    if not serves_http():
+        pytest.skip("this broker has no HTTP API yet")
+    broker = BrokerWithAPI(tmp_path_factory.mktemp("api"))
+    try:
+        served = broker.api()
+        if missing := served.missing():
+            pytest.skip(f"the HTTP API does not serve {', '.join(missing)} yet")
+        yield served
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def vhost(api: API) -> Iterator[str]:
+    """A new virtual host, with a name that has to be quoted in paths."""
+    name = f"con/formance.{uuid.uuid4().hex[:8]}"
+    api.put(f"/vhosts/{quote(name, '')}")
+    api.put(f"/permissions/{quote(name, '')}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
+    yield name
+    api.delete(f"/vhosts/{quote(name, '')}")
 
 
 class Names:

@@ -263,7 +263,6 @@ async def test_a_return_raises_or_reaches_its_callback(connection):
     assert (message.body, message.message_id, message.routing_key) == (b"back", "m", "no.such.queue")
 
 
-@pytest.mark.usefixtures("length_limits")
 async def test_a_full_queue_nacks_the_publish(channel):
     queue = await channel.declare_queue(exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     await channel.default_exchange.publish(Message(b"fits"), queue.name)

@@ -157,7 +157,6 @@ def test_a_publish_is_confirmed_or_returned(channel, queue):
     assert bodies(channel, queue) == ["kept"]
 
 
-@pytest.mark.usefixtures("length_limits")
 def test_a_full_queue_nacks_the_publish(channel):
     queue = channel.queue.declare(exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})[
         "queue"

@@ -202,7 +202,6 @@ def test_a_changed_prefetch_is_obeyed_at_once(connection, channel, names):
     assert [message.delivery_info["redelivered"] for message in came] == [False] * 4 + [True] * 4
 
 
-@pytest.mark.usefixtures("priorities")
 def test_priorities_order_what_waits_and_what_returns(connection, channel, names):
     queue = Queue(names.queue(), max_priority=10)
     producer = Producer(channel)

@@ -145,7 +145,6 @@ def test_without_confirms_a_return_reaches_the_callback(connection):
     assert returned == [b"back"]
 
 
-@pytest.mark.usefixtures("length_limits")
 def test_a_full_queue_that_rejects_nacks_the_publish(channel, names):
     queue = names.queue()
     channel.queue_declare(queue, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})

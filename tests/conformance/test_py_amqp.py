@@ -182,7 +182,6 @@ def test_publishes_are_confirmed(connect):
     assert channel.queue_declare(queue, passive=True).message_count == 100
 
 
-@pytest.mark.usefixtures("length_limits")
 def test_a_full_queue_nacks_the_publish(connect):
     channel = connect(confirm_publish=True).channel()
     queue = channel.queue_declare(

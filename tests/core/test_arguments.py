@@ -45,7 +45,7 @@ def test_a_number_may_be_of_no_other_type(value: object) -> None:
         ("x-overflow", ["drop-head", "reject-publish", "reject-publish-dlx"], ["", "drop", 1]),
         ("x-single-active-consumer", [True, False], [1, "true", None]),
         ("x-dead-letter-exchange", ["", "x"], [1, None, ("x", b"x")]),
-        ("x-dead-letter-routing-key", ["", "k"], [1, None]),
+        ("x-dead-letter-routing-key", ["", "k" * 255], [1, None, "k" * 256, "é" * 128]),
         ("x-queue-type", ["classic"], ["", "nosuch", 1]),
         ("x-queue-mode", ["lazy", "default"], ["zzz", 1]),
         ("x-queue-version", [1, 2], [0, 3]),

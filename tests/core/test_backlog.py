@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core import queue as queue_module
+from broker.core import line as line_module
 from broker.core.backlog import Backlog, Budget
 from broker.core.message import Message
-from broker.core.queue import Queue, VolatileQueue
+from broker.core.queue import Queue
+from broker.core.volatile import VolatileQueue
 from tests.support.examples import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal
@@ -18,8 +19,8 @@ PAGE_ABOVE, UNPAGE = 10, 4  # as the tests have it
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "PAGE_ABOVE", PAGE_ABOVE)
-    monkeypatch.setattr(queue_module, "UNPAGE", UNPAGE)
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", PAGE_ABOVE)
+    monkeypatch.setattr(line_module, "UNPAGE", UNPAGE)
 
 
 # The parts
@@ -76,7 +77,7 @@ def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Q
     queue = new_queue(number=number, budget=Budget(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
-    assert len(queue.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
+    assert len(queue.lines.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
     return queue
 
 
@@ -85,7 +86,12 @@ def bodies(log: list[Delivery]) -> list[int]:
 
 
 def emptied(queue: Queue) -> None:
-    assert not queue.ready and not queue.ready_bytes and not queue._budget.used_bytes and not len(queue.backlog)
+    assert (
+        not queue.ready
+        and not queue.ready_bytes
+        and not queue.home.budget.used_bytes
+        and not len(queue.lines.default.backlog)
+    )
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["transient", "durable"])
@@ -104,8 +110,8 @@ def test_a_queue_pages_out_and_back_in_order(number: int, persistent: bool | Non
     assert not any(redelivered for *_, redelivered in log)
     emptied(queue)
     assert not journal.loose
-    for _, position, each, _ in log:
-        queue.settle(position, each)
+    for _, _, each, _ in log:
+        queue.settle([each])
     assert not journal.live and not queue.unacked
 
 
@@ -119,25 +125,25 @@ def test_what_the_journal_has_for_the_queue_is_not_stored_again() -> None:
 
 def test_little_is_kept_in_memory_even_when_there_is_no_memory_left() -> None:
     queue = full_queue(PAGE_ABOVE + 1)
-    assert not len(queue.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
+    assert not len(queue.lines.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
 
 
 def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     queue = new_queue(number=0)
     enqueue(numbered(0, 5 * PAGE_ABOVE), queue)
-    assert not len(queue.backlog) and journal_of(queue).stored == 0
+    assert not len(queue.lines.default.backlog) and journal_of(queue).stored == 0
 
 
 def test_what_comes_while_there_is_a_backlog_goes_behind_it() -> None:
     queue, log = full_queue(20), []
-    queue._budget.limit_bytes = 1 << 30
+    queue.home.budget.limit_bytes = 1 << 30
     enqueue(numbered(20, 5), queue)
-    assert len(queue.fresh) == PAGE_ABOVE + 1
+    assert len(queue.lines.default.fresh) == PAGE_ABOVE + 1
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
     queue.pump()
     assert bodies(log) == list(range(25))
     enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
-    assert not len(queue.backlog), "it is over with the backlog"
+    assert not len(queue.lines.default.backlog), "it is over with the backlog"
 
 
 def test_what_comes_back_goes_in_front_of_all() -> None:
@@ -162,7 +168,7 @@ def test_get_reads_the_backlog_too(no_ack: bool) -> None:
         position, each, redelivered = queue.get(no_ack) or pytest.fail("nothing")
         assert (position, int(each.frames), redelivered) == (number + 1, number, False)
         if not no_ack:
-            queue.settle(position, each)
+            queue.settle([each])
     assert queue.get(no_ack) is None
     emptied(queue)
     assert not journal_of(queue).live and not journal_of(queue).loose
@@ -241,8 +247,8 @@ def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> N
         queue.add_consumer(Taker("1", queue, log, False, 0, 100))
         queue.pump()
         assert bodies(log) == list(range(40))
-        for _, position, each, _ in log:
-            queue.settle(position, each)
+        for _, _, each, _ in log:
+            queue.settle([each])
         assert {number for number, _ in journal.live} == ({other.number} - {0} if other.ready else set())
         emptied_alone(queue)
     assert not journal.live and not journal.loose and not budget.used_bytes
@@ -260,7 +266,7 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
     for first in range(30):
         enqueue(numbered(first, 1), busy, idle)
         busy.pump()
-    assert bodies(log) == list(range(30)) and not len(busy.backlog) and len(idle.backlog)
+    assert bodies(log) == list(range(30)) and not len(busy.lines.default.backlog) and len(idle.lines.default.backlog)
     assert {number for number, _ in journal.live} == {2}
     assert idle.purge() == 30
     assert not journal.live and not journal.loose and not budget.used_bytes
@@ -324,8 +330,10 @@ class PagingMachine(RuleBasedStateMachine):
             if how == "requeue":
                 self.queue.requeue(position, each)
                 self.ready = sorted([*self.ready, (int(each.frames), True)])
+            elif how == "ack":
+                self.queue.settle([each])
             else:
-                (self.queue.settle if how == "ack" else self.queue.reject)(position, each)
+                self.queue.reject(position, each)
 
     @rule()
     def purge(self) -> None:
@@ -336,15 +344,18 @@ class PagingMachine(RuleBasedStateMachine):
     def all_is_accounted_for(self) -> None:
         queue, journal = self.queue, journal_of(self.queue)
         assert (queue.ready, queue.ready_bytes) == (len(self.ready), 10 * len(self.ready))
-        assert queue.unacked == len(self.out)
-        in_memory = len(queue.fresh) + len(queue.returned)
-        assert queue._budget.used_bytes == in_memory * (10 + Budget.OVERHEAD)
+        assert (queue.unacked, queue.unacked_bytes) == (len(self.out), 10 * len(self.out))
+        in_memory = len(queue.lines.default.fresh) + len(queue.lines.default.returned)
+        assert queue.home.budget.used_bytes == in_memory * (10 + Budget.OVERHEAD)
         alive = {number for number, _ in self.ready} | {int(each.frames) for _, each in self.out}
         kept = sorted(int(each.frames) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)
+        assert len(kept) <= queue.kept.count and queue.kept.body_bytes == 10 * queue.kept.count
         on_disk = {number for number, _ in self.ready[in_memory:]}
         assert {int(each.frames) for each in journal.loose.values()} == on_disk - self.persistent
-        assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(queue.backlog)
+        assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(
+            queue.lines.default.backlog
+        )
 
 
 TestPagingAgainstItsModel = PagingMachine.TestCase

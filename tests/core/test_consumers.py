@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.consumers import Consumers
+from broker.core.consumers import Consumers, SingleActiveConsumers
 from broker.core.ports import Consumer
 
 
@@ -119,3 +119,58 @@ def test_an_exclusive_consumer_is_one_until_it_goes() -> None:
     assert consumers.exclusive
     consumers.remove(guest)
     assert not consumers.exclusive and consumers.all() == []
+
+
+def single(*guests: Guest, preempts: bool = False) -> SingleActiveConsumers:
+    consumers = SingleActiveConsumers(preempts)
+    for guest in guests:
+        consumers.add(guest)
+    return consumers
+
+
+def test_a_single_active_consumer_is_served_until_it_goes() -> None:
+    first, second = Guest("a"), Guest("b")
+    consumers = single(first, second)
+    assert [turn(consumers, 5) for _ in range(2)] == [("a", 100)] * 2
+    consumers.remove(first)
+    assert turn(consumers, 5) == ("b", 100)
+    consumers.remove(second)
+    assert turn(consumers, 5) == ("", 0) and not consumers.any_ready()
+
+
+def test_the_next_active_consumer_has_the_highest_priority_and_came_first() -> None:
+    first = Guest("a")
+    consumers = single(first, Guest("b"), Guest("c", priority=1), Guest("d", priority=1))
+    assert turn(consumers, 1)[0] == "a", "a higher priority alone does not make active"
+    consumers.remove(first)
+    assert turn(consumers, 1)[0] == "c"
+
+
+def test_while_the_active_consumer_is_full_nobody_is_served() -> None:
+    first = Guest("a", credit=0)
+    consumers = single(first, Guest("b"))
+    assert turn(consumers, 1) == ("", 0) and first.waiting and not consumers.any_ready()
+    first.credit = 2
+    consumers.wake(first)
+    assert turn(consumers, 1) == ("a", 2)
+
+
+def test_where_priorities_preempt_the_active_consumer_first_settles_what_it_has() -> None:
+    first = Guest("a")
+    first.unacked = 1
+    consumers = single(first, Guest("b"), Guest("c", priority=1), preempts=True)
+    assert turn(consumers, 1) == ("", 0)
+    first.unacked = 0
+    consumers.wake(first)
+    assert turn(consumers, 1)[0] == "c"
+    consumers.remove(first)
+    assert turn(consumers, 1)[0] == "c"
+
+
+def test_who_gave_way_to_one_that_left_again_is_served_as_before() -> None:
+    first, second = Guest("a"), Guest("b", priority=1)
+    first.unacked = 1
+    consumers = single(first, second, preempts=True)
+    assert turn(consumers, 1) == ("", 0)
+    consumers.remove(second)
+    assert turn(consumers, 1) == ("a", 100)

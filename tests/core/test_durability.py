@@ -23,7 +23,7 @@ from broker.core.fanout import FanoutExchange
 from broker.core.message import Address, framed
 from broker.core.node import Node
 from broker.core.users import Users
-from broker.core.vhost import PREDECLARED, VHost
+from broker.core.vhost import EVENT, PREDECLARED, VHost
 from broker.properties import Properties
 from broker.storage.memory import MemoryJournal
 from broker.storage.metadata import Metadata
@@ -53,11 +53,10 @@ class Presence(FanoutExchange):
     """Says who came, and refuses one."""
 
     __slots__ = ()
-    type_name = "x-presence"
 
     def bound(self, binding):  # type: ignore[no-untyped-def]
         super().bound(binding)
-        return [Notice(binding.destination, framed(Address(self.name, "bound"), Properties(), b""))]
+        return [Notice([binding.destination], [framed(Address(self.name, "bound"), Properties(), b"")])]
 
 
 def shown(record: Record) -> tuple[object, ...]:
@@ -114,7 +113,7 @@ def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal
         bind(vhost, "e", "q", "k")
     declare(vhost, "mine", exclusive=True)
     assert journal.told() == [
-        ("+", "exchange", "/", "e", "fanout", True, False, False),
+        ("+", "exchange", "/", "e", "fanout", True, False, False, 0),
         ("+", "queue", "/", "q", 1, False),
         ("+", "binding", "/", "e", "queue", "q", "k"),
     ]
@@ -128,7 +127,7 @@ def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal
     assert journal.told() == [
         ("-", "binding", "/", "e", "queue", "q", "k"),
         ("-", "queue", "/", "q", 1, False),
-        ("-", "exchange", "/", "e", "fanout", True, False, False),
+        ("-", "exchange", "/", "e", "fanout", True, False, False, 0),
     ]
 
 
@@ -165,14 +164,14 @@ def test_the_end_of_a_queue_or_exchange_is_that_of_its_bindings(vhost: VHost, jo
     assert journal.told() == [
         ("-", "binding", "/", "auto", "queue", "q", "a"),
         ("-", "binding", "/", "e", "queue", "q", "b"),
-        ("-", "exchange", "/", "auto", "fanout", True, True, False),
+        ("-", "exchange", "/", "auto", "fanout", True, True, False, 0),
         ("-", "queue", "/", "q", 1, False),
     ]
     vhost.delete_exchange("e", False)
     assert journal.told() == [
         ("-", "binding", "/", "e", "queue", "other", "c"),
         ("-", "binding", "/", "amq.topic", "exchange", "e", "d"),
-        ("-", "exchange", "/", "e", "fanout", True, False, False),
+        ("-", "exchange", "/", "e", "fanout", True, False, False, 0),
     ]
 
 
@@ -185,7 +184,7 @@ Topology = set[tuple[object, ...]]
 def topology(node: Node, durable_only: bool) -> Topology:
     """All there is but the predeclared exchanges."""
     found: Topology = set()
-    predeclared = {name for name, _, _ in PREDECLARED}
+    predeclared = {EVENT, *(name for name, _, _ in PREDECLARED)}
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             if queue.durable or not durable_only:
@@ -273,7 +272,7 @@ def test_a_restored_binding_routes_and_a_restored_user_may_do_what_was_allowed()
     declare(vhost, "new")
     assert (vhost.queues["q"].number, vhost.queues["new"].number) == (5, 9)
     user = node.users.get("guest")
-    assert user is not None and user.password_hash == b"hash" and user.tags == {"administrator", "a"}
+    assert user is not None and user.password_hash == b"hash" and user.tags == ("administrator", "a")
     assert user.permissions["/"].allows("configure", "anything") and list(user.permissions) == ["/"]
 
 
@@ -328,7 +327,7 @@ def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> No
     declare(vhost, "bad")
     assert journal.told() == [
         ("-", "binding", "/", "lost", "queue", "kept", "k"),
-        ("+", "exchange", "/", "lost", "fanout", True, False, False),
+        ("+", "exchange", "/", "lost", "fanout", True, False, False, 0),
         ("-", "binding", "/", "kept", "queue", "bad", "k"),
         ("+", "queue", "/", "bad", 4, False),
     ]
@@ -350,7 +349,7 @@ def test_a_binding_of_something_lost_ends_with_its_other_end() -> None:
 
 def test_nobody_is_told_of_what_is_restored() -> None:
     node, journal = empty_node()
-    node.registry.register(Presence)
+    node.registry.register("x-presence", Presence)
     definitions = first_definitions("/", [])
     definitions.exchanges.append(StoredExchange("/", "here", "x-presence", True, False, False, b""))
     definitions.queues.append(StoredQueue("/", "q", 1, False, b""))

@@ -20,7 +20,7 @@ def bound(**queues: dict[str, object]) -> HeadersExchange:
     exchange = HeadersExchange("x", Table.EMPTY)
     for name, arguments in queues.items():
         binding = Binding("x", Destination(name.replace("_", "-")), "", Table.of(arguments))
-        exchange.check(binding.routing_key, binding.arguments)
+        exchange.check(binding.routing_key, binding.arguments, "classic")
         exchange.bound(binding)
     return exchange
 

@@ -4,11 +4,20 @@ import pytest
 
 from broker.app import Store, build_node
 from broker.config import Config
-from broker.core import queue as queue_module
+from broker.core import line as line_module
+from broker.core.definitions import (
+    StoredExchange,
+    StoredGlobalParameter,
+    StoredQueue,
+    StoredUser,
+    StoredVHost,
+    first_definitions,
+)
 from broker.core.message import Address, framed
 from broker.core.node import Node
 from broker.core.ports import Consumer
 from broker.core.users import Users
+from broker.errors import Invalid, PreconditionFailed
 from broker.properties import Properties
 from broker.storage.memory import MemoryJournal
 from broker.table import Table
@@ -49,7 +58,7 @@ def test_a_delivery_that_fails_leaves_the_other_queues_in_line() -> None:
 
 
 def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "PAGE_ABOVE", 5)
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", 5)
     config = Config(memory=True, message_memory_bytes=0)
     vhost = build_node(config, FakeClock(), Store(config)).vhosts["/"]
     queue = vhost.declare_queue("queue", False, False, False, Table.EMPTY, None)
@@ -57,3 +66,31 @@ def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatc
         vhost.enqueue([framed(Address("", "queue"), Properties(), b"body")], 4, False, (queue,))
     for _ in range(20):
         assert queue.get(True) is not None
+
+
+def test_limits_hold_for_what_is_new_not_for_what_a_restart_brings_back() -> None:
+    config = Config(memory=True, cluster_queue_limit=1, cluster_exchange_limit=1, vhost_max=1)
+    store = Store(config)
+    stored = store.definitions = first_definitions("/", [StoredUser("guest", b"", ())])
+    stored.vhosts.append(StoredVHost("other"))
+    stored.exchanges.append(StoredExchange("/", "e", "fanout", True, False, False, b""))
+    stored.queues += [StoredQueue("/", name, number, False, b"") for number, name in enumerate("ab", 1)]
+    node = build_node(config, FakeClock(), store)
+    vhost = node.vhosts["/"]
+    assert list(vhost.queues) == ["a", "b"] and "e" in vhost.exchanges and "other" in node.vhosts
+    with pytest.raises(PreconditionFailed):
+        vhost.declare_queue("c", True, False, False, Table.EMPTY, None)
+    with pytest.raises(PreconditionFailed):
+        vhost.declare_exchange("f", "fanout", True, False, False, Table.EMPTY)
+    with pytest.raises(Invalid):
+        node.add_vhost("third")
+
+
+def test_the_cluster_keeps_its_id() -> None:
+    config = Config(memory=True)
+    store = Store(config)
+    id_ = build_node(config, FakeClock(), store).parameters.globals()["internal_cluster_id"]
+    assert isinstance(id_, str) and id_.startswith("rabbitmq-cluster-id-") and len(id_) == 42
+    stored = store.definitions = first_definitions("/", [StoredUser("guest", b"", ())])
+    stored.global_parameters.append(StoredGlobalParameter("internal_cluster_id", '"ours"'))
+    assert build_node(config, FakeClock(), store).parameters.globals() == {"internal_cluster_id": "ours"}

@@ -6,8 +6,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from broker.core.life import Life
+from broker.core.line import BATCH_BYTES
 from broker.core.message import Message
-from broker.core.queue import BATCH_BYTES, HOLD_ABOVE, RELEASE_BELOW, Queue, VolatileQueue
+from broker.core.publishers import HOLD_ABOVE, RELEASE_BELOW
+from broker.core.queue import Queue
+from broker.core.volatile import VolatileQueue
 from tests.support.examples import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 
@@ -107,8 +111,10 @@ class QueueMachine(RuleBasedStateMachine):
             if how == "requeue":
                 self.queue.requeue(position, each)
                 self.model.back(position, each)
+            elif how == "ack":
+                self.queue.settle([each])
             else:
-                (self.queue.settle if how == "ack" else self.queue.reject)(position, each)
+                self.queue.reject(position, each)
             self.free(name)
         self.pump()
 
@@ -149,6 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ready == len(ready)
         assert queue.ready_bytes == sum(each.body_bytes for _, each, _ in ready)
         assert queue.unacked == len(self.out)
+        assert queue.unacked_bytes == sum(each.body_bytes for _, _, each in self.out)
         assert {taker.tag for taker in queue.consumers.all() if taker.waiting} == {t.tag for t in self.model.waiting}
 
     @invariant()
@@ -157,6 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
         alive = [*[entry[1] for entry in self.model.ready], *[entry[2] for entry in self.out]]
         assert set(journal.live) == {(self.queue.number, each.id) for each in alive if each.persistent}
         assert not journal.loose and not any(each.id for each in alive if not each.persistent)
+        assert self.queue.kept.count >= len(journal.live) and self.queue.kept.body_bytes >= 0
 
 
 TestQueueAgainstItsModel = QueueMachine.TestCase
@@ -219,8 +227,8 @@ def test_what_ends_after_its_queue_was_deleted_is_accepted_silently() -> None:
     queue.add_consumer(Taker("1", queue, log, False, 0, 3))
     queue.pump()
     queue.deleted = True
-    (_, one, first, _), (_, two, second, _), (_, three, third, _) = log
-    queue.settle(one, first)
+    (_, _, first, _), (_, two, second, _), (_, three, third, _) = log
+    queue.settle([first])
     queue.requeue(two, second)
     queue.reject(three, third)
     assert (queue.ready, queue.unacked) == (0, 0)
@@ -237,7 +245,7 @@ class Publisher:
 
 
 def test_a_queue_that_nobody_consumes_holds_nobody_back() -> None:
-    assert not filled(HOLD_ABOVE + 1).congested()
+    assert not filled(HOLD_ABOVE + 1).publishers.congested()
 
 
 def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
@@ -245,9 +253,9 @@ def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
     taker = Taker("1", queue, [], True, 0, 0)
     queue.add_consumer(taker)
     queue.pump()
-    assert queue.congested()
-    queue.hold(publisher)  # type: ignore[arg-type]
-    queue.hold(publisher)  # type: ignore[arg-type]
+    assert queue.publishers.congested()
+    queue.publishers.hold(publisher)  # type: ignore[arg-type]
+    queue.publishers.hold(publisher)  # type: ignore[arg-type]
     for left in (RELEASE_BELOW, RELEASE_BELOW - 1):
         assert not publisher.drained_by
         taker.credit = queue.ready - left
@@ -260,7 +268,7 @@ def test_a_few_long_messages_fill_a_queue_too() -> None:
     queue = new_queue()
     enqueue([message(1 << 20) for _ in range(5)], queue)
     queue.add_consumer(Taker("1", queue, [], True, 0, 0))
-    assert queue.congested()
+    assert queue.publishers.congested()
 
 
 def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:
@@ -268,5 +276,14 @@ def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> 
     messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
     for batch in (messages[:10], messages[10:]):
         enqueue(batch, queue)
-    assert list(queue.fresh) == messages[: VolatileQueue.LIMIT]
+    assert list(queue.lines.default.fresh) == messages[: VolatileQueue.LIMIT]
     assert queue.ready_bytes == 10 * VolatileQueue.LIMIT
+
+
+def test_so_it_does_with_replies_that_expire() -> None:
+    queue = new_queue(VolatileQueue, 0)
+    messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
+    for each in messages:
+        each.life = Life(1000)
+    enqueue(messages, queue)
+    assert (queue.ready, queue.ready_bytes) == (VolatileQueue.LIMIT, 10 * VolatileQueue.LIMIT)

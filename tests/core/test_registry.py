@@ -11,11 +11,14 @@ from broker.table import Table
 
 
 class EchoExchange(ExchangeType):
-    type_name = "x-echo"
-
-
-class NamelessExchange(ExchangeType):
     pass
+
+
+class TwiceExchange(ExchangeType):
+    """Routes by another type."""
+
+    def compose(self, registry: Registry) -> None:
+        self.inner = registry.create(self.arguments.text("inner") or "", self.name, self.arguments)
 
 
 @pytest.fixture
@@ -37,9 +40,28 @@ def test_each_exchange_gets_a_state_of_its_own(registry):
 
 
 def test_a_plugin_enters_by_the_same_door(registry):
-    registry.register(EchoExchange)
+    registry.register("x-echo", EchoExchange)
     assert type(registry.create("x-echo", "x", Table.EMPTY)) is EchoExchange
     assert "x-echo" not in Registry().names()
+
+
+def test_it_tells_which_distribution_a_type_came_in(registry):
+    registry.register("x-echo", EchoExchange, "echoes 1.0")
+    assert registry.listed() == [
+        ("direct", ""),
+        ("fanout", ""),
+        ("headers", ""),
+        ("topic", ""),
+        ("x-echo", "echoes 1.0"),
+    ]
+
+
+def test_a_type_can_be_made_of_another(registry):
+    registry.register("x-twice", TwiceExchange)
+    made = registry.create("x-twice", "x", Table.of({"inner": "direct"}))
+    assert type(made.inner) is DirectExchange
+    with pytest.raises(PreconditionFailed, match="unknown exchange type 'x-none'"):
+        registry.create("x-twice", "x", Table.of({"inner": "x-none"}))
 
 
 @pytest.mark.parametrize(
@@ -51,8 +73,12 @@ def test_an_unknown_type_is_refused(registry, type_name, text):
     assert caught.value.text == text
 
 
-def test_a_type_without_a_name_or_with_one_that_is_taken_is_our_own_mistake(registry):
-    with pytest.raises(ValueError, match="no type_name"):
-        registry.register(NamelessExchange)
-    with pytest.raises(ValueError, match="twice"):
-        registry.register(DirectExchange)
+def test_a_type_needs_a_name_that_nobody_can_mistake(registry):
+    for name in ("", "x" * 256):
+        with pytest.raises(ValueError, match="1 to 255 octets"):
+            registry.register(name, EchoExchange)
+    with pytest.raises(ValueError, match="taken, it is built in"):
+        registry.register("direct", EchoExchange)
+    registry.register("x-echo", EchoExchange, "echoes 1.0")
+    with pytest.raises(ValueError, match=r"taken, echoes 1\.0"):
+        registry.register("x-echo", EchoExchange, "others 2.0")

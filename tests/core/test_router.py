@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.core.backlog import Budget
 from broker.core.binding import Binding
 from broker.core.exchange import Exchange
+from broker.core.home import Home
 from broker.core.message import Address, Message, framed
 from broker.core.queue import Queue
 from broker.core.registry import Registry
@@ -16,6 +17,7 @@ from broker.core.router import route
 from broker.properties import Properties
 from broker.storage.memory import MemoryJournal
 from broker.table import Table
+from tests.support.clock import FakeClock
 from tests.support.examples import examples
 
 
@@ -25,6 +27,7 @@ class Map:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
+        self.home = Home("/", FakeClock(), MemoryJournal(), Budget(0), deque())
         self.exchange("", "direct")
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:
@@ -33,7 +36,7 @@ class Map:
         self.exchanges[name] = Exchange("/", name, router, type_, False, False, False, arguments)
 
     def queue(self, name: str) -> None:
-        self.queues[name] = Queue("/", name, False, 0, None, False, Table.EMPTY, deque(), MemoryJournal(), Budget(0))
+        self.queues[name] = Queue(self.home, name, False, 0, None, False, Table.EMPTY)
 
     def bind(self, source: str, destination: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
         end = self.exchanges[destination] if destination in self.exchanges else self.queues[destination]

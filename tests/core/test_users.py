@@ -1,57 +1,276 @@
 """Who is who, and who may do what."""
 
+from functools import partial
+
 import pytest
 
-from broker.core.users import Permission, User, Users, hash_password, verify_password
+from broker.core.definitions import Change, Definitions, StoredPermission, StoredTopicPermission, StoredUser
+from broker.core.durability import restore
+from broker.core.passwords import ARGON2ID, SHA256, PasswordRules, hash_password
+from broker.core.permissions import Permission, TopicPermission
+from broker.core.ports import Observer
+from broker.core.users import User, Users
+from broker.errors import Invalid, Unknown
+from tests.support.hashing import FakeHashing, fake_hash
+from tests.support.session import new_node
 
 
-def users(*names: str, loopback_only: frozenset[str] = frozenset()) -> Users:
-    made = Users(loopback_only)
+class Told(Observer):
+    """What the observers of a node are told, in short."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[bool, str]] = []
+
+    def configured(self, change: Change) -> None:
+        record = change.record
+        if isinstance(record, StoredUser):
+            shown = f"{record.name} {record.hashing_algorithm} {','.join(record.tags)}"
+        elif isinstance(record, StoredPermission):
+            shown = f"{record.user} {record.vhost} {record.configure} {record.write} {record.read}"
+        else:
+            assert isinstance(record, StoredTopicPermission)
+            shown = f"{record.user} {record.vhost} {record.exchange} {record.write} {record.read}"
+        self.changes.append((change.put, shown))
+
+    def take(self) -> list[tuple[bool, str]]:
+        taken, self.changes = self.changes, []
+        return taken
+
+
+def users(*names: str, loopback_only: frozenset[str] = frozenset(), hashing: FakeHashing | None = None) -> Users:
+    made = Users(loopback_only, hashing)
     for name in names:
-        made.add(User(name, hash_password(f"{name}'s", b"salt"), frozenset()))
+        made.add(name, hash_password(f"{name}'s", b"salt"))
     return made
 
 
-def test_the_hash_is_that_of_rabbitmq() -> None:
-    # The example of RabbitMQ's guide on passwords: salt 908D C60A, password test12.
-    known = b"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
-    assert hash_password("test12", bytes.fromhex("908DC60A")) == known
-    assert verify_password(known, b"test12") and not verify_password(known, b"test13")
+def login(known: Users, name: str, password: bytes, loopback: bool = True) -> User | None:
+    """The answer, which must come at once."""
+    answers: list[User | None] = []
+    known.authenticate(name, password, loopback, answers.append)
+    (answer,) = answers
+    return answer
 
 
 def test_a_user_is_let_in_with_the_right_password_alone() -> None:
     known = users("guest", "other")
-    user = known.authenticate("guest", b"guest's", True)
-    assert user is known.get("guest") is not None
+    assert login(known, "guest", b"guest's") is known.get("guest") is not None
     for name, password in (("guest", b"other's"), ("guest", b""), ("nobody", b"guest's"), ("nobody", b""), ("", b"")):
-        assert known.authenticate(name, password, True) is None
+        assert login(known, name, password) is None
 
 
 def test_an_empty_password_lets_nobody_in_even_where_it_is_the_right_one() -> None:
-    known = Users(frozenset())
-    known.add(User("open", hash_password("", b"salt"), frozenset()))
-    assert known.authenticate("open", b"", True) is None
+    known = users()
+    known.add("open", hash_password("", b"salt"))
+    known.add("none")
+    assert (
+        login(known, "open", b"") is None and login(known, "none", b"") is None and login(known, "none", b"x") is None
+    )
 
 
 def test_some_users_come_from_this_machine_alone() -> None:
     known = users("guest", "other", loopback_only=frozenset(("guest",)))
-    assert known.authenticate("guest", b"guest's", True) is not None
-    assert known.authenticate("guest", b"guest's", False) is None
-    assert known.authenticate("other", b"other's", False) is not None
+    assert login(known, "guest", b"guest's", True) is not None
+    assert login(known, "guest", b"guest's", False) is None
+    assert login(known, "other", b"other's", False) is not None
     assert known.admitted("guest", False) is None and known.admitted("nobody", True) is None
 
 
-@pytest.mark.parametrize(
-    "pattern, allowed, refused",
-    [
-        (".*", ["", "anything", "a\nb"], []),
-        ("", [""], ["a", " "]),
-        ("^a-", ["a-b"], ["b-a-", "A-b"]),
-        ("a", ["bab"], ["b"]),
-        ("^(amq\\.gen.*|amq\\.default)$", ["amq.default", "amq.gen-1"], ["amq.direct"]),
-    ],
-)
-def test_a_permission_is_searched_for_in_the_name(pattern: str, allowed: list[str], refused: list[str]) -> None:
-    permission = Permission(pattern, "^$", "^$")
-    assert [name for name in allowed + refused if permission.allows("configure", name)] == allowed
-    assert not permission.allows("write", "a") and not permission.allows("read", "a")
+def test_a_refusal_costs_one_argon2id_whatever_the_reason() -> None:
+    hashing = FakeHashing()
+    known = users("guest", "plain", loopback_only=frozenset(("guest",)), hashing=hashing)
+    known.add("argon", fake_hash(b"right"), (), ARGON2ID)
+    known.add("none")
+    refused = [("nobody", b"x", True), ("plain", b"wrong", True), ("argon", b"wrong", True), ("argon", b"", True),
+               ("guest", b"guest's", False), ("none", b"x", True), ("plain", b"", True)]  # fmt: skip
+    for number, (name, password, loopback) in enumerate(refused, 1):
+        assert login(known, name, password, loopback) is None
+        assert hashing.asked == number
+    assert login(known, "argon", b"right") is known.get("argon")
+
+
+def test_a_login_that_waits_is_refused_when_the_password_has_changed_meanwhile() -> None:
+    hashing = FakeHashing()
+    known = users(hashing=hashing)
+    known.add("argon", fake_hash(b"right"), (), ARGON2ID)
+    answers: list[User | None] = []
+    hashing.slow = True
+    known.authenticate("argon", b"right", True, answers.append)
+    assert not answers
+    known.change_password("argon", fake_hash(b"other"), ARGON2ID)
+    hashing.answer()
+    assert answers == [None]
+    known.authenticate("argon", b"other", True, answers.append)
+    hashing.answer()
+    assert answers == [None, known.get("argon")]
+
+
+def test_the_hash_of_rabbitmq_becomes_argon2id_at_the_first_login() -> None:
+    hashing = FakeHashing()
+    known = users("guest", hashing=hashing)
+    hashing.slow = True
+    assert login(known, "guest", b"guest's") is not None and login(known, "guest", b"guest's") is not None
+    assert len(hashing.waiting) == 1, "twice would be once too often"
+    hashing.answer()
+    user = known.find("guest")
+    assert (user.hashing_algorithm, user.password_hash) == (ARGON2ID, fake_hash(b"guest's"))
+
+
+def test_a_hash_is_left_alone_where_that_is_wanted_or_it_has_changed_meanwhile() -> None:
+    hashing = FakeHashing()
+    as_rabbitmq = Users(frozenset(), hashing, algorithm=SHA256)
+    as_rabbitmq.add("guest", hash_password("guest", b"salt"))
+    login(as_rabbitmq, "guest", b"guest")
+    assert as_rabbitmq.find("guest").hashing_algorithm == SHA256
+    known = users("guest", hashing=hashing)
+    hashing.slow = True
+    login(known, "guest", b"guest's")
+    known.clear_password("guest")
+    hashing.answer()
+    assert known.find("guest").password_hash == b""
+
+
+def test_a_plain_password_is_hashed_as_new_ones_are_if_the_rules_allow_it() -> None:
+    hashing = FakeHashing()
+    known = Users(frozenset(), hashing, PasswordRules(min_length=4))
+    known.add("u")
+    known.hash_password("long", partial(known.change_password, "u"))
+    assert login(known, "u", b"long") is known.get("u") is not None
+    with pytest.raises(Invalid, match="minimum required password length"):
+        known.hash_password("sml", lambda password_hash, algorithm: None)
+
+
+def test_what_was_stored_is_restored_without_a_word_and_what_cannot_be_is_named() -> None:
+    node = new_node()
+    definitions = Definitions()
+    definitions.users.append(StoredUser("u", b"hash", ("b", "a"), "argon2id", {"max-channels": 3}))
+    definitions.permissions.append(StoredPermission("u", "/", "c", "w", "r"))
+    definitions.topic_permissions += [
+        StoredTopicPermission("u", "/", "amq.topic", "^{username}$", ""),
+        StoredTopicPermission("u", "/", "bad", "(", ""),
+        StoredTopicPermission("nobody", "/", "amq.topic", "", ""),
+    ]
+    restored = restore(node, definitions)
+    user = node.users.find("u")
+    stored = user.stored()
+    assert (stored.password_hash, stored.tags, stored.hashing_algorithm) == (b"hash", ("b", "a"), ARGON2ID)
+    assert stored.limits == {"max-channels": 3}
+    assert user.permissions["/"].allows("write", "w")
+    assert list(user.topic_permissions) == [("/", "amq.topic")]
+    assert user.topic_permissions["/", "amq.topic"].allows("write", "u")
+    assert [line.partition(":")[0] for line in restored.lost] == [
+        "topic permission on exchange 'bad' of user 'u' in vhost '/'",
+        "topic permission on exchange 'amq.topic' of user 'nobody' in vhost '/'",
+    ]
+
+
+def test_every_change_is_told() -> None:
+    node = new_node()
+    told = Told()
+    node.observers.append(told)
+    known = node.users
+    known.add("u", b"", ("administrator", "mine", "mine"))
+    known.change_password("u", fake_hash(b"x"), ARGON2ID)
+    known.clear_password("u")
+    known.set_tags("u", ("monitoring",))
+    assert told.take() == [
+        (True, f"u {SHA256} administrator,mine"),
+        (True, f"u {ARGON2ID} administrator,mine"),
+        (True, f"u {ARGON2ID} administrator,mine"),
+        (True, f"u {ARGON2ID} monitoring"),
+    ]
+    known.set_permission("u", "/", "c", "w", "r")
+    known.set_topic_permission("u", "/", "amq.topic", "w", "r")
+    known.set_topic_permission("u", "/", "other", "w", "r")
+    known.clear_topic_permission("u", "/", "amq.topic")
+    known.clear_topic_permission("u", "/", "amq.topic")
+    known.clear_topic_permission("u", "/")
+    known.clear_permission("u", "/")
+    known.clear_permission("u", "/")
+    assert told.take() == [
+        (True, "u / c w r"),
+        (True, "u / amq.topic w r"),
+        (True, "u / other w r"),
+        (False, "u / amq.topic w r"),
+        (False, "u / other w r"),
+        (False, "u / c w r"),
+    ]
+
+
+def test_a_user_goes_with_all_permissions_and_a_vhost_with_those_in_it() -> None:
+    node = new_node()
+    node.add_vhost("other")
+    for user in ("u", "v"):
+        node.users.add(user)
+        for vhost in ("/", "other"):
+            node.users.set_permission(user, vhost, "c", "w", "r")
+            node.users.set_topic_permission(user, vhost, "amq.topic", "w", "r")
+    told = Told()
+    node.observers.append(told)
+    node.vhosts["/"].routes |= {"u": {}, "v": {}}
+    node.users.delete("u")
+    assert node.users.get("u") is None and list(node.vhosts["/"].routes) == ["v"]
+    assert sorted(told.take()) == [
+        (False, "u / amq.topic w r"),
+        (False, "u / c w r"),
+        (False, "u other amq.topic w r"),
+        (False, "u other c w r"),
+        (False, f"u {SHA256} "),
+    ]
+    node.users.drop_vhost("other")
+    assert told.take() == [(False, "v other amq.topic w r"), (False, "v other c w r")]
+    assert list(node.users.find("v").permissions) == ["/"]
+
+
+def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
+    node = new_node()
+    known = node.users
+    told = Told()
+    node.observers.append(told)
+    for unknown in (
+        lambda: known.delete("nobody"),
+        lambda: known.change_password("nobody", b""),
+        lambda: known.clear_password("nobody"),
+        lambda: known.set_tags("nobody", ()),
+        lambda: known.set_permission("nobody", "/", "", "", ""),
+        lambda: known.set_permission("guest", "nowhere", "", "", ""),
+        lambda: known.clear_permission("nobody", "/"),
+        lambda: known.clear_permission("guest", "nowhere"),
+        lambda: known.set_topic_permission("nobody", "/", "x", "", ""),
+        lambda: known.set_topic_permission("guest", "nowhere", "x", "", ""),
+        lambda: known.clear_topic_permission("nobody", "/"),
+    ):
+        with pytest.raises(Unknown, match="does not exist"):
+            unknown()
+    for invalid in (
+        lambda: known.add("guest"),
+        lambda: known.add(""),
+        lambda: known.add("é" * 128),
+        lambda: known.add("new", b"hash"),
+        lambda: known.add("new", b"", [str(number) for number in range(33)]),
+        lambda: known.change_password("guest", b"hash"),
+        lambda: known.set_permission("guest", "/", ".*", "(", ".*"),
+        lambda: known.set_topic_permission("guest", "/", "amq.topic", "", "["),
+        lambda: known.set_topic_permission("guest", "/", "x" * 256, "", ""),
+        lambda: known.set_topic_permission("guest", "/", "\ud800", "", ""),  # half a character, which JSON can name
+        lambda: known.set_topic_permission("guest", "/", "x", "\ud800", ""),
+        lambda: known.set_permission("guest", "/", "", "", "\ud800"),
+        lambda: known.set_tags("guest", ["\ud800"]),
+    ):
+        with pytest.raises(Invalid):
+            invalid()
+    assert not told.changes and [user.name for user in known.all()] == ["guest"]
+    assert known.find("guest").permissions["/"].write == ".*" and not known.find("guest").topic_permissions
+
+
+def test_a_permission_has_a_pattern_for_each_right() -> None:
+    permission = Permission("^c", "^w", "")
+    allowed = [(what, name) for what in ("configure", "write", "read") for name in ("c", "w", "")
+               if permission.allows(what, name)]  # fmt: skip
+    assert allowed == [("configure", "c"), ("write", "w"), ("read", "")]
+
+
+def test_a_topic_permission_knows_its_user_and_vhost() -> None:
+    permission = TopicPermission("a.b", "/v", "^{username}\\.", "^{vhost}$")
+    assert permission.allows("write", "a.b.c") and not permission.allows("write", "axb.c")
+    assert permission.allows("read", "/v") and not permission.allows("read", "/vv")

@@ -100,6 +100,7 @@ def test_what_is_there_from_the_start(vhost: VHost) -> None:
         "amq.match": "headers",
         "amq.topic": "topic",
         "amq.rabbitmq.trace": "topic",
+        "amq.rabbitmq.event": "topic",
     }
     assert all(each.durable and not each.auto_delete for each in vhost.exchanges.values())
     assert vhost.exchanges["amq.rabbitmq.trace"].internal
@@ -307,7 +308,6 @@ class Greeting(FanoutExchange):
     """Tells the far end of each binding that it was made, and that it is gone."""
 
     __slots__ = ()
-    type_name = "x-greeting"
 
     def bound(self, binding: Binding) -> list[Notice]:
         super().bound(binding)
@@ -318,15 +318,15 @@ class Greeting(FanoutExchange):
         return [self._notice(binding, b"farewell")]
 
     def _notice(self, binding: Binding, body: bytes) -> Notice:
-        return Notice(binding.destination, framed(Address(self.name, "k"), Properties(), body))
+        return Notice([binding.destination], [framed(Address(self.name, "k"), Properties(), body)])
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in queue.fresh]
+    return [message.body for message in queue.lines.default.fresh]
 
 
 def test_what_an_exchange_type_has_to_say_reaches_queues_and_exchanges(node: Node, vhost: VHost) -> None:
-    node.registry.register(Greeting)
+    node.registry.register("x-greeting", Greeting)
     exchange(vhost, "g", "x-greeting")
     exchange(vhost, "f", "fanout")
     near, far = queue(vhost, "near"), queue(vhost, "far")

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.amqp import Client
 from tests.support.broker import SocketPeer
+from tests.support.installed import installed
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN_S = 20
@@ -18,37 +19,46 @@ STOP_WITHIN_S = 20
 
 
 class Daemon:
-    """`warren serve --data FOLDER/data`. It may be started again after it has ended; the log goes on in one file."""
+    """`warren serve --data FOLDER/data`. It may be started again after it has ended; the log goes on in one file.
 
-    def __init__(self, folder: Path) -> None:
+    `address` is where it listens, once it has been started. `python` is the interpreter, with what is installed there.
+    """
+
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self.starts = 0
+        self.address = ("", 0)
+        self._python = python
+        self._path = os.pathsep.join([str(installed(folder / "installed")), str(ROOT)])
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._peer: SocketPeer | None = None
         self._log_start = 0
 
-    def launch(self, sync: str = "fsync") -> None:
+    def launch(self, sync: str = "fsync", config: Path | None = None) -> None:
         """Start it, and do not wait. What was connected before hangs up now: until then it reads what still came."""
         self._hang_up()
-        line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0"]
+        line = [self._python, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0"]
         line += ["--data", str(self.data), "--sync", sync, "--node", "crash@test"]
+        line += ["--config", str(config)] if config is not None else []
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            environment = {**os.environ, "PYTHONPATH": self._path}
             self._process = subprocess.Popen(line, stderr=log, stdout=log, cwd=self._folder, env=environment)
         self.starts += 1
 
-    def start(self, sync: str = "fsync") -> float:
+    def start(self, sync: str = "fsync", config: Path | None = None) -> float:
         """Start it; the seconds until it was ready."""
         begin = time.monotonic()
-        self.launch(sync)
+        self.launch(sync, config)
         give_up = begin + READY_WITHIN_S
         while not (ready := self.events("ready")):
             assert self.process.poll() is None and time.monotonic() < give_up, f"it did not start:\n{self.tail()}"
             time.sleep(0.005)
-        self._peer = SocketPeer(ready[0]["amqp"][0])
+        host, _, port = ready[0]["amqp"][0].rpartition(":")
+        self.address = (host, int(port))
+        self._peer = SocketPeer(f"{host}:{port}")
         return time.monotonic() - begin
 
     @property

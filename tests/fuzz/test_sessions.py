@@ -13,10 +13,10 @@ from broker import properties
 from broker.core.node import Node
 from broker.session.connection import CLOSED, CLOSING
 from tests.support import codec
-from tests.support.amqp import PROTOCOL_HEADER, Client
+from tests.support.amqp import PROTOCOL_HEADER
 from tests.support.examples import examples
 from tests.support.received import Silence
-from tests.support.session import SessionPipe, SlowJournal, dial, new_node, pipe_of
+from tests.support.session import SessionPipe, SlowJournal, connected, dial, new_node, pipe_of
 
 HARD = {403, 501, 502, 503, 504, 505, 506, 530, 540}
 SOFT = {403, 404, 405, 406}
@@ -147,15 +147,6 @@ class Witness:
         assert self.ch.drain("witness") == [b"before", b"after"]
 
 
-def connected(node: Node) -> Client:
-    client = dial(node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
-    return client
-
-
 def check_output(data: bytes) -> None:
     """All that was sent is whole frames that can be read, each content complete, and each error a documented one."""
     if data == PROTOCOL_HEADER:
@@ -187,7 +178,7 @@ def check_output(data: bytes) -> None:
 
 def check_queues(node: Node) -> None:
     for queue in node.vhosts["/"].queues.values():
-        ready = [*queue.fresh, *[message for _, message in queue.returned]]
+        ready = [*queue.lines.default.fresh, *[message for _, message in queue.lines.default.returned]]
         assert queue.ready_bytes == sum(message.body_bytes for message in ready)
         assert queue.unacked >= 0 and not queue.dirty
 
@@ -198,10 +189,10 @@ def check_gone(node: Node, journal: SlowJournal) -> None:
     check_queues(node)
     assert node.open_connections == 1 and not vhost.volatile and not node.pending
     for queue in vhost.queues.values():
-        assert queue.owner is None and not len(queue.consumers) and not queue.unacked and not queue.held
+        assert queue.owner is None and not len(queue.consumers) and not queue.unacked and not queue.publishers.held
     kept = set()
     for queue in vhost.queues.values():
-        ready = [*queue.fresh, *[message for _, message in queue.returned]]
+        ready = [*queue.lines.default.fresh, *[message for _, message in queue.lines.default.returned]]
         kept |= {(queue.number, message.id) for message in ready if queue.number and message.persistent}
     assert set(journal.live) == kept and not journal.left and not journal.loose
 

@@ -22,7 +22,10 @@ class NotedBatch(Batch):
 
 
 class NotedJournal(Journal):
-    """`added` batches wait to be sealed; `done` are those that were told to be durable."""
+    """`added` batches wait to be sealed; `done` are those that were told to be durable.
+
+    `lazy` says that they are only safe from a power cut after one more, which `sync` adds.
+    """
 
     def __init__(self) -> None:
         self.durable = 0
@@ -31,12 +34,20 @@ class NotedJournal(Journal):
         self.errors: list[Exception] = []
         self.done: list[int] = []
         self.told: Callable[[], None] = lambda: None
+        self.lazy = False
 
     def seal(self) -> Batch | None:
         if self.sealed > len(self.done) or self.sealed == self.added:
             return None
         self.sealed += 1
         return NotedBatch(self.sealed, self.errors)
+
+    def unsynced(self) -> bool:
+        return self.lazy
+
+    def sync(self) -> None:
+        self.lazy = False
+        self.added += 1
 
     def committed(self, number: int) -> None:
         self.done.append(number)
@@ -121,3 +132,29 @@ async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(monkeypatch: pytest
     scene.journal.added = 1
     scene.committer.commit_soon()
     assert not await scene.committer.stop()
+
+
+@pytest.mark.asyncio
+async def test_what_is_only_written_is_synced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "SYNC_S", 0.001)
+    scene = Scene()
+    scene.journal.lazy = True
+    scene.journal.added = 1
+    synced = asyncio.Event()
+    scene.journal.told = lambda: synced.set() if len(scene.journal.done) == 2 else None
+    scene.committer.commit_soon()
+    await synced.wait()
+    assert not scene.journal.lazy
+    assert await scene.committer.stop()
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_sealed_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "SYNC_S", 0.001)
+    scene = Scene()
+    scene.journal.lazy = True
+    scene.journal.added = 1
+    scene.committer.commit_soon()
+    assert await scene.committer.stop()
+    await asyncio.sleep(0.01)
+    assert scene.journal.done == [1]

@@ -4,7 +4,7 @@ import pytest
 from pamqp.commands import Basic, Connection, Queue
 
 from broker.core.node import Node
-from broker.core.queue import HOLD_ABOVE, RELEASE_BELOW
+from broker.core.publishers import HOLD_ABOVE, RELEASE_BELOW
 from broker.session.holding import FREE_LOOKS, HOLD_PROGRESS, Holding
 from tests.support import codec
 from tests.support.amqp import Client
@@ -103,7 +103,7 @@ def test_it_goes_on_when_the_queue_has_drained() -> None:
         assert house.link.held
         consumer.connection.take_output()
         consumer.connection.flushed()
-    assert not house.link.held and not house.holding.queues and not house.queue.held
+    assert not house.link.held and not house.holding.queues and not house.queue.publishers.held
     house.publish(1)
     assert house.link.holds == 1
 
@@ -149,9 +149,9 @@ def test_few_long_messages_are_progress_too() -> None:
     queue = node.vhosts["/"].open_volatile("queue")
     holding = Holding()
     assert holding.add(queue)
-    queue.delivered, queue.delivered_bytes = 5, 5 << 20
+    queue.delivering.deliver, queue.delivered_bytes = 5, 5 << 20
     assert holding.look()
-    queue.delivered += 1
+    queue.delivering.deliver += 1
     assert not holding.look()
 
 
@@ -162,7 +162,7 @@ def test_a_held_publisher_that_goes_is_forgotten(house: House, end: str) -> None
         house.publisher.client.send(Connection.Close, reply_code=200)
     else:
         house.publisher.client.vanish()
-    assert not house.queue.held and not house.holding.queues and not house.link.held
+    assert not house.queue.publishers.held and not house.holding.queues and not house.link.held
 
 
 def test_the_last_consumer_takes_the_hold_along(house: House) -> None:

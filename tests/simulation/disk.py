@@ -191,6 +191,9 @@ class SimulatedDisk(Disk):
     def free_bytes(self) -> int:
         return 1 << 40 if self.limit_bytes is None else max(0, self.limit_bytes - self.used_bytes)
 
+    def salt(self) -> int:
+        return self.random.getrandbits(32)
+
     @property
     def used_bytes(self) -> int:
         return sum(len(inode.data) for inode in self._inodes.values())

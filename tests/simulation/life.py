@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+from broker.core import life as core_life
 from broker.core.definitions import Change, StoredQueue
 from broker.core.message import Address, Message, content_frames
 from broker.storage import compaction
@@ -18,7 +19,7 @@ from broker.storage import journal as journal_module
 from broker.storage.journal import Batch, Journal
 from tests.simulation.disk import SimulatedDisk, Stopped
 from tests.simulation.metadata import MemoryMetadata
-from tests.simulation.model import ALWAYS, Content, Entry, Queue, check, content
+from tests.simulation.model import ALWAYS, NEVER, Content, Entry, Queue, attempts_of, check, check_attempts, content
 
 if TYPE_CHECKING:
     from broker.storage.metadata import Metadata
@@ -56,6 +57,13 @@ class World:
         frames = content_frames(channel := random.randrange(3), b"\x00\x00", body)
         largest = random.choice((0, len(frames)))
         message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
+        if not random.randrange(4):
+            message.life = core_life.Life(
+                level=random.choice((0, 0, 1, 255)),
+                deadline_ms=random.choice((0, 0, 1, 1 << 41)),
+                attempts=random.choice((0, 0, 1, 20)),
+                died=not random.randrange(3),
+            )
         self.contents.append(content(message))
         self.numbers[self.contents[-1]] = number
         return number, message
@@ -71,6 +79,7 @@ class Life:
         self.batch: Batch | None = None
         self.done = False  # the outstanding batch has been committed, and the loop does not know yet
         self.told = 0
+        self.synced = 0  # the last batch that made all before it safe from a power cut
         self.expected: list[int] = []  # tickets that wait to be told of
         self.orphans: list[tuple[int, Entry]] = []
         self.pages: list[Entry] = []  # stored for the sake of memory, of no durable queue
@@ -95,17 +104,32 @@ class Life:
                 assert there or queue.declared > durable or queue.deleted is not None, f"queue {queue.number} is lost"
             pages = found.get(queue.number, [])
             assert there or not pages, f"queue {queue.number} is gone, its messages are not"
-            messages = self.journal.read(pages)
+            messages = self.journal.read(pages, queue.number)
             numbers = [world.numbers.get(content(message), -1) for message in messages]
             self.trace(f"recovered queue {queue.number}: {numbers}")
             check(queue, numbers, durable)
-            entries = [Entry(n, ALWAYS, m.id, m.place, None) for n, m in zip(numbers, messages, strict=True)]
-            queue.entries = entries
+            self._restore(queue, numbers, messages, durable)
         for number in [number for number in world.queues if number not in world.metadata.queues]:
             del world.queues[number]
         for queue in world.queues.values():
             queue.declared, queue.deleted = ALWAYS, None
         world.disk.before = self._between
+
+    def _restore(self, queue: Queue, numbers: list[int], messages: list[Message], durable: int) -> None:
+        """The queue is what was found from now on; the lives of its messages are as they were."""
+        before = {entry.number: entry for entry in queue.entries}
+        queue.entries = []
+        for number, message in zip(numbers, messages, strict=True):
+            check_attempts(before[number], attempts_of(message), durable)
+            queue.entries.append(Entry(number, ALWAYS, message.id, message.place, None))
+            queue.entries[-1].counted = [(ALWAYS, attempts_of(message))]
+        lives = [message.life or core_life.Life() for message in messages]
+        levels = bytes(life.level for life in lives)
+        assert self.journal.recovered_levels.get(queue.number, bytes(len(lives))) == levels
+        assert (queue.number in self.journal.recovered_levels) == any(levels)
+        deadlines = [life.deadline_ms for life in lives]
+        assert list(self.journal.recovered_deadlines.get(queue.number, [0] * len(lives))) == deadlines
+        assert (queue.number in self.journal.recovered_deadlines) == any(deadlines)
 
     # The work
 
@@ -125,7 +149,15 @@ class Life:
         else:
             raise AssertionError("the journal always finds something to write")
         self.journal.close()
+        self.world.metadata.sync()  # as closing it does
+        self.synced = self.journal.durable
         self.trace(f"closed at {self.journal.durable}")
+
+    def forget_unsynced(self, power: bool) -> None:
+        """How the life ended: a power cut may have taken declarations that no durable message depends on."""
+        for queue in self.world.queues.values():
+            if power and queue.declared > self.synced:
+                queue.declared = NEVER
 
     def _between(self, what: str, name: str) -> None:
         """The loop's turn, while the worker is about to make this call."""
@@ -141,11 +173,13 @@ class Life:
             (40, self._publish),
             (40, self._settle),
             (8, self._read),
+            (8, self._count),
             (4, self._declare),
             (2, self._delete),
             (3, self._settle_orphan),
             (5, self._page),
             (3, self._wait),
+            (3, self._sync),
             (1, self._fill),
         ]
         if len(alive) < 2:
@@ -191,7 +225,7 @@ class Life:
         elif self.pages:
             start = self.random.randrange(len(self.pages))
             entries = self.pages[start : start + self.random.choice((1, 3))]
-            self._take(entries)
+            self._take(entries, 0)
             if self.random.random() < 0.8:
                 del self.pages[start : start + len(entries)]
                 for entry in entries:
@@ -199,12 +233,16 @@ class Life:
 
     def _publish(self, alive: list[Queue]) -> None:
         count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
-        queues = self.random.sample(alive, count)
         made = [self.world.message() for _ in range(self.random.choice((1, 1, 2, 5)))]
+        if any(message.life is not None for _, message in made):
+            count = 1
+        queues = self.random.sample(alive, count)
         self.journal.append([queue.number for queue in queues], [message for _, message in made])
         ticket = self.journal.ticket()
         for queue in queues:
-            queue.entries += [Entry(number, ticket, 0, 0, message) for number, message in made]
+            for number, message in made:
+                queue.entries.append(Entry(number, ticket, 0, 0, message))
+                queue.entries[-1].counted = [(ticket, attempts_of(message))]
         numbers, names = [number for number, _ in made], [queue.number for queue in queues]
         self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
 
@@ -221,17 +259,31 @@ class Life:
 
     def _read(self, alive: list[Queue]) -> None:
         """Some of a queue's messages come back into memory; they may have been there."""
-        held = self.random.choice(alive).held
+        queue = self.random.choice(alive)
+        held = queue.held
         if held:
             start = self.random.randrange(len(held))
-            self._take(held[start : start + self.random.randint(1, 10)])
+            self._take(held[start : start + self.random.randint(1, 10)], queue.number)
 
-    def _take(self, entries: list[Entry]) -> None:
+    def _count(self, alive: list[Queue]) -> None:
+        """Messages come back from a consumer."""
+        queue = self.random.choice(alive)
+        held = queue.held
+        if held:
+            start = self.random.randrange(len(held))
+            for entry in held[start : start + self.random.randint(1, 3)]:
+                attempts = entry.attempts + 1
+                self.journal.count(queue.number, *entry.page, attempts)
+                entry.counted.append((self.journal.ticket(), attempts))
+                self.trace(f"count {attempts} for {entry.number} of {queue.number} in {self.journal.ticket()}")
+
+    def _take(self, entries: list[Entry], queue: int) -> None:
         turn, self._in_commit = self._in_commit, False
-        messages = self.journal.read([entry.page for entry in entries])
+        messages = self.journal.read([entry.page for entry in entries], queue)
         self._in_commit = turn
         for entry, message in zip(entries, messages, strict=True):
             assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
+            assert not queue or attempts_of(message) == entry.attempts, f"message {entry.number} is counted wrongly"
             entry.message = None
             entry.id, entry.place = message.id, message.place
 
@@ -245,6 +297,10 @@ class Life:
                 assert self.expected.pop(0) == ticket, "told out of order"
 
             self.journal.when_durable(ticket, told)
+
+    def _sync(self, alive: list[Queue]) -> None:
+        if self.journal.unsynced():
+            self.journal.sync()
 
     def _fill(self, alive: list[Queue]) -> None:
         """Others leave the disk little room."""
@@ -285,6 +341,8 @@ class Life:
     def _committed(self) -> None:
         assert self.batch is not None
         number = self.batch.number
+        if self.batch.sync:
+            self.synced = number
         assert self.journal.seal() is None, "a second batch while one is outstanding"
         self.batch, self.done = None, False
         self.journal.committed(number)

@@ -1,21 +1,26 @@
 """What a journal has promised: which messages must be there after a restart, which must not, and in what order.
 
 A message is promised to be there once the batch it was appended in is durable, and promised to be gone once the batch
-it was settled in is. In between a restart may find it or not. What a restart has found is what there is from then on:
-a broker has shown it to consumers.
+it was settled in is. In between a restart may find it or not. So it is with the attempts that were counted for it. What
+a restart has found is what there is from then on: a broker has shown it to consumers.
 """
 
 from __future__ import annotations
 
+from broker.core.life import Life
 from broker.core.message import Message
 
 ALWAYS = 0  # a ticket that is durable from the start
+NEVER = 1 << 62  # one that no batch has
 
 
 class Entry:
-    """One message in one queue. `number` is its content's, `appended` and `settled` are tickets."""
+    """One message in one queue. `number` is its content's, `appended` and `settled` are tickets.
 
-    __slots__ = ("number", "appended", "settled", "id", "place", "message")
+    `counted` are tickets, and how many attempts were told then.
+    """
+
+    __slots__ = ("number", "appended", "settled", "id", "place", "message", "counted")
 
     def __init__(self, number: int, appended: int, id_: int, place: int, message: Message | None) -> None:
         self.number = number
@@ -24,6 +29,11 @@ class Entry:
         self.id = id_
         self.place = place
         self.message = message  # while it is in memory
+        self.counted: list[tuple[int, int]] = []
+
+    @property
+    def attempts(self) -> int:
+        return self.counted[-1][1] if self.counted else 0
 
     @property
     def page(self) -> tuple[int, int]:
@@ -47,12 +57,13 @@ class Queue:
         return [entry for entry in self.entries if entry.settled is None]
 
 
-Content = tuple[str, str, bytes, int, int, int, bool]
+Content = tuple[str, str, bytes, int, int, int, bool, int, int, bool]
 
 
 def content(message: Message) -> Content:
     """All that a message is to a consumer."""
     address = message.address
+    life = message.life or Life()
     return (
         address.exchange,
         address.routing_key,
@@ -61,7 +72,20 @@ def content(message: Message) -> Content:
         message.body_bytes,
         message.largest_frame,
         message.persistent,
+        life.level,
+        life.deadline_ms,
+        life.died,
     )
+
+
+def attempts_of(message: Message) -> int:
+    return message.life.attempts if message.life is not None else 0
+
+
+def check_attempts(entry: Entry, found: int, durable: int) -> None:
+    """Whether it may be found with so many attempts: no fewer than were durable, no more than were told."""
+    least = max([0, *[attempts for ticket, attempts in entry.counted if ticket <= durable]])
+    assert least <= found <= entry.attempts, f"message {entry.number}: {found} attempts of {entry.counted}"
 
 
 def check(queue: Queue, found: list[int], durable: int) -> None:

@@ -40,6 +40,8 @@ def cut(world: World, power: bool) -> None:
     """The process is gone; the disk is what the next one finds."""
     world.trace.append("the power goes" if power else "killed")
     world.disk = world.disk.power_loss(world.random) if power else world.disk.crash()
+    if power:
+        world.metadata.power_loss(world.random)
 
 
 def interrupted_start(world: World) -> None:
@@ -70,8 +72,10 @@ def live(world: World, durable: int, end: str) -> int:
     except OSError as error:
         assert error.errno == errno.EIO and failure is not None
     durable = life.journal.durable
-    world.trace.append(f"end by {end}, {durable} durable")
-    cut(world, end in ("power", "stopped without power", "close") or end == "failing disk" and random.random() < 0.5)
+    power = end in ("power", "stopped without power", "close") or end == "failing disk" and random.random() < 0.5
+    world.trace.append(f"end by {end}, {durable} durable, {life.synced} synced")
+    cut(world, power)
+    life.forget_unsynced(power)
     return durable
 
 

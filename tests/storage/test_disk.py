@@ -117,13 +117,15 @@ def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable
     assert synced == (["x", "log"] if durable else [])
 
 
-def test_a_failed_sync_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_is_final_also_of_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def fails(descriptor: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fdatasync", fails)
     file = disk.open("x", True)
     file.write(b"x")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError) as raised:
         file.sync()
+    assert raised.value.errno == errno.EIO
     file.close()

@@ -8,6 +8,7 @@ from broker.core.message import Address, content_frames
 from broker.storage import records
 from broker.storage.doctor import examine
 
+SALT = 7
 HEAD = records.SEGMENT_HEAD_BYTES
 
 
@@ -15,7 +16,7 @@ def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     numbers = b"".join(map(records.QUEUE.pack, queues))
     address = Address("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
-    return records.message(id_, id_, 0, len(body), 1, True, len(queues), numbers + address, frames)
+    return records.message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
 
 @pytest.fixture
@@ -23,9 +24,9 @@ def log(tmp_path: Path) -> Path:
     """Two segments: four messages, of which one was settled, then one of two queues."""
     folder = tmp_path / "log"
     folder.mkdir()
-    first = records.segment_head(1) + b"".join(message(id_, [7]) for id_ in range(1, 5))
+    first = records.Head(1, SALT).encode() + b"".join(message(id_, [7]) for id_ in range(1, 5))
     (folder / "00000001.log").write_bytes(first)
-    second = records.segment_head(5) + records.settled(5, 7, [2]) + message(5, [7, 8])
+    second = records.Head(5, SALT).encode() + records.settled(SALT, 5, 7, [2]) + message(5, [7, 8])
     (folder / "00000002.log").write_bytes(second)
     return folder
 
@@ -44,6 +45,7 @@ def told(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]
 def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     status, lines = told(capsys, log)
     assert status == 0
+    assert f"log: version {records.VERSION}" in lines
     assert "00000001.log: 4 records; 3 messages live, 1 dead" in lines
     assert "00000002.log: 2 records; 1 messages live, 0 dead" in lines
 
@@ -58,7 +60,7 @@ def test_a_torn_end_is_told_and_is_no_damage(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_newest_segment_without_a_whole_head_is_torn(capsys: pytest.CaptureFixture[str], log: Path) -> None:
-    (log / "00000003.log").write_bytes(records.segment_head(6)[:7])
+    (log / "00000003.log").write_bytes(records.Head(6, SALT).encode()[:7])
     status, lines = told(capsys, log)
     assert status == 0
     assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 octets" in line for line in lines)
@@ -94,9 +96,15 @@ def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Pat
     assert any(line.startswith("recovery: checkpoint: ") for line in lines)
 
 
-def test_an_empty_folder_is_sound_and_a_missing_one_is_told(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_log_of_another_version_is_told(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    head = records.SEGMENT_HEAD_1.pack(records.SEGMENT_MAGIC, 1, 0, 6)
+    (log / "00000003.log").write_bytes(head + records.CRC.pack(records.crc32(head)))
+    status, lines = told(capsys, log)
+    assert status == 1
+    assert lines[-1] == "log: BAD: 00000003.log: of version 1 of the log, this broker reads version 2"
+
+
+def test_an_empty_folder_is_sound_and_a_missing_one_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert examine(tmp_path) == 0
     assert examine(tmp_path / "none") == 66
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: there is no such folder\n"

@@ -1,6 +1,7 @@
 """What metadata keeps, through changes, repeats, failures and kills."""
 
 import errno
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,16 +15,21 @@ from broker.core.definitions import (
     Record,
     StoredBinding,
     StoredExchange,
+    StoredGlobalParameter,
+    StoredParameter,
     StoredPermission,
     StoredQueue,
+    StoredTopicPermission,
     StoredUser,
     StoredVHost,
 )
 from broker.storage.faults import StorageFault
-from broker.storage.metadata import VERSION, Metadata
+from broker.storage.metadata import _STEPS, VERSION, Metadata
 
 NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
 TABLE = b"\x01kI\xff\x00\x00\x07"
+QUEUE = 7  # its place in `everything`
+SHA256 = "rabbit_password_hashing_sha256"
 
 
 @pytest.fixture
@@ -48,11 +54,15 @@ def told(definitions: Definitions) -> list[tuple[object, ...]]:
 
 def everything(name: str, number: int) -> list[Record]:
     """One record of each kind."""
+    hash_ = b"\x00hash=" + name.encode("utf-8", "surrogateescape")
     return [
-        StoredVHost(name),
-        StoredUser(name, b"\x00hash=" + name.encode("utf-8", "surrogateescape"), (name, "a,b", "administrator")),
+        StoredVHost(name, name, (name, "a,b"), name, number % 2 == 0),
+        StoredUser(name, hash_, (name, "a,b", "administrator"), name, {"max-channels": number}),
         StoredPermission(name, name, name, ".*", ""),
-        StoredExchange(name, name, f"x-{name}", True, number % 2 == 0, number % 3 == 0, TABLE),
+        StoredTopicPermission(name, name, name, ".*", ""),
+        StoredParameter(name, name, name, f'["{name}"]'),
+        StoredGlobalParameter(name, "{}"),
+        StoredExchange(name, name, f"x-{name}", True, number % 2 == 0, number % 3 == 0, TABLE, number),
         StoredQueue(name, name, number, number % 2 == 1, b""),
         StoredBinding(name, name, "queue", name, name, TABLE * number),
         StoredBinding(name, name, "exchange", name, name, b""),
@@ -107,11 +117,11 @@ def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: Metadata) ->
 def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
     odd, plain = everything("\udcff", 1), everything("plain", 2)
     # A queue that went and came again, with another number, as one batch may tell of it.
-    again = [Change(False, odd[4]), Change(True, StoredQueue("\udcff", "\udcff", 3, False, b"x"))]
-    changes = puts(odd) + puts(plain) + deletes(plain[3:]) + again
+    again = [Change(False, odd[QUEUE]), Change(True, StoredQueue("\udcff", "\udcff", 3, False, b"x"))]
+    changes = puts(odd) + puts(plain) + deletes(plain[QUEUE - 1 :]) + again
     metadata.apply(changes)
     first = told(metadata.load())
-    assert ("StoredQueue", "\udcff", "\udcff", 3, False, b"x") in first and fields(odd[4]) not in first
+    assert ("StoredQueue", "\udcff", "\udcff", 3, False, b"x") in first and fields(odd[QUEUE]) not in first
     metadata.apply(changes)
     assert told(metadata.load()) == first
 
@@ -119,10 +129,11 @@ def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
 def test_what_is_put_again_is_changed(metadata: Metadata) -> None:
     metadata.apply(puts([StoredUser("u", b"old", ("a",)), StoredPermission("u", "/", "", "", "")]))
     metadata.apply(puts([StoredUser("u", b"new", ()), StoredPermission("u", "/", "c", "w", "r")]))
-    assert told(metadata.load()) == [("StoredUser", "u", b"new", ()), ("StoredPermission", "u", "/", "c", "w", "r")]
+    user = ("StoredUser", "u", b"new", SHA256, (), {})
+    assert told(metadata.load()) == [user, ("StoredPermission", "u", "/", "c", "w", "r")]
 
 
-@pytest.mark.parametrize("kind", range(7))
+@pytest.mark.parametrize("kind", range(10))
 def test_a_delete_takes_one_record_and_a_missing_one_is_fine(metadata: Metadata, kind: int) -> None:
     records = everything("one", 1) + everything("two", 2)
     metadata.apply(puts(records))
@@ -230,13 +241,25 @@ def test_any_other_failure_is_final(metadata: Metadata) -> None:
     assert raised.value.errno == errno.EIO
 
 
-def test_transactions_are_as_safe_as_was_asked_for(path: Path) -> None:
-    for durable, level in ((True, 2), (False, 1)):
+def test_transactions_are_as_safe_as_was_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applied, they are in the write-ahead log; that is synced when asked to, and at first for what is found there."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    for durable in (True, False):
         metadata = Metadata(path, durable)
         ask = metadata._connection.execute
-        assert ask("PRAGMA synchronous").fetchone()[0] == level
+        assert ask("PRAGMA synchronous").fetchone()[0] == 1
         assert ask("PRAGMA journal_mode").fetchone()[0] == "wal"
+        metadata.apply(puts([StoredVHost("v")]))
+        metadata.sync()
+        metadata.sync()
+        metadata.apply(puts([StoredVHost("w")]))
+        assert synced == [os.stat(f"{path}-wal").st_ino] * durable
+        metadata.sync()
+        assert len(synced) == 2 * durable
         metadata.close()
+        synced.clear()
+    Metadata(path).sync()
 
 
 def refused(path: Path) -> str:
@@ -253,6 +276,14 @@ def other_file(path: Path, *statements: str) -> None:
         other.execute(statement)
     other.commit()
     other.close()
+
+
+def test_no_queue_gets_the_number_of_an_exchange(path: Path) -> None:
+    metadata = Metadata(path)
+    metadata.apply(puts([StoredExchange("/", "e", "x-delayed-message", True, False, False, b"", 7)]))
+    found = metadata.load()
+    metadata.close()
+    assert found.numbers == {7} and found.next_queue == 8
 
 
 def test_a_file_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:
@@ -284,7 +315,7 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
     path.write_bytes(sound[: len(sound) // 2])
     assert refused(path)
     path.write_bytes(sound)
-    other_file(path, "INSERT INTO users VALUES ('by hand', 1, 'x')")
+    other_file(path, "INSERT INTO users (name, password_hash, tags) VALUES ('by hand', 1, 'x')")
     assert refused(path).startswith("damaged: ")
 
 
@@ -295,3 +326,18 @@ def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 def test_a_file_that_is_in_use_is_told(path: Path, metadata: Metadata) -> None:
     assert refused(path) == "database is locked"
+
+
+def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(path: Path) -> None:
+    with sqlite3.connect(path) as earlier:
+        for statement in _STEPS[0]:
+            earlier.execute(statement)
+        earlier.execute("INSERT INTO vhosts VALUES (x'2f')")
+        earlier.execute("INSERT INTO users VALUES (x'75', x'68', '[\"administrator\"]')")
+        earlier.execute("PRAGMA user_version = 1")
+    earlier.close()
+    assert told(loaded(path)) == [
+        ("StoredVHost", "/", "", (), "", False),
+        ("StoredUser", "u", b"h", SHA256, ("administrator",), {}),
+    ]
+    assert told(loaded(path))[1][3] == SHA256, "not the same when it is opened again"

@@ -4,20 +4,26 @@ from random import Random
 
 import pytest
 
+from broker.core.life import NO_TTL, Life
 from broker.core.message import Address, Message, content_frames
 from broker.storage import records
-from broker.storage.journal import parsed
 
+SALT = 0x1234ABCD
 ADDRESS = Address("amq.direct", "key")
 FRAMES = content_frames(3, b"\x10\x00\x02", b"a body of some octets")
-MESSAGE = records.message(7, 5, 4096, 21, 3, True, 2, b"\x01\0\0\0\x02\0\0\0" + ADDRESS.encoded, FRAMES)
-SETTLED = records.settled(8, 3, [1, 2, 1 << 40])
-GONE = records.gone(9, 3)
-KINDS = pytest.mark.parametrize("record", [MESSAGE, SETTLED, GONE], ids=["message", "settled", "gone"])
+MESSAGE = records.message(
+    SALT, 7, 5, 4096, 21, 3, records.PERSISTENT, 2, b"\x01\0\0\0\x02\0\0\0" + ADDRESS.encoded, FRAMES
+)
+SETTLED = records.settled(SALT, 8, 3, [1, 2, 1 << 40])
+GONE = records.gone(SALT, 9, 3)
+COUNTED = records.counted(SALT, 10, 3, 1 << 40, 7)
+KINDS = pytest.mark.parametrize(
+    "record", [MESSAGE, SETTLED, GONE, COUNTED], ids=["message", "settled", "gone", "counted"]
+)
 
 
 def test_a_message_comes_back() -> None:
-    message = parsed(b"before" + MESSAGE + b"after", 6)
+    message = records.parsed(SALT, b"before" + MESSAGE + b"after", 6)
     assert isinstance(message, Message)
     assert (message.address.exchange, message.address.routing_key) == ("amq.direct", "key")
     assert (message.frames, message.body) == (FRAMES, b"a body of some octets")
@@ -29,8 +35,8 @@ def test_a_message_comes_back() -> None:
 @pytest.mark.parametrize("queues", [0, 1, 400])
 def test_an_address_of_any_length_comes_back(exchange: str, key: str, queues: int) -> None:
     address = Address(exchange, key)
-    record = records.message(1, 1, 0, 21, 0, False, queues, bytes(4 * queues) + address.encoded, FRAMES)
-    message = parsed(record, 0)
+    record = records.message(SALT, 1, 1, 0, 21, 0, 0, queues, bytes(4 * queues) + address.encoded, FRAMES)
+    message = records.parsed(SALT, record, 0)
     assert message is not None
     assert (message.address.exchange, message.address.routing_key) == (exchange, key)
     assert message.frames == FRAMES and not message.persistent
@@ -38,14 +44,14 @@ def test_an_address_of_any_length_comes_back(exchange: str, key: str, queues: in
 
 @KINDS
 def test_a_record_ends_where_the_next_begins(record: bytes) -> None:
-    assert records.whole(record + GONE, 0) == len(record)
-    assert records.whole(GONE + record, len(GONE)) == len(GONE) + len(record)
+    assert records.whole(SALT, record + GONE, 0) == len(record)
+    assert records.whole(SALT, GONE + record, len(GONE)) == len(GONE) + len(record)
 
 
 @KINDS
 def test_a_part_of_a_record_is_none(record: bytes) -> None:
-    assert not any(records.whole(record[:end], 0) for end in range(len(record)))
-    assert not any(records.whole(record, at) for at in range(1, len(record)))
+    assert not any(records.whole(SALT, record[:end], 0) for end in range(len(record)))
+    assert not any(records.whole(SALT, record, at) for at in range(1, len(record)))
 
 
 @KINDS
@@ -54,33 +60,64 @@ def test_a_flipped_bit_is_seen(record: bytes) -> None:
         for bit in range(8):
             damaged = bytearray(record + GONE)
             damaged[at] ^= 1 << bit
-            assert not records.whole(bytes(damaged), 0), f"bit {bit} of octet {at}"
+            assert not records.whole(SALT, bytes(damaged), 0), f"bit {bit} of octet {at}"
 
 
 def test_rubbish_and_zeros_are_no_record() -> None:
     random = Random(1)
     for octets in range(200):
-        assert not records.whole(bytes(octets), 0)
+        assert not records.whole(SALT, bytes(octets), 0)
         rubbish = random.randbytes(octets)
-        assert not records.whole(rubbish, 0)
-        assert not records.whole(records.LENGTH.pack(records.MAGIC) + rubbish, 0)
+        assert not records.whole(SALT, rubbish, 0)
+        assert not records.whole(SALT, records.LENGTH.pack(records.MAGIC) + rubbish, 0)
 
 
 def test_a_damaged_message_is_not_served() -> None:
-    assert parsed(MESSAGE[:-1] + b"\x00", 0) is None
+    assert records.parsed(SALT, MESSAGE[:-1] + b"\x00", 0) is None
 
 
-def test_a_segment_head_says_its_first_id() -> None:
-    head = records.segment_head(1 << 50)
-    assert len(head) == records.SEGMENT_HEAD_BYTES
-    assert records.first_id(head + MESSAGE) == 1 << 50
-    assert records.first_id(head[:-1]) is None and records.first_id(b"") is None
-    for at in range(len(head)):
-        damaged = bytearray(head)
+@pytest.mark.parametrize("queues", [0, 1, 3])
+def test_a_life_comes_back_with_its_message(queues: int) -> None:
+    life = records.life(Life(NO_TTL, 1 << 41, 255, 1 << 31, True))
+    numbers = life + bytes(4 * queues)
+    flags = records.PERSISTENT | records.HAS_LIFE
+    record = records.message(SALT, 1, 1, 0, 21, 3, flags, queues, numbers + ADDRESS.encoded, FRAMES)
+    message = records.parsed(SALT, record, 0)
+    assert message is not None and message.life is not None
+    assert (message.frames, message.persistent, message.address.routing_key) == (FRAMES, True, "key")
+    assert (message.life.level, message.life.attempts, message.life.died) == (255, 1 << 31, True)
+    assert (message.life.deadline_ms, message.life.ttl_ms) == (1 << 41, NO_TTL)
+
+
+def test_an_ordinary_message_has_no_life() -> None:
+    message = records.parsed(SALT, MESSAGE, 0)
+    assert message is not None and message.life is None
+
+
+@KINDS
+def test_a_record_of_another_salt_is_none(record: bytes) -> None:
+    """Who does not know the salt of a log cannot write a record of it."""
+    assert not any(records.whole(SALT ^ 1 << bit, record, 0) for bit in range(32))
+    assert not records.whole(0, record, 0)
+
+
+def test_a_segment_head_says_its_first_id_and_salt() -> None:
+    octets = records.Head(1 << 50, SALT).encode()
+    assert len(octets) == records.SEGMENT_HEAD_BYTES
+    head = records.head_of(octets + MESSAGE)
+    assert head is not None and (head.first_id, head.salt) == (1 << 50, SALT)
+    assert records.head_of(octets[:-1]) is None and records.head_of(b"") is None
+    for at in range(len(octets)):
+        damaged = bytearray(octets)
         damaged[at] ^= 1
-        assert records.first_id(bytes(damaged)) is None
+        assert records.head_of(bytes(damaged)) is None
+        assert not records.other_version(bytes(damaged)), "damage is no other version"
 
 
-def test_a_version_that_is_not_known_is_not_read() -> None:
-    head = records.SEGMENT_HEAD.pack(records.SEGMENT_MAGIC, records.VERSION + 1, 0, 1)
-    assert records.first_id(head + records.CRC.pack(records.crc32(head))) is None
+@pytest.mark.parametrize("version", [1, records.VERSION + 1])
+def test_a_version_that_is_not_known_is_not_read(version: int) -> None:
+    layout, fields = (records.SEGMENT_HEAD_1, (1,)) if version == 1 else (records.SEGMENT_HEAD, (1, SALT))
+    head = layout.pack(records.SEGMENT_MAGIC, version, 0, *fields)
+    octets = head + records.CRC.pack(records.crc32(head)) + bytes(10)
+    assert records.head_of(octets) is None
+    assert records.other_version(octets) == version

@@ -12,6 +12,7 @@ import pytest
 
 from broker.core.message import Address, Message, content_frames
 from broker.storage import records
+from broker.storage.faults import StorageFault
 from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
@@ -60,12 +61,19 @@ def written(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk
     return disk.crash()
 
 
+def salt_of(data: bytes) -> int:
+    head = records.head_of(data)
+    assert head is not None
+    return head.salt
+
+
 def records_of(data: bytes) -> list[int]:
     """Where each record of a segment starts, and where the last one ends."""
+    salt = salt_of(data)
     at, found = records.SEGMENT_HEAD_BYTES, []
     while at < len(data):
         found.append(at)
-        at = records.whole(data, at)
+        at = records.whole(salt, data, at)
         assert at
     return [*found, at]
 
@@ -169,7 +177,11 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
         disk = disk.crash()
         journal, found = opened(disk)
         assert found[1] == [body for body in BODIES if body != BODIES[number]]
-        assert len(journal.report) == 1 and name in journal.report[0] and "offset 20" in journal.report[0]
+        assert (
+            len(journal.report) == 1
+            and name in journal.report[0]
+            and f"offset {records.SEGMENT_HEAD_BYTES}" in journal.report[0]
+        )
         assert disk.content(name) == bytes(damaged)
     survives_two_restarts(disk, [body for body in BODIES if body != BODIES[number]])
 
@@ -216,8 +228,8 @@ def test_orphan_acks_are_ignored() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     append(journal, [1], b"one")
-    settled = records.settled(50, 1, [40, 41, 49])
-    disk.put(FIRST, disk.content(FIRST) + settled)
+    data = disk.content(FIRST)
+    disk.put(FIRST, data + records.settled(salt_of(data), 50, 1, [40, 41, 49]))
     disk = disk.crash()
     journal, found = opened(disk)
     assert found == {1: [b"one"]}
@@ -317,3 +329,57 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
                 segment.close()
             assert [m.body for m in journal.read(pages)] == [b"one", b"three", b"four"], f"octet {at}, bit {bit}"
             assert len(journal.report) == 1 and f"offset {starts[1]}" in journal.report[0]
+
+
+def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
+    """Were it not for the salt, skipping the damaged record would find the one within."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"one")
+    frames = content_frames(1, b"\x00\x00", b"forged")
+    planted = [records.message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
+    append(journal, [1], b"".join(planted), b"three")
+    data = bytearray(disk.content(FIRST))
+    data[records_of(bytes(data))[1] + 4] ^= 1
+    disk.put(FIRST, bytes(data))
+    assert opened(disk)[1] == {1: [b"one", b"three"]}
+
+
+def test_a_damaged_head_of_the_only_segment() -> None:
+    """The checkpoint, there from the first start on, says the salt."""
+    disk = written(*BODIES)
+    data = disk.content(FIRST)
+    for at in range(records.SEGMENT_HEAD_BYTES):
+        fresh = disk.crash()
+        fresh.put(FIRST, data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+        survives_two_restarts(fresh, BODIES)
+
+
+def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> None:
+    disk = written(*BODIES)
+    data = bytes(1) + disk.content(FIRST)[1:]
+    disk.put(FIRST, data)
+    disk.put("checkpoint", b"nothing")
+    with pytest.raises(StorageFault, match=FIRST):
+        opened(disk)
+    assert disk.content(FIRST) == data
+
+
+@pytest.mark.parametrize("name", [FIRST, SECOND])
+def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
+    disk = written(*BODIES)
+    head = records.SEGMENT_HEAD_1.pack(records.SEGMENT_MAGIC, 1, 0, 1)
+    data = head + records.CRC.pack(records.crc32(head)) + b"records"
+    disk.put(name, data)
+    before = {each: disk.content(each) for each in disk.names()}
+    with pytest.raises(StorageFault, match=f"{name}: of version 1 of the log, this broker reads version 2"):
+        opened(disk)
+    assert {each: disk.content(each) for each in disk.names()} == before
+
+
+def test_a_checkpoint_of_version_1_is_refused() -> None:
+    disk = SimulatedDisk(Random(1))
+    data = b"WARRCP\x01" + bytes(17)
+    disk.put("checkpoint", data + records.CRC.pack(records.crc32(data)))
+    with pytest.raises(StorageFault, match="checkpoint: of version 1"):
+        opened(disk)

@@ -1,8 +1,12 @@
 """The broker under test as a test sees it, and the one that listens on a socket; in_process.py has the other."""
 
 import itertools
+import json
 import os
+import shlex
 import socket
+import subprocess
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +16,7 @@ from .amqp import Client
 from .received import Closed, Silence
 
 PATIENCE_S = 10  # for a reply over a socket
+CTL = shlex.split(os.environ.get("WARREN_CTL", ""))  # the command line of the peer's rabbitmqctl, with its -n NODE
 
 _numbers = itertools.count(1)
 
@@ -38,6 +43,20 @@ class Peer:
         client.tune(channel_max, frame_max, heartbeat)
         client.call(Connection.Open, virtual_host=vhost)
         return client
+
+    def wait(self, ms: int) -> None:
+        """Let so much time pass for the broker."""
+        raise NotImplementedError
+
+    def set_policy(
+        self, name: str, pattern: str, definition: Mapping[str, Any], priority: int = 0, apply_to: str = "all",
+        operator: bool = False,
+    ) -> None:  # fmt: skip
+        """A policy of the vhost `/`."""
+        raise NotImplementedError
+
+    def clear_policy(self, name: str, operator: bool = False) -> None:
+        raise NotImplementedError
 
     def settings(self, **changed: Any) -> None:
         """Change settings for the connections made from now on."""
@@ -112,6 +131,27 @@ class SocketPeer(Peer):
         self._address = (host, int(port))
         self._prefix = f"check-{os.getpid()}-{next(_numbers)}-"
         self._names: set[str] = set()
+        self._policies: set[tuple[str, bool]] = set()
+
+    def wait(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    def set_policy(
+        self, name: str, pattern: str, definition: Mapping[str, Any], priority: int = 0, apply_to: str = "all",
+        operator: bool = False,
+    ) -> None:  # fmt: skip
+        command = "set_operator_policy" if operator else "set_policy"
+        options = ["--priority", str(priority), "--apply-to", apply_to]
+        self._ctl(command, *options, name, pattern, json.dumps(definition))
+        self._policies.add((name, operator))
+
+    def clear_policy(self, name: str, operator: bool = False) -> None:
+        self._policies.discard((name, operator))
+        self._ctl("clear_operator_policy" if operator else "clear_policy", name)
+
+    def _ctl(self, *words: str) -> None:
+        assert CTL, "WARREN_CTL does not name the peer's rabbitmqctl"
+        subprocess.run([*CTL, "-q", *words], check=True, capture_output=True)
 
     def dial(self, **peer: Any) -> Client:
         assert not peer, "over a socket the peer address is what it is"
@@ -123,6 +163,8 @@ class SocketPeer(Peer):
 
     def close(self) -> None:
         super().close()
+        for name, operator in list(self._policies):
+            self.clear_policy(name, operator)
         if not self._names:
             return
         client = self.connect()

@@ -108,6 +108,12 @@ class Channel:
             + codec.body_frames(self.number, body, self.client.frame_max)
         )
 
+    def fill(self, queue: str, *bodies: bytes, **properties: Any) -> None:
+        """Publish to a queue, all with the same properties."""
+        for body in bodies:
+            self.publish("", queue, body, properties)
+        self.sync()
+
     def get(self, queue: str = "", no_ack: bool = True) -> Content | None:
         reply = self.call(Basic.Get, queue=queue, no_ack=no_ack)
         return reply if isinstance(reply, Content) else None
@@ -141,6 +147,13 @@ class Channel:
 
     def reject(self, delivery_tag: int, requeue: bool = True) -> None:
         self.send(Basic.Reject, delivery_tag=delivery_tag, requeue=requeue)
+
+    def reject_next(self, queue: str) -> None:
+        """Take the next message out of a queue and reject it for good."""
+        message = self.get(queue, no_ack=False)
+        assert message is not None, "the queue is empty"
+        self.reject(message.tag, requeue=False)
+        self.sync()
 
     def qos(self, prefetch_count: int, globally: bool = False) -> None:
         self.call(Basic.Qos, prefetch_count=prefetch_count, global_=globally)

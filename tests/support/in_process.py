@@ -1,14 +1,14 @@
 """A broker inside this process: the real one from its transport inwards, with sockets, loop and clock replaced."""
 
 import asyncio
+import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any, cast
-
-import msgspec
 
 from broker.app import Store, build_node, build_settings
 from broker.config import Config
-from broker.core.users import Permission, User, hash_password
+from broker.core.passwords import hash_password
 from broker.errors import ConnectionForced
 from broker.net.server import Server
 from broker.net.transport import Transport
@@ -130,7 +130,7 @@ class InProcessPeer(Peer):
     def _new_server(self) -> Server:
         asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self.loop))
         try:
-            settings, timeout_s = build_settings(self.config), self.config.handshake_timeout_s
+            settings, timeout_s = build_settings(self.config), self.config.handshake_timeout_ms / 1000
             return Server(self.node, settings, timeout_s, lambda *line: self.log.append(line))
         finally:
             asyncio._set_running_loop(None)
@@ -156,8 +156,24 @@ class InProcessPeer(Peer):
         self._sockets.append(socket)
         return self._kept(Client(InProcessPipe(self, socket)))
 
+    def wait(self, ms: int) -> None:
+        self.settle()
+        self.clock.advance(ms)
+        self.settle()
+
+    def set_policy(
+        self, name: str, pattern: str, definition: Mapping[str, Any], priority: int = 0, apply_to: str = "all",
+        operator: bool = False,
+    ) -> None:  # fmt: skip
+        self.node.policies.set("/", name, pattern, definition, priority, apply_to, operator)
+        self.settle()
+
+    def clear_policy(self, name: str, operator: bool = False) -> None:
+        self.node.policies.clear("/", name, operator)
+        self.settle()
+
     def settings(self, **changed: Any) -> None:
-        self.config = msgspec.structs.replace(self.config, **changed)
+        self.config = dataclasses.replace(self.config, **changed)
         self.server = self._new_server()
 
     def add_vhost(self, name: str) -> None:
@@ -166,9 +182,8 @@ class InProcessPeer(Peer):
     def add_user(
         self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")
     ) -> None:
-        user = User(name, hash_password(name, b"salt"), frozenset(tags))
-        user.permissions["/"] = Permission(*permissions)
-        self.node.users.add(user)
+        self.node.users.add(name, hash_password(name, b"salt"), tags)
+        self.node.users.set_permission(name, "/", *permissions)
 
     def close_connection(self, client: Client, reason: str) -> None:
         self.server.connections[socket_of(client).transport].close(ConnectionForced(reason))

@@ -3,13 +3,16 @@
 from collections import deque
 
 from broker.core.backlog import Budget
+from broker.core.home import Home
 from broker.core.message import Address, Message
-from broker.core.ports import Consumer, Journal
-from broker.core.queue import Numbering, Queue
-from broker.core.registry import Registry
+from broker.core.node import Node
+from broker.core.ports import Clock, Consumer, Journal
+from broker.core.queue import Queue
+from broker.core.users import Users
 from broker.core.vhost import VHost
 from broker.table import Table
 
+from .clock import FakeClock
 from .session import SlowJournal
 
 ADDRESS = Address("", "q")
@@ -22,27 +25,35 @@ def message(body_bytes: int = 10, persistent: bool = True, frames: bytes = b"") 
 
 
 def new_queue(
-    kind: type[Queue] = Queue, number: int = 1, journal: SlowJournal | None = None, budget: Budget | None = None
+    kind: type[Queue] = Queue,
+    number: int = 1,
+    journal: SlowJournal | None = None,
+    budget: Budget | None = None,
+    arguments: Table = Table.EMPTY,
 ) -> Queue:
     """A durable queue, or, with the number 0, one that is not."""
-    return kind(
-        "/",
-        f"q{number}",
-        number > 0,
-        number,
-        None,
-        False,
-        Table.EMPTY,
-        deque(),
-        journal or SlowJournal(),
-        budget or Budget(UNLIMITED_BYTES),
-    )
+    home = NoVHost("/", FakeClock(), journal or SlowJournal(), budget or Budget(UNLIMITED_BYTES), deque())
+    return kind(home, f"q{number}", number > 0, number, None, False, arguments)
+
+
+class NoVHost(Home):
+    """Notes what its queues ask of it."""
+
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, pending: deque[Queue]) -> None:
+        super().__init__(name, clock, journal, budget, pending)
+        self.dead: list[tuple[Message, str]] = []
+        self.over: list[Queue] = []
+
+    def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        self.dead += [(each, reason) for each in messages]
+
+    def unused(self, queue: Queue) -> None:
+        self.over.append(queue)
 
 
 def enqueue(messages: list[Message], *queues: Queue) -> None:
     """Publish to queues of one journal."""
-    journal, budget = queues[0]._journal, queues[0]._budget
-    vhost = VHost("/", Registry(), deque(), journal, Numbering(), budget, [])
+    vhost = VHost("/", Node("test", "test", FakeClock(), queues[0].home.journal, Users(frozenset())))
     body_bytes = sum(each.body_bytes for each in messages)
     vhost.enqueue(messages, body_bytes, any(each.persistent for each in messages), queues)
 

@@ -7,11 +7,14 @@ What `net/` does when output is taken and input is held back is left to the test
 from collections.abc import Callable
 from typing import Any
 
+from pamqp.commands import Connection as Methods
+
 from broker.core.definitions import Change
 from broker.core.message import Message
 from broker.core.node import Node
+from broker.core.passwords import SHA256, Hashing, hash_password
 from broker.core.ports import Journal
-from broker.core.users import Permission, User, Users, hash_password
+from broker.core.users import Users
 from broker.session.connection import Connection
 from broker.session.link import Link, Peer
 from broker.session.settings import Settings
@@ -68,6 +71,10 @@ class SlowJournal(Journal):
                 self.loose[message.id] = message
         self._added = True
 
+    def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
+        assert place == place_of(id_) and attempts > 0
+        self._added = True
+
     def settle(self, queue: int, id_: int, place: int) -> None:
         assert place == place_of(id_)
         if id_ in self.loose:  # a queue that drops what it has not read back does not know which of it is loose
@@ -90,7 +97,7 @@ class SlowJournal(Journal):
     def change(self, change: Change) -> None:
         self._added = True
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
         """Others each time, as from a disk."""
         self.reads += 1
         stored = self.loose | {id_: message for (_, id_), message in self.live.items()}
@@ -120,6 +127,13 @@ class SlowJournal(Journal):
         self.durable = max(self.durable, batch)
         while self._waiting and self._waiting[0][0] <= batch:
             self._waiting.pop(0)[1]()
+
+
+class SureJournal(SlowJournal):
+    """All is safe at once."""
+
+    def ticket(self) -> int:
+        return self.durable
 
 
 def place_of(id_: int) -> int:
@@ -180,20 +194,29 @@ class SessionPipe:
         self.connection.lost("gone")
 
 
-def new_node(journal: Journal | None = None) -> Node:
+def new_node(journal: Journal | None = None, hashing: Hashing | None = None) -> Node:
     """A node with the vhost `/` and the user guest."""
-    users = Users(frozenset())
-    guest = User("guest", hash_password("guest", b"salt"), frozenset())
-    guest.permissions["/"] = Permission(".*", ".*", ".*")
-    users.add(guest)
+    users = Users(frozenset(), hashing, algorithm=SHA256)
     node = Node("node", "cluster", FakeClock(), journal or MemoryJournal(), users)
     node.add_vhost("/")
+    users.add("guest", hash_password("guest", b"salt"))
+    users.set_permission("guest", "/", ".*", ".*", ".*")
     return node
 
 
 def dial(node: Node, **settings: Any) -> Client:
     """A connection on which nothing was said."""
     return Client(SessionPipe(node, Settings(Table.EMPTY, **settings)))
+
+
+def connected(node: Node, **settings: Any) -> Client:
+    """An open connection of guest."""
+    client = dial(node, **settings)
+    client.start()
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune()
+    client.call(Methods.Open, virtual_host="/")
+    return client
 
 
 def pipe_of(client: Client) -> SessionPipe:

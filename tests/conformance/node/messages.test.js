@@ -94,9 +94,7 @@ test('confirms many, once each', async (t) => {
   assert.equal((await ch.checkQueue(queue)).messageCount, 1000);
 });
 
-// Our broker takes maxLength and does not act on it yet.
-const todo = process.env.WARREN_PEER ? false : 'length limits are not built yet';
-test('nacks what a full queue rejects', { todo }, async (t) => {
+test('nacks what a full queue rejects', async (t) => {
   const { ch, queue } = await ready(t, { maxLength: 1, arguments: { 'x-overflow': 'reject-publish' } });
   ch.sendToQueue(queue, Buffer.from('fits'));
   const error = await new Promise((resolve) => { ch.sendToQueue(queue, Buffer.from('too much'), {}, resolve); });

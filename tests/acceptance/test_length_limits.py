@@ -1,0 +1,374 @@
+"""Checks 152, 153, 186 and 187: queues that hold only so much (section 15)."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Tx
+
+from tests.support.amqp import Client
+from tests.support.broker import Peer
+from tests.support.channel import Channel
+
+Name = Callable[[str], str]
+BODIES = [b"0", b"1", b"2", b"3", b"4"]
+
+
+def limited(ch: Channel, queue: str, length: int | None = None, **more: Any) -> str:
+    """Declare a queue with limits; `bytes_`, `overflow`, `dlx` and `durable` may be told."""
+    arguments = {"x-max-length": length, "x-max-length-bytes": more.get("bytes_"), "x-overflow": more.get("overflow"),
+                 "x-dead-letter-exchange": more.get("dlx")}  # fmt: skip
+    given = {key: value for key, value in arguments.items() if value is not None}
+    ch.declare(queue, durable=more.get("durable", False), arguments=given)
+    return queue
+
+
+# The front is dropped
+
+
+@pytest.mark.check(186)
+@pytest.mark.parametrize("length", [0, 1, 2, 3])
+@pytest.mark.parametrize("overflow", [None, "drop-head"])
+def test_the_oldest_are_dropped(ch: Channel, name: Name, length: int, overflow: str | None) -> None:
+    limited(ch, queue := name("queue"), length, overflow=overflow)
+    for filled in range(1, 6):
+        ch.fill(queue, BODIES[filled - 1])
+        assert ch.count(queue) == min(filled, length)
+    assert ch.drain(queue) == BODIES[5 - length :]
+
+
+@pytest.mark.check(186)
+@pytest.mark.parametrize("length", [0, 1, 2, 3])
+def test_the_dropped_are_dead_lettered_in_order(ch: Channel, name: Name, dlx: str, dead: Channel, length: int) -> None:
+    limited(ch, queue := name("queue"), length, dlx=dlx)
+    ch.fill(queue, *BODIES)
+    assert [letter.body for letter in dead.deliveries(5 - length)] == BODIES[: 5 - length]
+    dead.nothing(queue, name("letters"))
+    assert ch.drain(queue) == BODIES[5 - length :]
+
+
+@pytest.mark.check(186)
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_what_is_out_does_not_count(ch: Channel, name: Name, length: int) -> None:
+    limited(ch, queue := name("queue"), length)
+    ch.fill(queue, *BODIES[:length])
+    for _ in range(length):
+        assert ch.get(queue, no_ack=False) is not None
+    ch.fill(queue, *BODIES[:length])
+    assert ch.count(queue) == length
+
+
+@pytest.mark.check(186)
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_what_comes_back_is_dropped_first(ch: Channel, name: Name, dlx: str, dead: Channel, length: int) -> None:
+    limited(ch, queue := name("queue"), length, dlx=dlx)
+    old = [b"old %d" % at for at in range(length)]
+    ch.fill(queue, *old)
+    out = [ch.get(queue, no_ack=False) for _ in old]
+    ch.fill(queue, *BODIES[:length])
+    assert out[-1] is not None
+    ch.nack(out[-1].tag, multiple=True)
+    ch.sync()
+    assert [letter.body for letter in dead.deliveries(length)] == old
+    assert ch.drain(queue) == BODIES[:length]
+
+
+@pytest.mark.check(186)
+def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 3)
+    ch.fill(queue, b"0", b"1", b"2")
+    out = [ch.get(queue, no_ack=False) for _ in range(3)]
+    ch.fill(queue, b"3")
+    assert out[-1] is not None
+    ch.nack(out[-1].tag, multiple=True)
+    ch.sync()
+    assert ch.drain(queue) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.check(186)
+def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 2)
+    ch.fill(queue, b"0", b"1")
+    reader = client.channel()
+    for _ in range(2):
+        assert reader.get(queue, no_ack=False) is not None
+    ch.fill(queue, b"2")
+    reader.close()
+    assert ch.drain(queue) == [b"1", b"2"]
+
+
+@pytest.mark.check(186)
+def test_a_queue_that_holds_nothing_hands_over(
+    client: Client, ch: Channel, name: Name, dlx: str, dead: Channel
+) -> None:
+    limited(ch, queue := name("queue"), 0, dlx=dlx)
+    reader = client.channel()
+    reader.qos(1)
+    reader.consume(queue)
+    ch.fill(queue, b"taken", b"too much")
+    delivery = reader.delivery()
+    assert (delivery.body, dead.delivery().body) == (b"taken", b"too much")
+    reader.nack(delivery.tag)
+    assert dead.delivery().body == b"taken"  # though its consumer waits again
+    reader.nothing(queue)
+
+
+def test_what_is_dropped_is_confirmed(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 2, durable=True)
+    ch.confirm()
+    for _ in range(50):
+        ch.publish("", queue, b"body", {"delivery_mode": 2})
+    assert ch.confirms(range(1, 51)) == (set(range(1, 51)), set())
+    assert ch.count(queue) == 2
+
+
+# Octets
+
+
+@pytest.mark.check(187)
+def test_octets_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), bytes_=10)
+    ch.fill(queue, b"12345", b"67890", headers={"long": "x" * 100})
+    assert ch.count(queue) == 2
+    ch.fill(queue, b"")
+    assert ch.count(queue) == 3
+    ch.fill(queue, b"a")
+    assert ch.drain(queue) == [b"67890", b"", b"a"]
+    ch.fill(queue, b"12345", b"67890")
+    assert ch.get(queue, no_ack=False) is not None
+    ch.fill(queue, b"abcde")
+    assert ch.drain(queue) == [b"67890", b"abcde"]
+
+
+@pytest.mark.check(187)
+def test_a_large_message_pushes_out_many(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
+    limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
+    ch.fill(queue, b"123", b"456", b"789", b"12345678")
+    assert [letter.body for letter in dead.deliveries(3)] == [b"123", b"456", b"789"]
+    assert ch.drain(queue) == [b"12345678"]
+
+
+@pytest.mark.check(187)
+def test_a_message_that_is_too_large_by_itself_is_dropped(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
+    limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
+    ch.fill(queue, b"123", b"x" * 11)
+    assert [letter.body for letter in dead.deliveries(2)] == [b"123", b"x" * 11]
+    assert ch.count(queue) == 0
+
+
+@pytest.mark.check(187)
+def test_no_octets_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), bytes_=0)
+    ch.fill(queue, b"", b"x")
+    assert ch.count(queue) == 0
+    ch.fill(queue, b"", b"")
+    assert ch.drain(queue) == [b"", b""]
+
+
+@pytest.mark.check(187)
+@pytest.mark.parametrize(("length", "octets"), [(2, 100), (100, 2)])
+def test_both_limits_hold(ch: Channel, name: Name, length: int, octets: int) -> None:
+    limited(ch, queue := name("queue"), length, bytes_=octets)
+    ch.fill(queue, *BODIES)
+    assert ch.drain(queue) == BODIES[3:]
+
+
+@pytest.mark.check(187)
+def test_a_message_of_many_frames_counts_whole(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), bytes_=400_000)
+    ch.fill(queue, bytes(300_000), b"x" * 300_000)
+    assert ch.drain(queue) == [b"x" * 300_000]
+
+
+# Publishes are refused
+
+
+@pytest.mark.check(152)
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_full_queue_refuses(ch: Channel, name: Name, overflow: str, durable: bool) -> None:
+    limited(ch, queue := name("queue"), 2, overflow=overflow, durable=durable)
+    ch.confirm()
+    for body in BODIES:
+        ch.publish("", queue, body, {"delivery_mode": 2})
+    assert ch.confirms(range(1, 6)) == ({1, 2}, {3, 4, 5})
+    assert ch.drain(queue) == BODIES[:2]
+    ch.publish("", queue, b"again")
+    assert ch.confirms([6]) == ({6}, set())
+
+
+@pytest.mark.check(187)
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_queue_without_room_for_the_octets_refuses(ch: Channel, name: Name, overflow: str) -> None:
+    limited(ch, queue := name("queue"), bytes_=10, overflow=overflow)
+    ch.confirm()
+    for body in (b"12345", b"123456", b"67890", b""):
+        ch.publish("", queue, body)
+    acked, nacked = ch.confirms(range(1, 5))
+    assert (acked, nacked) == ({1, 3, 4}, {2})
+    assert ch.drain(queue) == [b"12345", b"67890", b""]
+
+
+@pytest.mark.check(152)
+def test_another_queue_takes_what_one_refuses(ch: Channel, name: Name) -> None:
+    limited(ch, full := name("full"), 1, overflow="reject-publish")
+    ch.declare(other := name("other"))
+    ch.exchange(exchange := name("exchange"), "fanout")
+    for queue in (full, other):
+        ch.bind(queue, exchange)
+    ch.confirm()
+    for body in BODIES[:3]:
+        ch.publish(exchange, "", body, mandatory=True)
+    assert ch.confirms([1, 2, 3]) == ({1}, {2, 3})  # once each, and nothing was returned
+    assert (ch.drain(full), ch.drain(other)) == (BODIES[:1], BODIES[:3])
+    ch.nothing()
+
+
+@pytest.mark.check(152)
+def test_what_is_refused_is_not_returned(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 0, overflow="reject-publish")
+    ch.confirm()
+    ch.publish("", queue, b"body", mandatory=True)
+    assert ch.confirms([1]) == (set(), {1})
+    ch.nothing()
+
+
+@pytest.mark.check(152)
+def test_without_confirms_a_refusal_is_silent(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 2, overflow="reject-publish")
+    ch.fill(queue, *BODIES)
+    assert ch.drain(queue) == BODIES[:2]
+
+
+@pytest.mark.check(152)
+def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 0, overflow="reject-publish")
+    reader = client.channel()
+    reader.consume(queue)
+    ch.confirm()
+    ch.publish("", queue, b"body")
+    assert ch.confirms([1]) == (set(), {1})
+    reader.nothing(queue)
+
+
+@pytest.mark.check(152)
+def test_a_busy_consumer_frees_no_room(client: Client, ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 1, overflow="reject-publish")
+    reader = client.channel()
+    reader.qos(1)
+    reader.consume(queue)
+    ch.confirm()
+    for number in (1, 2):
+        ch.publish("", queue, b"%d" % number)
+        assert ch.confirms([number]) == ({number}, set())
+    out = reader.delivery()
+    ch.publish("", queue, b"3")
+    assert ch.confirms([3]) == (set(), {3})
+    reader.ack(out.tag)
+    assert reader.delivery().body == b"2"
+    ch.publish("", queue, b"4")
+    assert ch.confirms([4]) == ({4}, set())
+
+
+@pytest.mark.check(152)
+def test_what_is_refused_may_go_to_the_dead_letters(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
+    limited(ch, queue := name("queue"), 1, overflow="reject-publish-dlx", dlx=dlx)
+    ch.confirm()
+    for body in BODIES[:3]:
+        ch.publish("", queue, body, {"expiration": "60000"})
+    assert ch.confirms([1, 2, 3]) == ({1}, {2, 3})
+    letters = dead.deliveries(2)
+    assert [letter.body for letter in letters] == BODIES[1:3]
+    for letter in letters:
+        (death,) = letter.headers["x-death"]
+        assert (death["reason"], death["queue"], death["count"]) == ("maxlen", queue, 1)
+        assert letter.properties.expiration is None
+    assert ch.drain(queue) == BODIES[:1]
+
+
+@pytest.mark.check(152)
+def test_what_is_refused_is_no_dead_letter_by_itself(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
+    limited(ch, queue := name("queue"), 1, overflow="reject-publish", dlx=dlx)
+    ch.fill(queue, *BODIES)
+    dead.nothing(queue, name("letters"))
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_transaction_that_is_refused_in_part_closes_the_channel(client: Client, ch: Channel, name: Name,
+                                                                  overflow: str) -> None:  # fmt: skip
+    limited(ch, queue := name("queue"), 1, overflow=overflow)
+    other = client.channel()
+    other.transact()
+    for body in BODIES[:3]:
+        other.publish("", queue, body)
+    closed = other.refused(406, Tx.Commit)
+    assert closed.reply_text == "PRECONDITION_FAILED - partial tx completion"
+    assert ch.drain(queue) == BODIES[:1]
+
+
+@pytest.mark.check(186)
+def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 2, overflow="reject-publish")
+    ch.fill(queue, b"0", b"1")
+    out = [ch.get(queue, no_ack=False) for _ in range(2)]
+    ch.fill(queue, b"2", b"3")
+    assert out[-1] is not None
+    ch.nack(out[-1].tag, multiple=True)
+    ch.sync()
+    assert ch.drain(queue) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.check(153)
+def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: Name) -> None:
+    limited(ch, queue := name("queue"), 1, overflow="reject-publish")
+    reader = client.channel()
+    reader.qos(3)
+    reader.consume(queue)
+    ch.confirm()
+    published, settled = 0, [0, 0]
+    for burst in itertools.chain(*itertools.repeat((1, 7, 40, 2), 25)):
+        for _ in range(burst):
+            ch.publish("", queue, b"body")
+        acked, nacked = ch.confirms(range(published + 1, published + burst + 1))
+        published += burst
+        settled[0] += len(acked)
+        settled[1] += len(nacked)
+        for delivery in [item for item in client.inbox(reader.number) if not isinstance(item, Basic.Ack)]:
+            client.inbox(reader.number).remove(delivery)
+            reader.ack(delivery.tag)
+    assert sum(settled) == published and all(settled)
+    ch.nothing()
+
+
+# Policies
+
+
+@pytest.mark.policies
+@pytest.mark.check(186, 187)
+@pytest.mark.parametrize(("key", "limit"), [("max-length", 2), ("max-length-bytes", 2)])
+def test_a_policy_trims_at_once(
+    broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, key: str, limit: int
+) -> None:
+    limited(ch, larger := name("larger"), 4, dlx=dlx)
+    ch.declare(plain := name("plain"))
+    for queue in (larger, plain):
+        ch.fill(queue, *BODIES)
+    assert dead.delivery().body == BODIES[0]
+    broker.set_policy(name("length"), name(""), {key: limit}, apply_to="queues")
+    assert [letter.body for letter in dead.deliveries(2)] == BODIES[1:3]
+    assert ch.count(plain) == limit
+    ch.fill(plain, b"5")
+    assert ch.drain(plain) == [b"4", b"5"]
+    assert ch.drain(larger) == BODIES[3:]
+    broker.clear_policy(name("length"))
+    ch.fill(plain, *BODIES)
+    assert ch.count(plain) == 5
+
+
+@pytest.mark.policies
+def test_a_policy_says_what_overflow_does(broker: Peer, ch: Channel, name: Name, queue: str) -> None:
+    definition = {"max-length": 1, "overflow": "reject-publish"}
+    broker.set_policy(name("overflow"), name(""), definition, apply_to="queues")
+    ch.fill(queue, b"0", b"1")
+    assert ch.drain(queue) == [b"0"]

@@ -1,0 +1,130 @@
+"""Checks 214 to 217: policies, as clients meet them (section 22). What each key does to a queue is tested beside it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Queue
+
+from broker.errors import Invalid
+from tests.support.broker import Peer
+from tests.support.channel import Channel
+
+Name = Callable[[str], str]
+pytestmark = pytest.mark.policies
+
+QUORUM = {"x-queue-type": "quorum"}
+
+
+@pytest.fixture
+def spare(ch: Channel, name: Name) -> str:
+    """A queue bound to the fanout exchange of that name, which is nobody's alternate yet."""
+    ch.exchange(made := name("spare"), "fanout")
+    ch.declare(made)
+    ch.bind(made, made)
+    return made
+
+
+@pytest.mark.check(214)
+def test_an_alternate_exchange_comes_and_goes_while_messages_flow(
+    broker: Peer, ch: Channel, name: Name, spare: str
+) -> None:
+    ch.exchange(source := name("source"))
+    ch.publish(source, "nowhere", b"before")
+    ch.sync()
+    broker.set_policy(name("alternate"), f"^{source}$", {"alternate-exchange": spare}, apply_to="exchanges")
+    ch.publish(source, "nowhere", b"while")
+    ch.sync()
+    broker.clear_policy(name("alternate"))
+    ch.publish(source, "nowhere", b"after")
+    assert ch.drain(spare) == [b"while"]
+
+
+@pytest.mark.check(214)
+def test_the_argument_of_an_exchange_goes_before_its_policy(broker: Peer, ch: Channel, name: Name, spare: str) -> None:
+    ch.exchange(other := name("other"), "fanout")
+    broker.set_policy(name("alternate"), name("source"), {"alternate-exchange": other}, apply_to="exchanges")
+    ch.exchange(source := name("source"), arguments={"alternate-exchange": spare})
+    ch.publish(source, "nowhere", b"body")
+    assert ch.drain(spare) == [b"body"]
+
+
+@pytest.mark.check(214)
+def test_of_two_policies_that_match_one_holds(broker: Peer, ch: Channel, queue: str, name: Name) -> None:
+    broker.set_policy(name("low"), name(""), {"max-length": 1}, 1, "queues")
+    broker.set_policy(name("high"), name(""), {"max-length": 3}, 2, "queues")
+    ch.fill(queue, b"1", b"2", b"3", b"4")
+    assert ch.count(queue) == 3
+    broker.clear_policy(name("high"))
+    assert ch.count(queue) == 1
+    broker.set_policy(name("low"), "^nothing", {"max-length": 1}, 1, "queues")
+    ch.fill(queue, b"5", b"6")
+    assert ch.drain(queue) == [b"4", b"5", b"6"]
+
+
+@pytest.mark.check(215)
+def test_the_smaller_of_what_an_operator_and_a_user_say_holds(
+    broker: Peer, ch: Channel, queue: str, name: Name
+) -> None:
+    broker.set_policy(name("own"), name(""), {"max-length": 4}, apply_to="queues")
+    broker.set_policy(name("limit"), name(""), {"max-length": 2}, apply_to="queues", operator=True)
+    ch.fill(queue, b"1", b"2", b"3", b"4", b"5")
+    assert ch.count(queue) == 2
+    broker.set_policy(name("limit"), name(""), {"max-length": 9}, apply_to="queues", operator=True)
+    ch.fill(queue, b"6", b"7", b"8")
+    assert ch.count(queue) == 4
+    broker.clear_policy(name("own"))
+    ch.fill(queue, *[b"x"] * 9)
+    assert ch.count(queue) == 9
+    broker.clear_policy(name("limit"), operator=True)
+    ch.fill(queue, b"x")
+    assert ch.count(queue) == 10
+
+
+@pytest.mark.check(216)
+@pytest.mark.parametrize("apply_to", ["quorum_queues", "classic_queues"])
+@pytest.mark.differs("3.10 knows no types of queues here")
+def test_a_policy_for_one_type_of_queue_leaves_the_others(broker: Peer, ch: Channel, name: Name, apply_to: str) -> None:
+    ch.declare(classic := name("classic"), durable=True)
+    ch.declare(quorum := name("quorum"), durable=True, arguments=QUORUM)
+    broker.set_policy(name("p"), name(""), {"max-length": 1}, apply_to=apply_to)
+    for queue in (classic, quorum):
+        ch.fill(queue, b"1", b"2")
+    assert [ch.count(queue) for queue in (classic, quorum)] == ([2, 1] if apply_to == "quorum_queues" else [1, 2])
+
+
+@pytest.mark.check(216)
+@pytest.mark.in_process("3.10 knows the limit for classic queues")
+def test_a_policy_with_a_key_of_another_type_holds_for_none_of_this(broker: Peer, ch: Channel, name: Name) -> None:
+    ch.declare(classic := name("classic"), durable=True)
+    broker.set_policy(name("p"), name(""), {"max-length": 1, "delivery-limit": 5}, apply_to="queues")
+    ch.fill(classic, b"1", b"2")
+    assert ch.count(classic) == 2
+
+
+@pytest.mark.check(217)
+@pytest.mark.in_process("looks at the refusal")
+@pytest.mark.parametrize(
+    ("pattern", "definition", "operator", "line"),
+    [
+        ("x", {"nonsense": 1}, False, '[{<<"nonsense">>,1}] are not recognised policy settings'),
+        ("x", {"max-length": -1}, False, "-1 is not a valid maximum length"),
+        ("x", {"alternate-exchange": "e"}, True, '[{<<"alternate-exchange">>,<<"e">>}] are not recognised policy'),
+        ("x", {}, False, "no policy provided"),
+        ("(", {"max-length": 1}, False, "pattern should be regular expression but is invalid: "),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused(
+    broker: Peer, pattern: str, definition: dict[str, Any], operator: bool, line: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        broker.set_policy("p", pattern, definition, operator=operator)
+    assert raised.value.text.startswith(f"Validation failed\n\n{line}")
+
+
+@pytest.mark.check(215)
+def test_a_queue_is_the_same_whatever_policies_say(broker: Peer, ch: Channel, name: Name) -> None:
+    ch.declare(queue := name("queue"), arguments={"x-max-length": 5})
+    broker.set_policy(name("p"), name(""), {"max-length": 1}, apply_to="queues")
+    ch.declare(queue, arguments={"x-max-length": 5})
+    ch.refused(406, Queue.Declare, queue=queue, arguments={"x-max-length": 1})

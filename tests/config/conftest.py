@@ -1,0 +1,15 @@
+"""Files to write a configuration into."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "broker.conf"
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    return tmp_path / "broker.toml"

@@ -1,0 +1,33 @@
+"""What a configuration says, in short: text of a file in, values or the one line of refusal out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.config import Config, ConfigError, Sources
+
+NOTHING: dict[str, str] = {}
+
+
+def sources(
+    path: Path | str | None = None, flags: Mapping[str, object] | None = None, environment: Mapping[str, str] = NOTHING
+) -> Sources:
+    """With an environment of its own."""
+    return Sources(None if path is None else str(path), flags, environment)
+
+
+def load(
+    path: Path | str | None = None, flags: Mapping[str, object] | None = None, environment: Mapping[str, str] = NOTHING
+) -> Config:
+    return sources(path, flags, environment).load()
+
+
+def refused(
+    path: Path | str | None = None, flags: Mapping[str, object] | None = None, environment: Mapping[str, str] = NOTHING
+) -> str:
+    """The one line that says why."""
+    with pytest.raises(ConfigError) as caught:
+        load(path, flags, environment)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,0 +1,44 @@
+"""Sources by HTTP, pinned by their digest."""
+
+import hashlib
+import tarfile
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from .suite import Unavailable
+
+DOWNLOAD_TIMEOUT_S = 60
+
+
+def download(urls: Sequence[str], sha256: str, target: Path) -> Path:
+    """The first of these files that can be had and is the one that was meant. Raises Unavailable."""
+    reasons = []
+    for url in urls:
+        try:
+            with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:
+                octets: bytes = answer.read()
+        except OSError as error:
+            reasons.append(f"{url}: {error}")
+            continue
+        if hashlib.sha256(octets).hexdigest() == sha256:
+            target.write_bytes(octets)
+            return target
+        reasons.append(f"{url}: not the file that was pinned")
+    raise Unavailable("; ".join(reasons))
+
+
+def debian(path: str) -> list[str]:
+    """Where an original source of Debian is: in its pool, and when a newer one has taken its place, in its past."""
+    return [
+        f"https://deb.debian.org/debian/pool/main/{path}",
+        f"http://deb.debian.org/debian/pool/main/{path}",
+        f"https://snapshot.debian.org/archive/debian/20251101T000000Z/pool/main/{path}",
+    ]
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """The archive without its top folder."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(archive.parent / "unpacked", filter="data")
+    next((archive.parent / "unpacked").iterdir()).rename(folder)

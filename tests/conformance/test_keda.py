@@ -1,0 +1,102 @@
+"""KEDA's RabbitMQ scaler: the requests that it makes over HTTP, and what it decodes of the answers.
+
+Replayed from the source of the scaler as the operator's guide tells it (1.12), one field for each that it reads.
+"""
+
+import threading
+import time
+from urllib.parse import quote
+
+import pika
+import pytest
+
+WITHIN_S = 20
+
+
+def queue_info(reply):
+    """As the scaler's `queueInfo` is decoded: numbers must be numbers, what is missing counts as 0."""
+    assert reply.status == 200, reply  # the scaler takes any other for an error
+    assert reply.headers["content-type"].startswith("application/json")
+    return decoded(reply.body)
+
+
+def decoded(queue):
+    for key in ("messages", "messages_ready", "messages_unacknowledged"):
+        assert isinstance(queue.get(key, 0), int), queue
+    assert isinstance(queue["name"], str)
+    statistics = queue.get("message_stats", {})
+    rates = [statistics.get(kind, {}).get("rate", 0.0) for kind in ("publish_details", "deliver_get_details")]
+    assert all(isinstance(rate, int | float) for rate in rates)
+    return queue["name"], queue.get("messages", 0), rates
+
+
+@pytest.fixture
+def channel(api, vhost):
+    host, _, port = api.amqp.rpartition(":")
+    with pika.BlockingConnection(pika.ConnectionParameters(host, int(port), vhost)) as connection:
+        yield connection.channel()
+
+
+def eventually(look, wanted):
+    give_up = time.monotonic() + WITHIN_S
+    while not wanted(found := look()):
+        assert time.monotonic() < give_up, found
+        time.sleep(0.2)
+    return found
+
+
+def test_a_queue_by_its_name(api, vhost, channel):
+    channel.queue_declare("jobs/a b")
+    for _ in range(3):
+        channel.basic_publish("", "jobs/a b", b"x")
+    path = f"/queues/{quote(vhost, '')}/{quote('jobs/a b', '')}"
+    name, _, _ = eventually(lambda: queue_info(api.call("GET", path)), lambda found: found[1] == 3)
+    assert name == "jobs/a b"
+
+
+def test_a_queue_that_is_not_there_is_an_error(api, vhost):
+    assert api.call("GET", f"/queues/{quote(vhost, '')}/none").status == 404
+
+
+@pytest.mark.parametrize(("pattern", "names"), [("^jobs", ["jobs.a", "jobs.b"]), ("b$", ["jobs.b", "web.b"])])
+def test_queues_by_a_regular_expression(api, vhost, channel, pattern, names):
+    for name in ("jobs.a", "jobs.b", "web.b"):
+        channel.queue_declare(name)
+    query = f"?page=1&use_regex=true&pagination=false&name={quote(pattern)}&page_size=100"
+    reply = api.call("GET", f"/queues/{quote(vhost, '')}{query}")
+    assert reply.status == 200 and reply.body["page_count"] <= 1, reply
+    assert sorted(decoded(queue)[0] for queue in reply.body["items"]) == names
+
+
+def test_no_queue_matches(api, vhost):
+    query = "?page=1&use_regex=true&pagination=false&name=%5Enone&page_size=100"
+    reply = api.call("GET", f"/queues/{quote(vhost, '')}{query}")
+    assert reply.status == 200 and reply.body["items"] == [] and reply.body["page_count"] <= 1
+
+
+def test_the_message_rate_is_seen_under_load(api, vhost, channel):
+    channel.queue_declare("q")
+    path, over = f"/queues/{quote(vhost, '')}/q", threading.Event()
+    host, _, port = api.amqp.rpartition(":")
+
+    def publish():
+        with pika.BlockingConnection(pika.ConnectionParameters(host, int(port), vhost)) as connection:
+            publisher = connection.channel()
+            while not over.is_set():
+                publisher.basic_publish("", "q", b"x")
+                connection.sleep(0.01)
+
+    load = threading.Thread(target=publish)
+    load.start()
+    try:
+        eventually(lambda: queue_info(api.call("GET", path)), lambda found: found[2][0] > 0)
+    finally:
+        over.set()
+        load.join()
+
+
+def test_the_length_of_a_queue_over_amqp(channel):
+    channel.queue_declare("q")
+    channel.confirm_delivery()
+    channel.basic_publish("", "q", b"x")
+    assert channel.queue_declare("q", passive=True).method.message_count == 1

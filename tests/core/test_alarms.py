@@ -1,0 +1,27 @@
+"""What the node is low on, and who is told."""
+
+from broker.core.alarms import DISK, MEMORY, Alarms
+
+
+def test_the_reason_names_all_that_the_node_is_low_on():
+    alarms = Alarms()
+    assert alarms.reason == "" and alarms.on() == []
+    alarms.set(DISK)
+    assert alarms.reason == "low on disk"
+    alarms.set(MEMORY)
+    assert alarms.reason == "low on memory & disk" and alarms.on() == [MEMORY, DISK]
+    alarms.clear(DISK)
+    assert alarms.reason == "low on memory"
+    alarms.clear(MEMORY)
+    assert alarms.reason == ""
+
+
+def test_hooks_are_told_of_changes_alone_and_after_them():
+    alarms = Alarms()
+    told: list[tuple[str, bool, str]] = []
+    alarms.hooks.append(lambda resource, on: told.append((resource, on, alarms.reason)))
+    alarms.clear(DISK)
+    alarms.set(DISK)
+    alarms.set(DISK)
+    alarms.clear(DISK)
+    assert told == [(DISK, True, "low on disk"), (DISK, False, "")]

@@ -1,0 +1,224 @@
+"""Duplicates: which values are the same and for how long, how many are remembered, what becomes of a duplicate."""
+
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Exchange, Queue
+
+from broker.core.deduplicating_exchange import DeduplicatingExchange
+from broker.core.deduplication import Deduplication
+from broker.core.message import Address, Message, framed
+from broker.core.node import Node
+from broker.properties import Properties
+from broker.table import Table
+from tests.support.channel import Channel
+from tests.support.clock import FakeClock
+from tests.support.received import Content
+from tests.support.session import connected, new_node
+
+ON = {"x-message-deduplication": True}
+
+
+def message(**headers: object) -> Message:
+    table = Table.of({key.replace("_", "-"): value for key, value in headers.items()})
+    return framed(Address("", "q"), Properties(headers=table), b"")
+
+
+def taken(deduplication: Deduplication, *values: object, now_ms: int = 1000) -> list[object]:
+    """Those that were no duplicates."""
+    passed = []
+    for value in values:
+        each = message(x_deduplication_header=value)
+        if not deduplication.is_duplicate(each, now_ms):
+            deduplication.add(each, now_ms)
+            passed.append(value)
+    return passed
+
+
+def test_equal_integers_of_any_width_are_the_same_and_no_text_is() -> None:
+    values = [
+        ("b", 1),
+        ("l", 1),
+        ("S", b"1"),
+        ("x", b"1"),
+        ("A", [("I", 1)]),
+        ("A", [("I", 1)]),
+        ("t", True),
+        ("S", b"1"),
+    ]
+    deduplication = Deduplication(Table.EMPTY)
+    assert taken(deduplication, *values) == [values[0], *values[2:5], values[6]]
+    assert deduplication.duplicates == 3
+
+
+def test_a_message_without_the_header_is_never_a_duplicate() -> None:
+    deduplication = Deduplication(Table.EMPTY)
+    for each in (message(), message(other="x"), framed(Address("", ""), Properties(), b"")):
+        deduplication.add(each, 1)
+        assert not deduplication.is_duplicate(each, 1)
+
+
+def test_the_argument_names_the_header() -> None:
+    deduplication = Deduplication(Table.of({"x-deduplication-header": "id"}))
+    deduplication.add(message(id="a"), 1)
+    assert deduplication.is_duplicate(message(id="a"), 1)
+    assert not deduplication.is_duplicate(message(x_deduplication_header="a"), 1)
+
+
+def test_the_first_that_was_seen_is_forgotten_first() -> None:
+    deduplication = Deduplication(Table.of({"x-cache-size": 3}))
+    assert taken(deduplication, "a", "b", "c", "a", "d", "b", "a") == ["a", "b", "c", "d", "a"]
+
+
+def test_128_values_are_remembered_where_nothing_is_said() -> None:
+    deduplication = Deduplication(Table.EMPTY)
+    numbers = list(range(128))
+    assert taken(deduplication, *numbers, *numbers) == numbers
+    assert taken(deduplication, 128, 1, 0) == [128, 0]
+
+
+def test_what_was_seen_is_forgotten_after_its_time() -> None:
+    deduplication = Deduplication(Table.of({"x-cache-ttl": 100}))
+    assert taken(deduplication, "a", now_ms=1000) == ["a"]
+    assert taken(deduplication, "a", now_ms=1099) == []
+    assert taken(deduplication, "a", now_ms=1100) == ["a"]
+    assert taken(deduplication, "a", now_ms=1199) == []
+
+
+def test_a_message_may_say_for_how_long_it_is_remembered() -> None:
+    deduplication = Deduplication(Table.of({"x-cache-ttl": 100}))
+    deduplication.add(message(x_deduplication_header="a", x_cache_ttl=500), 1000)
+    assert deduplication.is_duplicate(message(x_deduplication_header="a"), 1499)
+    assert not deduplication.is_duplicate(message(x_deduplication_header="a"), 1500)
+
+
+# In a broker
+
+
+@pytest.fixture
+def node() -> Node:
+    return new_node()
+
+
+@pytest.fixture
+def channel(node: Node) -> Channel:
+    return connected(node).channel()
+
+
+def send(channel: Channel, exchange: str, key: str, *values: Any, **fields: Any) -> None:
+    for index, value in enumerate(values):
+        headers = {"x-deduplication-header": value} if value is not None else {}
+        channel.publish(exchange, key, b"%d" % index, {"headers": headers}, **fields)
+
+
+def test_a_queue_drops_duplicates_and_they_are_confirmed(node: Node, channel: Channel) -> None:
+    channel.declare("q", arguments=ON)
+    channel.confirm()
+    send(channel, "", "q", "a", "b", "a", None, None, "b")
+    assert channel.confirms(range(1, 7)) == ({1, 2, 3, 4, 5, 6}, set())
+    assert channel.drain("q") == [b"0", b"1", b"3", b"4"]
+    queue = node.vhosts["/"].queues["q"]
+    assert queue.deduplication is not None and queue.deduplication.duplicates == 2
+
+
+def test_each_queue_knows_what_it_has_seen_itself(channel: Channel) -> None:
+    for queue in ("one", "two", "plain"):
+        channel.declare(queue, arguments=ON if queue != "plain" else {})
+        channel.bind(queue, "amq.fanout")
+    send(channel, "", "two", "a")
+    send(channel, "amq.fanout", "", "a", "a")
+    assert channel.drain("one") == [b"0"]
+    assert channel.drain("two") == [b"0"]
+    assert channel.drain("plain") == [b"0", b"1"]
+
+
+def test_what_a_full_queue_refuses_was_not_seen(channel: Channel) -> None:
+    channel.declare("q", arguments=ON | {"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.confirm()
+    send(channel, "", "q", "a", "b")
+    assert channel.confirms((1, 2)) == ({1}, {2})
+    assert channel.drain("q") == [b"0"]
+    send(channel, "", "q", "b")
+    assert channel.confirms((3,)) == ({3}, set())
+    assert channel.drain("q") == [b"0"]
+
+
+def test_what_a_consumer_gives_back_is_no_duplicate(channel: Channel) -> None:
+    channel.declare("q", arguments=ON)
+    send(channel, "", "q", "a")
+    got = channel.get("q", no_ack=False)
+    assert got is not None
+    channel.reject(got.tag)
+    assert channel.drain("q") == [b"0"]
+
+
+@pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers"])
+def test_an_exchange_of_any_type_drops_duplicates(node: Node, channel: Channel, type_: str) -> None:
+    channel.exchange("x", type_, arguments=ON)
+    channel.declare("q")
+    channel.bind("q", "x", "k")
+    channel.confirm()
+    send(channel, "x", "k", "a", "a", None, "b")
+    channel.confirms(range(1, 5))
+    assert channel.drain("q") == [b"0", b"2", b"3"]
+    type_of = node.vhosts["/"].exchanges["x"].type
+    assert isinstance(type_of, DeduplicatingExchange) and type_of.deduplication.duplicates == 1
+
+
+def test_a_duplicate_is_not_returned_and_goes_to_no_alternate_exchange(channel: Channel) -> None:
+    channel.exchange("x", "direct", arguments=ON | {"alternate-exchange": "amq.fanout"})
+    channel.declare("rest")
+    channel.bind("rest", "amq.fanout")
+    send(channel, "x", "nobody", "a", "a", mandatory=True)
+    assert channel.drain("rest") == [b"0"]
+    channel.nothing()
+
+
+def test_what_no_binding_takes_is_returned_the_first_time(channel: Channel) -> None:
+    channel.exchange("x", "direct", arguments=ON)
+    send(channel, "x", "nobody", "a", "a", mandatory=True)
+    returned = channel.next()
+    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return) and returned.body == b"0"
+    channel.nothing()
+
+
+def test_time_passes_by_the_clock_of_the_broker(node: Node, channel: Channel) -> None:
+    assert isinstance(node.clock, FakeClock)
+    channel.exchange("x", "fanout", arguments=ON | {"x-cache-ttl": 50})
+    channel.declare("q")
+    channel.bind("q", "x")
+    for _ in range(2):
+        send(channel, "x", "", "a", "a")
+        channel.sync()
+        node.clock.advance(50)
+    assert channel.drain("q") == [b"0", b"0"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("x-message-deduplication", "true"),
+        ("x-cache-size", 0),
+        ("x-cache-size", 10_000_001),
+        ("x-cache-size", "3"),
+        ("x-cache-ttl", -1),
+        ("x-cache-ttl", "1"),
+        ("x-deduplication-header", 1),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(node: Node, key: str, value: object) -> None:
+    arguments = {**ON, key: value}
+    client = connected(node)
+    client.channel().refused(406, Queue.Declare, queue="q", arguments=arguments)
+    client.channel().refused(406, Exchange.Declare, exchange="x", exchange_type="fanout", arguments=arguments)
+
+
+def test_another_declaration_has_to_agree(node: Node) -> None:
+    client = connected(node)
+    channel = client.channel()
+    channel.exchange("x", "fanout", arguments=ON | {"x-cache-size": 5})
+    channel.exchange("x", "fanout", arguments=ON | {"x-cache-size": 5})
+    channel.declare("q", arguments=ON)
+    for arguments in ({}, ON, ON | {"x-cache-size": 6}):
+        client.channel().refused(406, Exchange.Declare, exchange="x", exchange_type="fanout", arguments=arguments)
+    client.channel().refused(406, Queue.Declare, queue="q", arguments={})

@@ -1,0 +1,141 @@
+"""What is exported: RabbitMQ's keys, and nothing that another broker could not have."""
+
+from typing import Any
+
+import pytest
+
+from broker.core.document import IMPORTED_HASH, exported
+from broker.core.node import Node
+from broker.core.parameters import CLUSTER_ID
+from broker.core.plan import imported
+from broker.errors import Unknown
+from broker.table import Table
+from tests.support.definitions import SECRET_HASH, SECTIONS, WHOLE, new_node
+
+HEAD = {
+    "rabbit_version": "4.3.5",
+    "rabbitmq_version": "4.3.5",
+    "product_name": "RabbitMQ",
+    "product_version": "4.3.5",
+}
+
+
+@pytest.fixture
+def node() -> Node:
+    made = new_node()
+    imported(made, WHOLE)
+    return made
+
+
+def section(node: Node, name: str, vhost: str | None = None) -> list[Any]:
+    found = exported(node, vhost)[name]
+    assert isinstance(found, list)
+    return found
+
+
+def names(node: Node, name: str) -> list[str]:
+    return [item["name"] for item in section(node, name)]
+
+
+def test_a_broker_that_has_nothing_exports_every_section_empty() -> None:
+    found = exported(new_node())
+    assert found == {
+        **HEAD,
+        "rabbitmq_definition_format": "cluster",
+        "original_cluster_name": "warren@test",
+        "explanation": "Definitions of cluster 'warren@test'",
+        **{name: [] for name in SECTIONS},
+    }
+
+
+def test_users_have_their_hash_and_its_algorithm(node: Node) -> None:
+    assert section(node, "users")[0] == {
+        "name": "alice",
+        "password_hash": SECRET_HASH,
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": ["management", "policymaker"],
+        "limits": {"max-connections": 5},
+    }
+
+
+def test_a_vhost_has_its_metadata_and_limits(node: Node) -> None:
+    node.update_vhost("v", protected=True)
+    assert section(node, "vhosts")[1] == {
+        "name": "v",
+        "description": "for tests",
+        "tags": ["a", "b"],
+        "limits": {"max-queues": 10},
+        "metadata": {
+            "description": "for tests",
+            "tags": ["a", "b"],
+            "default_queue_type": "quorum",
+            "protected_from_deletion": True,
+        },
+    }
+    assert section(node, "vhosts")[0]["metadata"] == {"description": "Default virtual host", "tags": []}
+
+
+def test_permissions_are_exported_as_they_were_given(node: Node) -> None:
+    assert section(node, "permissions") == WHOLE["permissions"]
+    assert section(node, "topic_permissions") == WHOLE["topic_permissions"]
+
+
+def test_operator_policies_and_limits_are_among_the_parameters_and_policies_are_not(node: Node) -> None:
+    kinds = [item["component"] for item in section(node, "parameters")]
+    assert kinds == ["federation-upstream", "federation-upstream-set", "operator_policy", "vhost-limits"]
+    assert section(node, "parameters")[1]["value"] == [{"upstream": "up"}]
+    assert section(node, "policies") == WHOLE["policies"]
+
+
+def test_what_is_this_brokers_own_is_no_definition(node: Node) -> None:
+    node.parameters.set_global(CLUSTER_ID, "x")
+    node.parameters.set_global(IMPORTED_HASH, "y")
+    assert names(node, "global_parameters") == ["cluster_name", "mqtt_port"]
+
+
+def test_exclusive_queues_and_internal_and_predeclared_exchanges_are_left_out_with_their_bindings(node: Node) -> None:
+    vhost = node.vhosts["v"]
+    exclusive = vhost.declare_queue("exclusive", False, True, False, Table.EMPTY, object())
+    internal = vhost.declare_exchange("internal", "fanout", True, False, True, Table.EMPTY)
+    vhost.bind("t", exclusive, "k", Table.EMPTY)
+    vhost.bind("t", internal, "k", Table.EMPTY)
+    vhost.bind("internal", vhost.queue("q"), "k", Table.EMPTY)
+    assert names(node, "exchanges") == ["h", "t"]
+    assert names(node, "queues") == ["q", "quorum"]
+    ends = [(item["source"], item["destination"]) for item in section(node, "bindings")]
+    assert ends == [("amq.fanout", "t"), ("h", "quorum"), ("t", "q")]
+
+
+def test_what_is_not_durable_is_exported_too(node: Node) -> None:
+    node.vhosts["v"].declare_queue("fleeting", False, False, True, Table.EMPTY, None)
+    assert section(node, "queues")[0] == {
+        "vhost": "v",
+        "name": "fleeting",
+        "type": "classic",
+        "durable": False,
+        "auto_delete": True,
+        "arguments": {},
+    }
+
+
+def test_one_vhost_is_exported_without_its_name_and_without_users(node: Node) -> None:
+    found = exported(node, "v")
+    assert list(found) == [
+        *HEAD,
+        *("rabbitmq_definition_format", "original_vhost_name", "explanation"),
+        *("description", "tags", "limits", "metadata"),
+        *("parameters", "policies", "queues", "exchanges", "bindings"),
+    ]
+    assert found["rabbitmq_definition_format"] == "single_virtual_host"
+    assert found["original_vhost_name"] == "v"
+    assert found["explanation"] == "Definitions of virtual host 'v'"
+    assert found["limits"] == {"max-queues": 10}
+    for name in ("parameters", "policies", "queues", "exchanges", "bindings"):
+        whole = [item for item in section(node, name) if item["vhost"] == "v"]
+        assert section(node, name, "v") == [{key: item[key] for key in item if key != "vhost"} for item in whole]
+
+
+def test_a_vhost_that_there_is_not_has_no_definitions(node: Node) -> None:
+    with pytest.raises(Unknown) as raised:
+        exported(node, "x")
+    assert raised.value.text == 'Virtual host "x" does not exist'

@@ -1,0 +1,198 @@
+"""What a virtual host asks of an exchange type, and what it does for one."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from broker.core.binding import Binding, Destination
+from broker.core.exchange_host import ExchangeHost
+from broker.core.exchange_type import ExchangeType, Notice
+from broker.core.fanout import FanoutExchange
+from broker.core.message import Address, Message, framed
+from broker.core.node import Node
+from broker.core.plan import imported
+from broker.core.queue import Queue
+from broker.core.receipt import TAKEN, Receipt
+from broker.core.registry import Registry
+from broker.core.sink import Sink
+from broker.core.vhost import VHost
+from broker.errors import Invalid, PreconditionFailed
+from broker.properties import Properties
+from broker.table import Table
+from tests.support.queues import Taker
+from tests.support.session import new_node
+
+MESSAGE = framed(Address("x", "k"), Properties(), b"body")
+
+
+class Told(ExchangeType):
+    """Notes what it is told."""
+
+    fixed_arguments = ("colour",)
+    by_name: dict[str, "Told"] = {}  # noqa: RUF012  the last one made of each name
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self.log: list[str] = []
+        self.by_name[name] = self
+
+    def compose(self, registry: Registry) -> None:
+        inner = self.arguments.text("inner")
+        if inner is not None:
+            registry.create(inner, self.name, Table.EMPTY)
+
+    def attach(self, host: ExchangeHost) -> None:
+        self.host = host
+        self.log.append(f"attached, durable {host.durable}")
+
+    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        if destination_type == self.arguments.text("refuses"):
+            raise PreconditionFailed(f"no {destination_type} for {routing_key}")
+        self.log.append(f"checked {destination_type}")
+
+    def bound(self, binding: Binding) -> Iterable[Notice]:
+        self.binding = binding
+        return ()
+
+    def unbound(self, binding: Binding) -> Iterable[Notice]:
+        assert binding is self.binding
+        self.log.append("unbound")
+        return ()
+
+    def deleted(self) -> None:
+        self.log.append("deleted")
+
+
+class Counting(Sink):
+    """Swallows what comes to it."""
+
+    count = 0
+
+    def take(self, messages: list[Message]) -> Receipt:
+        self.count += len(messages)
+        return TAKEN
+
+
+class Swallowing(FanoutExchange):
+    """Sends messages to what is bound, and to a sink."""
+
+    def attach(self, host: ExchangeHost) -> None:
+        self.sink = Counting(host)
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        return [*super().route(keys, message), self.sink]
+
+
+@pytest.fixture
+def node() -> Node:
+    node = new_node()
+    node.registry.register("x-told", Told)
+    node.registry.register("x-swallowing", Swallowing)
+    return node
+
+
+@pytest.fixture
+def vhost(node: Node) -> VHost:
+    return node.vhosts["/"]
+
+
+def told(vhost: VHost, **arguments: object) -> Told:
+    vhost.declare_exchange("x", "x-told", True, False, False, Table.of(arguments))
+    return Told.by_name["x"]
+
+
+def queue(vhost: VHost, name: str = "q", **arguments: object) -> Queue:
+    named = {key.replace("_", "-"): value for key, value in arguments.items()}
+    return vhost.declare_queue(name, True, False, False, Table.of(named), None)
+
+
+def test_a_type_hears_of_its_exchange_from_beginning_to_end(vhost: VHost) -> None:
+    made, destination = told(vhost), queue(vhost)
+    vhost.bind("x", destination, "k", Table.EMPTY)
+    vhost.unbind("x", destination, "k", Table.EMPTY)
+    vhost.bind("x", destination, "k", Table.EMPTY)
+    vhost.delete_exchange("x", False)
+    checked = "checked classic"
+    assert made.log == ["attached, durable True", checked, "unbound", checked, "deleted"]
+
+
+def test_a_type_is_told_what_a_binding_would_lead_to_before_it_exists(vhost: VHost) -> None:
+    made = told(vhost, refuses="quorum")
+    vhost.bind("x", vhost.exchanges["amq.fanout"], "k", Table.EMPTY)
+    with pytest.raises(PreconditionFailed, match="no quorum for k"):
+        vhost.bind("x", queue(vhost, x_queue_type="quorum"), "k", Table.EMPTY)
+    assert made.log[1:] == ["checked exchange"]
+    assert len(vhost.exchanges["x"].outgoing) == 1 and not vhost.queues["q"].incoming
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_import_is_refused_as_a_whole_where_a_type_refuses_a_binding(node: Node, vhost: VHost, there: bool) -> None:
+    if there:
+        queue(vhost, x_queue_type="quorum")
+    document = {
+        "exchanges": [{"vhost": "/", "name": "x", "type": "x-told", "arguments": {"refuses": "quorum"}}],
+        "queues": [{"vhost": "/", "name": "q", "arguments": {"x-queue-type": "quorum"}}],
+        "bindings": [{"vhost": "/", "source": "x", "destination": "q", "destination_type": "queue"}],
+    }
+    with pytest.raises(Invalid, match="no quorum for"):
+        imported(node, document)
+    assert "x" not in vhost.exchanges
+
+
+def test_what_a_type_is_made_of_has_to_be_there(node: Node, vhost: VHost) -> None:
+    with pytest.raises(PreconditionFailed, match="unknown exchange type 'x-none'"):
+        told(vhost, inner="x-none")
+    document = {"exchanges": [{"vhost": "/", "name": "x", "type": "x-told", "arguments": {"inner": "x-none"}}]}
+    with pytest.raises(Invalid, match="unknown exchange type 'x-none'"):
+        imported(node, document)
+    assert "x" not in vhost.exchanges
+    told(vhost, inner="direct")
+
+
+def test_the_arguments_that_a_type_fixes_must_be_given_again(vhost: VHost) -> None:
+    told(vhost, colour="red", size=1)
+    told(vhost, colour="red", size=2)
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'colour' for exchange 'x' in vhost '/'"):
+        told(vhost, colour="blue")
+
+
+def test_what_comes_to_a_sink_is_routed_and_what_else_is_bound_gets_it_too(vhost: VHost) -> None:
+    exchange = vhost.declare_exchange("x", "x-swallowing", False, False, False, Table.EMPTY)
+    found, stable = vhost.route(exchange, ("k",), None)
+    assert len(found) == 1 and stable
+    assert not vhost.enqueue([MESSAGE, MESSAGE], 8, False, found).stored
+    vhost.bind("x", destination := queue(vhost), "", Table.EMPTY)
+    persistent = framed(Address("x", "k"), Properties(delivery_mode=2), b"body")
+    assert vhost.enqueue([persistent], 4, True, vhost.route(exchange, ("k",), None)[0]).stored
+    assert isinstance(exchange.type, Swallowing)
+    assert (exchange.type.sink.count, destination.ready) == (3, 1)
+
+
+def test_what_is_delivered_at_a_time_reaches_consumers_at_once(vhost: VHost) -> None:
+    host, destination = told(vhost).host, queue(vhost)
+    came: list[tuple[str, int, Message, bool]] = []
+    destination.add_consumer(Taker("c", destination, came, True, 0, 10))
+    host.call_at(host.clock.now_ms() + 10, lambda: host.deliver([destination], [MESSAGE, MESSAGE]) and None)
+    vhost.clock.advance(9)  # type: ignore[attr-defined]
+    assert came == []
+    vhost.clock.advance(1)  # type: ignore[attr-defined]
+    assert [message.body for _, _, message, _ in came] == [b"body", b"body"]
+
+
+def test_what_is_delivered_stays_the_givers(vhost: VHost) -> None:
+    """A queue notes deadlines and places in the message; the same message must be good for another queue later."""
+    host = told(vhost).host
+    hasty, patient = queue(vhost, "hasty", x_message_ttl=1000), queue(vhost, "patient")
+    host.deliver([hasty], [MESSAGE])
+    host.deliver([hasty, patient], [MESSAGE])
+    assert MESSAGE.life is None and (hasty.ready, patient.ready) == (2, 1)
+    vhost.pump()
+    vhost.clock.advance(1000)  # type: ignore[attr-defined]
+    assert (hasty.ready, patient.ready) == (0, 1)
+
+
+def test_a_queue_that_is_gone_gets_nothing(vhost: VHost) -> None:
+    host, destination = told(vhost).host, queue(vhost)
+    vhost.delete_queue(destination)
+    assert not host.deliver([destination], [MESSAGE]).stored
+    assert destination.ready == 0

@@ -1,0 +1,54 @@
+"""Whatever an operator configures or a client sends, it can be told of."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.fields import DEEPEST, HEADERS_LIMIT_BYTES, bounded, octets, shortened, terms, typed
+from broker.table import Table, check
+from tests.support.examples import examples
+
+TEXTS = st.text(st.characters(exclude_categories=())) | st.just("k" * 300) | st.just("\ud800")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.integers(-(1 << 80), 1 << 80) | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@examples(200)
+@given(JSON)
+def test_every_value_of_json_fits_a_table(value: object) -> None:
+    check(Table.of({"value": typed(value)}).raw)
+
+
+def test_what_no_table_can_hold_is_told_as_text() -> None:
+    assert typed(1 << 63) == ("S", b"9223372036854775808")
+    assert typed("\ud800x") == ("S", b"?x")
+    assert typed({"k" * 300: 1}) == ("F", Table.of({"k" * 255: ("l", 1)}))
+    deep: object = 1
+    for _ in range(DEEPEST + 2):
+        deep = [deep]
+    found = typed(deep)
+    for _ in range(DEEPEST):
+        assert isinstance(found[1], list)
+        (found,) = found[1]
+    assert found == ("S", b"[[1]]")
+    check(Table.of({"deep": typed(deep)}).raw)
+
+
+def test_what_is_not_utf8_comes_out_as_it_came() -> None:
+    assert octets("\udcff") == b"\xff" and shortened("\udcff" * 300) == "\udcff" * 255
+
+
+def test_the_longest_field_goes_where_all_together_are_too_much() -> None:
+    fields = {"a": typed("x" * 50_000), "b": typed("x" * 90_000), "c": typed(1), "d": typed("x" * 40_000)}
+    assert [key for key, _ in bounded(fields).items()] == ["a", "c", "d"]
+    assert len(bounded(fields).raw) <= HEADERS_LIMIT_BYTES
+    assert [key for key, _ in bounded(fields, 100).items()] == ["c"]
+    del fields["b"]
+    assert bounded(fields) == Table.of(fields)
+
+
+def test_arguments_are_terms() -> None:
+    arguments = Table.of({"x-max-length": 5, "a": "b"})
+    assert terms(arguments) == ['{<<"x-max-length">>,signedint,5}', '{<<"a">>,longstr,<<"b">>}']

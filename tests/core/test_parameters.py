@@ -1,0 +1,183 @@
+"""Runtime parameters: the doors, the components behind them, and what is told of a change."""
+
+import pytest
+
+from broker.core.node import Node
+from broker.core.parameters import Component, Parameters, same_json
+from broker.core.users import Users
+from broker.errors import Invalid, OperatorError, Unknown
+from broker.storage.memory import MemoryJournal
+from tests.support.clock import FakeClock
+from tests.support.watcher import Watcher
+
+
+class Colours(Component):
+    """Takes texts, and notes what holds."""
+
+    def __init__(self) -> None:
+        super().__init__("colour")
+        self.held: dict[tuple[str, str], object] = {}
+
+    def validate(self, name: str, value: object) -> list[str]:
+        return [] if isinstance(value, (str, list)) else [f"{name} is no colour", "nor is it anything else"]
+
+    def changed(self, vhost: str, name: str, value: object) -> None:
+        self.held[vhost, name] = value
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node("n", "first", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made.add_vhost("/")
+    return made
+
+
+@pytest.fixture
+def watcher(node: Node) -> Watcher:
+    node.observers.append(Watcher())
+    assert isinstance(node.observers[0], Watcher)
+    return node.observers[0]
+
+
+@pytest.fixture
+def colours(node: Node) -> Colours:
+    component = Colours()
+    node.parameters.register(component)
+    return component
+
+
+@pytest.fixture
+def parameters(node: Node, colours: Colours) -> Parameters:
+    return node.parameters
+
+
+def reason(error: pytest.ExceptionInfo[OperatorError]) -> str:
+    return error.value.text
+
+
+def test_a_parameter_is_kept_worked_by_and_told(parameters: Parameters, colours: Colours, watcher: Watcher) -> None:
+    assert parameters.set("/", "colour", "a", "red")
+    assert not parameters.set("/", "colour", "a", ["blue"])
+    assert parameters.get("/", "colour", "a") == ["blue"] == colours.held["/", "a"]
+    assert watcher.told() == ["+parameter / colour a"] * 2
+    parameters.clear("/", "colour", "a")
+    assert parameters.get("/", "colour", "a") is None is colours.held["/", "a"]
+    assert watcher.told() == ["-parameter / colour a"]
+
+
+def test_the_same_value_again_tells_nobody(parameters: Parameters, colours: Colours, watcher: Watcher) -> None:
+    parameters.set("/", "colour", "a", [{"x": 1, "y": True}])
+    watcher.told()
+    parameters.set("/", "colour", "a", [{"y": True, "x": 1}])
+    assert watcher.told() == []
+    parameters.set("/", "colour", "a", [{"y": 1, "x": 1}])
+    assert watcher.told() == ["+parameter / colour a"]
+
+
+def test_true_is_not_one() -> None:
+    assert not same_json(True, 1) and not same_json(1, 1.0) and same_json({"a": [1], "b": 2}, {"b": 2, "a": [1]})
+
+
+def test_what_the_caller_does_with_the_value_afterwards_changes_nothing(parameters: Parameters) -> None:
+    value = ["red"]
+    parameters.set("/", "colour", "a", value)
+    value.append("blue")
+    assert parameters.get("/", "colour", "a") == ["red"]
+
+
+def test_all_lines_of_a_refusal_are_told_and_nothing_is_kept(parameters: Parameters, watcher: Watcher) -> None:
+    with pytest.raises(Invalid) as raised:
+        parameters.set("/", "colour", "a", 5)
+    assert reason(raised) == "Validation failed\n\na is no colour\nnor is it anything else\n"
+    assert not parameters.all() and not watcher.told()
+
+
+def test_a_component_that_nobody_knows_is_refused(parameters: Parameters) -> None:
+    with pytest.raises(Invalid) as raised:
+        parameters.set("/", "shovel", "a", {})
+    assert reason(raised) == "Validation failed\n\ncomponent shovel not found\n"
+
+
+def test_policies_have_another_door(parameters: Parameters) -> None:
+    with pytest.raises(Invalid) as raised:
+        parameters.set("/", "policy", "a", {})
+    assert reason(raised) == "policies may not be set using this method"
+    with pytest.raises(Invalid):
+        parameters.clear("/", "policy", "a")
+
+
+def test_what_is_not_there_cannot_be_cleared(parameters: Parameters) -> None:
+    with pytest.raises(Unknown) as raised:
+        parameters.clear("/", "colour", "a")
+    assert reason(raised) == "Parameter does not exist"
+    with pytest.raises(Unknown):
+        parameters.clear_global("a")
+    for act in (lambda: parameters.set("none", "colour", "a", "red"), lambda: parameters.clear("none", "colour", "a")):
+        with pytest.raises(Unknown) as raised:
+            act()
+        assert reason(raised) == 'Virtual host "none" does not exist'
+
+
+@pytest.mark.parametrize("value", [{1, 2}, float("nan"), b"x"])
+def test_what_json_cannot_say_is_refused(parameters: Parameters, value: object) -> None:
+    with pytest.raises(Invalid):
+        parameters.set_global("a", value)
+
+
+def test_values_nested_too_deep_are_refused(parameters: Parameters) -> None:
+    value: list[object] = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(Invalid):
+        parameters.set_global("a", value)
+
+
+def test_a_name_that_cannot_be_stored_is_refused(parameters: Parameters) -> None:
+    with pytest.raises(Invalid):
+        parameters.set("/", "colour", "\ud800", "red")
+    with pytest.raises(Invalid):
+        parameters.set_global("\ud800", "red")
+
+
+def test_the_number_of_a_components_parameters_may_be_limited(node: Node, parameters: Parameters) -> None:
+    node.add_vhost("other")
+    parameters.limits["colour"] = 2
+    parameters.set("/", "colour", "a", "red")
+    parameters.set("other", "colour", "a", "red")
+    with pytest.raises(Invalid) as raised:
+        parameters.set("/", "colour", "b", "red")
+    assert reason(raised) == "Validation failed\n\ncomponent colour is limited to 2\n"
+    parameters.set("/", "colour", "a", "blue")
+    parameters.clear("other", "colour", "a")
+    parameters.set("/", "colour", "b", "red")
+
+
+def test_they_are_listed_by_vhost_and_component(node: Node, parameters: Parameters) -> None:
+    node.add_vhost("other")
+    for vhost, name in (("other", "b"), ("/", "b"), ("/", "a")):
+        parameters.set(vhost, "colour", name, "red")
+    parameters.set("/", "vhost-limits", "limits", {})
+    listed = [(each.vhost, each.component, each.name) for each in parameters.all()]
+    assert listed == sorted(listed) and len(listed) == 4
+    assert [each.name for each in parameters.all("/", "colour")] == ["a", "b"]
+    assert [each.name for each in parameters.all(component="vhost-limits")] == ["limits"]
+
+
+def test_global_parameters_have_any_name_and_value(parameters: Parameters, watcher: Watcher) -> None:
+    assert parameters.set_global("mqtt_port_to_vhost_mapping", {"1883": "/"})
+    assert not parameters.set_global("mqtt_port_to_vhost_mapping", {"1883": "/"})
+    assert watcher.told() == ["+globalparameter mqtt_port_to_vhost_mapping"]
+    assert parameters.globals() == {"mqtt_port_to_vhost_mapping": {"1883": "/"}}
+    parameters.clear_global("mqtt_port_to_vhost_mapping")
+    assert watcher.told() == ["-globalparameter mqtt_port_to_vhost_mapping"] and not parameters.globals()
+
+
+def test_the_cluster_has_the_name_that_it_is_given(node: Node) -> None:
+    assert node.cluster_name == "first"
+    node.parameters.set_global("cluster_name", "second")
+    assert node.cluster_name == "second"
+    for wrong in (5, "x" * 256, "\ud800"):
+        with pytest.raises(Invalid):
+            node.parameters.set_global("cluster_name", wrong)
+    node.parameters.clear_global("cluster_name")
+    assert node.cluster_name == "first"

@@ -1,0 +1,270 @@
+"""What an import makes of a document: defaults, what is left alone, what is put in the place of what is there."""
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.core.document import IMPORTED_HASH, exported
+from broker.core.node import Node
+from broker.core.parameters import CLUSTER_ID
+from broker.core.passwords import ARGON2ID, SHA256, hash_password, verify_password
+from broker.core.plan import imported
+from broker.errors import Invalid
+from broker.table import Table
+from tests.support.definitions import SECRET_HASH, WHOLE, new_node, whole
+from tests.support.watcher import Watcher
+
+MD5 = "rabbit_password_hashing_md5"
+
+
+@pytest.fixture
+def node() -> Node:
+    """With a virtual host `v`, and a user `alice`."""
+    made = new_node()
+    made.add_vhost("v")
+    made.users.add("alice")
+    return made
+
+
+def item(**fields: Any) -> dict[str, Any]:
+    return {"vhost": "v", **fields}
+
+
+def test_all_of_a_document_is_there_afterwards() -> None:
+    node = new_node()
+    assert imported(node, WHOLE) == []
+    vhost = node.vhosts["v"]
+    assert node.cluster_name == "west"
+    assert (vhost.metadata.description, vhost.metadata.tags) == ("for tests", ("a", "b"))
+    assert node.limits.vhost_queues("v") == 10
+    assert node.limits.user_connections("alice") == 5
+    alice = node.users.find("alice")
+    assert alice.permissions["v"].configure == "^a" and alice.topic_permissions["v", "t"].write == "^a\\."
+    assert vhost.queue("q").effective == {"message-ttl": 1000, "max-length": 9}
+    assert vhost.exchange("t").alternate == "h"
+    assert [(one.source, one.routing_key) for one in vhost.queue("q").incoming.values()] == [("t", "a.#")]
+    assert [one.source for one in vhost.exchange("t").incoming.values()] == ["amq.fanout"]
+
+
+def test_every_section_is_optional(node: Node) -> None:
+    before = exported(node)
+    assert imported(node, {}) == []
+    for name in WHOLE:
+        imported(node, {name: None if name == "rabbitmq_version" else []})
+    assert exported(node) == before
+
+
+def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_the_same() -> None:
+    node, watcher = new_node(), Watcher()
+    node.observers.append(watcher)
+    imported(node, WHOLE)
+    told = watcher.told()
+    assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(told)
+    imported(node, WHOLE)
+    assert {line.split()[0] for line in watcher.told()} == {"+vhost", "+permission", "+topicpermission"}
+
+
+# Exchanges and queues
+
+
+def test_what_is_not_said_of_an_exchange_or_a_queue_is_what_rabbitmq_takes_it_for(node: Node) -> None:
+    imported(node, {"exchanges": [item(name="x", type="fanout")], "queues": [item(name="q")]})
+    exchange, queue = node.vhosts["v"].exchange("x"), node.vhosts["v"].queue("q")
+    assert (exchange.durable, exchange.auto_delete, exchange.internal) == (True, False, False)
+    assert (queue.durable, queue.auto_delete, queue.rules.type, queue.number) == (True, False, "classic", 1)
+
+
+def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) -> None:
+    vhost = node.vhosts["v"]
+    exchange = vhost.declare_exchange("x", "topic", False, False, False, Table.EMPTY)
+    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    imported(
+        node,
+        {
+            "exchanges": [item(name="x", type="fanout", arguments={"a": 1})],
+            "queues": [item(name="q", arguments={"x-message-ttl": 1})],
+            "bindings": [item(source="x", destination="q", destination_type="queue", routing_key="k")],
+        },
+    )
+    assert vhost.exchanges["x"] is exchange and vhost.queues["q"] is queue
+    assert (exchange.type_name, queue.arguments) == ("topic", Table.EMPTY)
+    assert len(queue.incoming) == 1
+
+
+def test_of_what_a_document_has_twice_the_first_is_made(node: Node) -> None:
+    twice = [item(name="q", arguments={"n": number}) for number in (1, 2)]
+    binding = item(source="amq.topic", destination="q", destination_type="queue", routing_key="k")
+    imported(node, {"queues": twice, "bindings": [binding, binding]})
+    queue = node.vhosts["v"].queue("q")
+    assert queue.arguments.integer("n") == 1 and len(queue.incoming) == 1
+
+
+def test_what_every_broker_names_by_itself_is_left_out_with_a_word_about_it(node: Node) -> None:
+    document = {
+        "exchanges": [
+            item(name="amq.direct", type="direct"),
+            item(name="", type="direct"),
+            item(name="x", type="topic"),
+        ],
+        "queues": [item(name="amq.gen-1"), item(name="q")],
+        "bindings": [
+            item(source="", destination="q", destination_type="queue", routing_key="q"),
+            item(source="x", destination="amq.gen-1", destination_type="queue", routing_key=""),
+            item(source="x", destination="q", destination_type="queue", routing_key=""),
+        ],
+        "global_parameters": [{"name": CLUSTER_ID, "value": "theirs"}, {"name": IMPORTED_HASH, "value": "x"}],
+    }
+    assert imported(node, document) == [
+        f"global parameter '{CLUSTER_ID}' is left out: each broker has its own",
+        f"global parameter '{IMPORTED_HASH}' is left out: each broker has its own",
+        "exchange 'amq.direct' in vhost 'v' is left out: its name is reserved",
+        "exchange '' in vhost 'v' is left out: its name is reserved",
+        "queue 'amq.gen-1' in vhost 'v' is left out: its name is reserved",
+        "binding of the default exchange to queue 'q' in vhost 'v' is left out: each queue has its own",
+        "binding of exchange 'x' to queue 'amq.gen-1' in vhost 'v' is left out: there is no queue 'amq.gen-1'",
+    ]
+    assert list(node.vhosts["v"].queues) == ["q"] and not node.parameters.globals()
+    assert len(node.vhosts["v"].queue("q").incoming) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "type_"),
+    [
+        ({}, "quorum"),
+        ({"type": "classic"}, "classic"),
+        ({"type": "rabbit_classic_queue"}, "classic"),
+        ({"type": "quorum"}, "quorum"),
+        ({"arguments": {"x-queue-type": "classic"}}, "classic"),
+        ({"auto_delete": True}, "classic"),
+        ({"durable": False}, "classic"),
+    ],
+)
+def test_a_queue_keeps_its_type_in_a_vhost_with_a_default_type(node: Node, fields: Any, type_: str) -> None:
+    vhosts = [{"name": "quorums", "metadata": {"default_queue_type": "rabbit_quorum_queue"}}]
+    imported(node, {"vhosts": vhosts, "queues": [{"vhost": "quorums", "name": "q", **fields}]})
+    assert node.vhosts["quorums"].queue("q").rules.type == type_
+
+
+# Users
+
+
+@pytest.mark.parametrize(
+    "tags", [["management", "own"], "management,own", " management , own,", ["management", "own", "own"]]
+)
+def test_tags_are_a_list_or_a_text_with_commas(node: Node, tags: object) -> None:
+    imported(node, {"users": [{"name": "alice", "password_hash": "", "tags": tags}]})
+    assert node.users.find("alice").tags == ("management", "own")
+
+
+@pytest.mark.parametrize(
+    ("version", "algorithm"),
+    [
+        ({}, SHA256),
+        ({"rabbitmq_version": "3.6.0"}, SHA256),
+        ({"rabbitmq_version": "4.0.5"}, SHA256),
+        ({"rabbit_version": "3.5.7"}, MD5),
+        ({"rabbit_version": "3.13.0-rc.1"}, SHA256),
+        ({"rabbit_version": "unknown"}, SHA256),
+    ],
+)
+def test_a_hash_without_an_algorithm_is_what_that_version_made(node: Node, version: Any, algorithm: str) -> None:
+    made = hash_password("secret", b"salt", algorithm).decode()
+    imported(node, {**version, "users": [{"name": "bob", "password_hash": made, "tags": ""}]})
+    assert node.users.find("bob").hashing_algorithm == algorithm
+
+
+@pytest.mark.parametrize("short", ["SHA256", "SHA512", "MD5"])
+def test_lavinmqs_names_of_algorithms_become_rabbitmqs(node: Node, short: str) -> None:
+    full = f"rabbit_password_hashing_{short.lower()}"
+    made = hash_password("secret", b"salt", full)
+    users = [{"name": "bob", "password_hash": made.decode(), "hashing_algorithm": short}]
+    imported(node, {"users": users})
+    assert (node.users.find("bob").hashing_algorithm, node.users.find("bob").password_hash) == (full, made)
+
+
+def test_our_own_hashes_come_back(node: Node) -> None:
+    made = b"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$" + b"A" * 20
+    node.users.put(node.users.add("bob", made, hashing_algorithm=ARGON2ID).stored())
+    other = new_node()
+    imported(other, exported(node))
+    assert (other.users.find("bob").password_hash, other.users.find("bob").hashing_algorithm) == (made, ARGON2ID)
+
+
+def test_a_password_in_plain_text_is_hashed(node: Node) -> None:
+    imported(node, {"users": [{"name": "bob", "password": "plain", "tags": "administrator"}]})
+    bob = node.users.find("bob")
+    assert verify_password(bob.password_hash, b"plain", bob.hashing_algorithm)
+
+
+def test_a_user_that_is_there_becomes_what_the_document_says_and_keeps_permissions(node: Node) -> None:
+    alice = node.users.find("alice")
+    node.users.set_permission("alice", "v", "a", "b", "c")
+    node.limits.set_user("alice", {"max-channels": 3})
+    imported(node, {"users": [{"name": "alice", "password_hash": SECRET_HASH, "tags": ["monitoring"]}]})
+    assert node.users.find("alice") is alice
+    assert (alice.password_hash.decode(), alice.tags, alice.limits) == (
+        SECRET_HASH,
+        ("monitoring",),
+        {"max-channels": 3},
+    )
+    assert alice.permissions["v"].write == "b"
+
+
+def test_permissions_and_parameters_are_put_in_the_place_of_what_is_there(node: Node) -> None:
+    node.users.set_permission("alice", "v", "a", "b", "c")
+    node.policies.set("v", "p", "^q", {"max-length": 1})
+    imported(
+        node,
+        {
+            "permissions": [item(user="alice", configure="x", write="y", read="z")],
+            "policies": [item(name="p", pattern="^r", definition={"max-length": 2})],
+        },
+    )
+    assert node.users.find("alice").permissions["v"].write == "y"
+    policy = node.policies.get("v", "p")
+    assert policy is not None
+    assert (policy.pattern, policy.priority, policy.apply_to) == ("^r", 0, "all")
+
+
+# Virtual hosts
+
+
+def test_a_vhost_that_is_there_is_changed_in_what_is_said_of_it(node: Node) -> None:
+    node.update_vhost("v", "old", ("a",), "quorum", True)
+    imported(node, {"vhosts": [{"name": "v"}]})
+    kept = node.vhosts["v"].metadata
+    assert (kept.description, kept.tags, kept.default_queue_type, kept.protected) == ("old", ("a",), "quorum", True)
+    given = {"description": "new", "tags": "", "default_queue_type": "undefined"}
+    imported(node, {"vhosts": [{"name": "v", "metadata": given, "limits": {"max-queues": 3}}]})
+    kept = node.vhosts["v"].metadata
+    assert (kept.description, kept.tags, kept.default_queue_type, kept.protected) == ("new", (), "quorum", True)
+    assert node.limits.vhost_queues("v") == 3
+
+
+def test_a_vhost_may_have_its_metadata_beside_its_name_and_be_protected(node: Node) -> None:
+    vhosts = [{"name": "w", "description": "old form", "tags": ["t"], "metadata": {"protected_from_deletion": True}}]
+    imported(node, {"vhosts": vhosts})
+    kept = node.vhosts["w"].metadata
+    assert (kept.description, kept.tags, kept.protected) == ("old form", ("t",), True)
+
+
+def test_one_vhosts_document_goes_into_another_with_whatever_vhost_its_items_name(node: Node) -> None:
+    source = new_node()
+    imported(source, WHOLE)
+    node.add_vhost("w")
+    imported(node, json.loads(json.dumps(exported(source, "v"))), "w")
+    imported(node, whole(), "v")  # of which users and other virtual hosts are not imported
+    assert list(node.vhosts) == ["v", "w"] and not node.users.find("alice").permissions
+    here, there = exported(node, "w"), exported(source, "v")
+    for name in ("parameters", "policies", "queues", "exchanges", "bindings"):
+        assert here[name] == there[name]
+    assert node.vhosts["w"].metadata.description == ""
+
+
+def test_items_of_one_vhosts_document_lack_what_a_whole_import_needs() -> None:
+    source = new_node()
+    imported(source, WHOLE)
+    with pytest.raises(Invalid) as raised:
+        imported(new_node(), exported(source, "v"))
+    assert raised.value.text == 'Key "vhost" not found in exchanges (exchange: "h")'

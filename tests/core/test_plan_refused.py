@@ -1,0 +1,236 @@
+"""A document of which anything is wrong changes nothing, and the error says what and where."""
+
+from typing import Any
+
+import pytest
+
+from broker.core.document import exported
+from broker.core.node import Node
+from broker.core.plan import imported
+from broker.errors import Invalid, Unknown
+from tests.support.definitions import SECRET_HASH, new_node, whole
+from tests.support.watcher import Watcher
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an item behind good ones, what is said of it
+    ("users", {"name": "u", "password_hash": "a"}, 'invalid password hash: not base64 (user: "u")'),
+    (
+        "users",
+        {"name": "u", "password_hash": SECRET_HASH, "hashing_algorithm": "Bcrypt"},
+        "unknown password hashing algorithm 'Bcrypt' (user: \"u\")",
+    ),
+    ("users", {"name": "", "password_hash": ""}, 'the name of a user has 1 to 255 octets (user: "")'),
+    ("users", {"password_hash": ""}, 'Key "name" not found in users'),
+    ("users", {"name": 5}, "name should be binary, actually was 5"),
+    ("users", {"name": "u", "tags": 5}, 'tags should be a list, actually was 5 (user: "u")'),
+    ("users", {"name": "u", "tags": [5]}, 'tags should be binary, actually was 5 (user: "u")'),
+    (
+        "users",
+        {"name": "u", "limits": {"max-connections": "many"}},
+        'Validation failed\n\nmax-connections should be a number, actually was <<"many">> (user: "u")',
+    ),
+    ("vhosts", {"name": "x" * 256}, f'name has 0 to 255 octets (vhost: "{"x" * 256}")'),
+    (
+        "vhosts",
+        {"name": "w", "metadata": {"default_queue_type": "stream"}},
+        "default queue type 'stream' is not supported (vhost: \"w\")",
+    ),
+    (
+        "vhosts",
+        {"name": "w", "limits": {"bogus": 1}},
+        'Validation failed\n\nUnrecognised terms [{<<"bogus">>,1}] in limits (vhost: "w")',
+    ),
+    (
+        "permissions",
+        {"user": "alice", "vhost": "x", "configure": "", "write": "", "read": ""},
+        'Please create virtual host "x" prior to importing definitions. (vhost: "x" / user: "alice")',
+    ),
+    (
+        "permissions",
+        {"user": "x", "vhost": "v", "configure": "", "write": "", "read": ""},
+        'User "x" does not exist (vhost: "v" / user: "x")',
+    ),
+    (
+        "permissions",
+        {"user": "alice", "vhost": "v", "configure": "(", "write": "", "read": ""},
+        'regular expression \'(\' is invalid (vhost: "v" / user: "alice")',
+    ),
+    (
+        "topic_permissions",
+        {"user": "alice", "vhost": "v", "exchange": "t", "write": "("},
+        'Key "read" not found in topic_permissions (vhost: "v" / user: "alice" / exchange: "t")',
+    ),
+    (
+        "parameters",
+        {"vhost": "v", "component": "bogus", "name": "n", "value": 1},
+        'Validation failed\n\ncomponent bogus not found (vhost: "v" / component: "bogus" / key: "n")',
+    ),
+    (
+        "parameters",
+        {"vhost": "v", "component": "federation-upstream", "name": "n", "value": {}},
+        'Validation failed\n\nKey "uri" not found in n (vhost: "v" / component: "federation-upstream" / key: "n")',
+    ),
+    (
+        "parameters",
+        {"vhost": "v", "component": "policy", "name": "n", "value": {}},
+        'policies may not be set using this method (vhost: "v" / component: "policy" / key: "n")',
+    ),
+    (
+        "global_parameters",
+        {"name": "cluster_name", "value": 1},
+        'Validation failed\n\ncluster_name should be binary, actually was 1 (key: "cluster_name")',
+    ),
+    (
+        "policies",
+        {"vhost": "v", "name": "p", "pattern": "^q", "definition": {}},
+        'Validation failed\n\nno policy provided (vhost: "v" / policy: "p")',
+    ),
+    (
+        "policies",
+        {"vhost": "v", "name": "p", "pattern": "^q", "definition": {"max-length": -1}},
+        'Validation failed\n\n-1 is not a valid maximum length (vhost: "v" / policy: "p")',
+    ),
+    (
+        "policies",
+        {"vhost": "v", "name": "p", "pattern": "^q"},
+        'Key "definition" not found in policies (vhost: "v" / policy: "p")',
+    ),
+    (
+        "exchanges",
+        {"vhost": "v", "name": "x", "type": "x-unknown"},
+        'unknown exchange type \'x-unknown\' (vhost: "v" / exchange: "x")',
+    ),
+    (
+        "exchanges",
+        {"vhost": "v", "name": "x", "type": "topic", "durable": "yes"},
+        'durable should be boolean, actually was <<"yes">> (vhost: "v" / exchange: "x")',
+    ),
+    (
+        "exchanges",
+        {"vhost": "v", "name": "x", "type": "topic", "arguments": {"alternate-exchange": 1}},
+        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost 'v' "
+        '(vhost: "v" / exchange: "x")',
+    ),
+    (
+        "queues",
+        {"vhost": "v", "name": "q2", "arguments": {"x-message-ttl": "soon"}},
+        "invalid arg 'x-message-ttl' for queue 'q2' in vhost 'v': \"expected integer, got longstr\" "
+        '(vhost: "v" / queue: "q2")',
+    ),
+    (
+        "queues",
+        {"vhost": "v", "name": "q2", "type": "stream"},
+        "invalid arg 'x-queue-type' for queue 'q2' in vhost 'v': "
+        '"streams are not supported by this broker: use a classic or a quorum queue" (vhost: "v" / queue: "q2")',
+    ),
+    (
+        "queues",
+        {"vhost": "v", "name": "q2", "type": "quorum", "durable": False},
+        "invalid property 'non-durable' for queue 'q2' in vhost 'v' (vhost: \"v\" / queue: \"q2\")",
+    ),
+    ("queues", {"vhost": "v", "name": "q2", "arguments": 1}, 'arguments should be a map (vhost: "v" / queue: "q2")'),
+    (
+        "bindings",
+        {"vhost": "v", "source": "x", "destination": "q", "destination_type": "queue", "routing_key": "k"},
+        'no exchange \'x\' in vhost \'v\' (vhost: "v" / source: "x" / destination: "q" / routing key: "k")',
+    ),
+    (
+        "bindings",
+        {"vhost": "v", "source": "t", "destination": "x", "destination_type": "queue"},
+        'no queue \'x\' in vhost \'v\' (vhost: "v" / source: "t" / destination: "x")',
+    ),
+    (
+        "bindings",
+        {"vhost": "v", "source": "t", "destination": "q", "destination_type": "topic"},
+        "destination_type should be one of queue, exchange, actually was topic "
+        '(vhost: "v" / source: "t" / destination: "q")',
+    ),
+    (
+        "bindings",
+        {
+            "vhost": "v",
+            "source": "h",
+            "destination": "q",
+            "destination_type": "queue",
+            "arguments": {"x-match": "some"},
+        },
+        'Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x '
+        '(vhost: "v" / source: "h" / destination: "q")',
+    ),
+    (
+        "bindings",
+        {"vhost": "v", "source": "t", "destination": "q", "destination_type": "queue", "routing_key": "k" * 256},
+        f'routing_key has 0 to 255 octets (vhost: "v" / source: "t" / destination: "q" / routing key: "{"k" * 256}")',
+    ),
+]
+
+
+def with_item(section: str, item: object) -> dict[str, Any]:
+    """All of a document, and this behind the good items."""
+    document = whole()
+    document[section].append(item)
+    return document
+
+
+def refusal(node: Node, document: object, vhost: str | None = None) -> str:
+    """What is said of it; nobody is told of any change, and there is none."""
+    watcher = Watcher()
+    node.observers.append(watcher)
+    before = exported(node)
+    with pytest.raises(Invalid) as raised:
+        imported(node, document, vhost)
+    assert exported(node) == before and not watcher.told()
+    return raised.value.text
+
+
+@pytest.mark.parametrize(("section", "item", "text"), REFUSED, ids=[f"{line[0]}-{n}" for n, line in enumerate(REFUSED)])
+def test_one_wrong_item_keeps_back_the_whole_document(section: str, item: dict[str, Any], text: str) -> None:
+    assert refusal(new_node(), with_item(section, item)) == text
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ([], "definitions should be a map"),
+        (None, "definitions should be a map"),
+        ({"queues": {}}, "queues should be a list, actually was #{}"),
+        ({"queues": "q"}, 'queues should be a list, actually was <<"q">>'),
+        ({"queues": ["q"]}, 'queues should be a list of maps, has <<"q">>'),
+        ({"users": [{"name": "\ud800"}]}, 'name is not UTF-8 (user: "\ud800")'),
+    ],
+)
+def test_what_is_no_document_is_refused(document: object, text: str) -> None:
+    assert refusal(new_node(), document) == text
+
+
+def test_there_is_no_import_into_a_vhost_that_there_is_not() -> None:
+    with pytest.raises(Unknown) as raised:
+        imported(new_node(), {}, "x")
+    assert raised.value.text == 'Virtual host "x" does not exist'
+
+
+def test_queues_beyond_the_limit_of_their_vhost_keep_back_a_document_that_sets_no_other() -> None:
+    node = new_node()
+    imported(node, whole())
+    document = {"queues": [{"vhost": "v", "name": f"n{number}"} for number in range(9)]}
+    assert refusal(node, document) == (
+        'Adding 9 queue(s) to virtual host "v" would exceed the limit of 10 queue(s).\n\n'
+        "This virtual host currently has 2 queue(s) defined.\n\nImport aborted!"
+    )
+    limits = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 3}}
+    imported(node, {**document, "parameters": [limits]})
+    assert (len(node.vhosts["v"].queues), node.limits.vhost_queues("v")) == (11, 3)
+
+
+def test_limits_of_the_node_count_what_the_document_adds() -> None:
+    node = new_node()
+    node.limits.vhosts = 1
+    assert refusal(node, whole()) == "cannot create vhost 'v': vhost limit of 1 is reached (vhost: \"v\")"
+    node.limits.vhosts, node.limits.queues = None, 1
+    assert refusal(node, whole()).startswith("cannot declare queue 'quorum': queue limit in cluster (1) is reached")
+    node.limits.queues, node.limits.exchanges = 2, 16  # 7 in each virtual host, and that for events
+    assert refusal(node, whole()).startswith("cannot declare exchange 'h' in vhost 'v': exchange limit of 16")
+    node.limits.exchanges, node.parameters.limits["federation-upstream"] = 17, 1
+    more = {"vhost": "v", "component": "federation-upstream", "name": "up2", "value": {"uri": "amqp://c"}}
+    assert "component federation-upstream is limited to 1" in refusal(node, with_item("parameters", more))
+    imported(node, whole())
+    assert len(node.vhosts["v"].queues) == 2

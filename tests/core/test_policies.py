@@ -1,0 +1,360 @@
+"""Which policies hold, for what, from when to when; what one may say."""
+
+from typing import Any
+
+import pytest
+
+from broker.core.exchange import Exchange
+from broker.core.message import Address, framed
+from broker.core.node import Node
+from broker.core.policies import Policies
+from broker.core.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merged
+from broker.core.queue import Queue
+from broker.core.users import Users
+from broker.core.vhost import VHost
+from broker.errors import Invalid, Unknown
+from broker.properties import Properties
+from broker.storage.memory import MemoryJournal
+from broker.table import Table
+from tests.support.clock import FakeClock
+from tests.support.watcher import Watcher
+
+LENGTH = {"max-length": 5}
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made.add_vhost("/")
+    return made
+
+
+@pytest.fixture
+def vhost(node: Node) -> VHost:
+    return node.vhosts["/"]
+
+
+@pytest.fixture
+def policies(node: Node) -> Policies:
+    return node.policies
+
+
+@pytest.fixture
+def watcher(node: Node) -> Watcher:
+    made = Watcher()
+    node.observers.append(made)
+    return made
+
+
+def queue(vhost: VHost, name: str, **arguments: Any) -> Queue:
+    given = Table.of({key.replace("_", "-"): value for key, value in arguments.items()})
+    return vhost.declare_queue(name, True, False, False, given, None)
+
+
+def exchange(vhost: VHost, name: str) -> Exchange:
+    return vhost.declare_exchange(name, "fanout", False, False, False, Table.EMPTY)
+
+
+def name_of(target: Queue | Exchange) -> str | None:
+    return target.policy.name if target.policy is not None else None
+
+
+# Which one holds
+
+
+def test_a_policy_holds_for_what_is_there_and_what_comes(vhost: VHost, policies: Policies) -> None:
+    before = queue(vhost, "some.before")
+    assert policies.set("/", "p", "^some", LENGTH)
+    after, other = queue(vhost, "some.after"), queue(vhost, "other some")
+    assert [name_of(each) for each in (before, after, other)] == ["p", "p", None]
+    assert before.effective == after.effective == LENGTH and other.effective == {}
+    assert before.rules.max_length == 5
+
+
+def test_what_held_before_holds_again_once_it_is_cleared(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
+    it = queue(vhost, "q")
+    policies.set("/", "low", "^q", {"max-length": 1}, -1)
+    policies.set("/", "high", "^q", {"max-length": 2}, 1)
+    assert it.effective == {"max-length": 2}
+    policies.clear("/", "high")
+    assert it.effective == {"max-length": 1} and name_of(it) == "low"
+    policies.clear("/", "low")
+    assert it.policy is None and it.effective == {} and it.rules.max_length == -1
+    assert watcher.touched() == ["q"] * 4
+
+
+def test_of_equal_priorities_the_lower_name_wins_whatever_came_first(vhost: VHost, policies: Policies) -> None:
+    it = queue(vhost, "q")
+    for name in ("b", "a", "c"):
+        policies.set("/", name, "q", LENGTH, 3)
+    assert name_of(it) == "a" and name_of(queue(vhost, "q2")) == "a"
+    policies.set("/", "c", "q", LENGTH, 4)
+    assert name_of(it) == "c"
+
+
+def test_only_one_policy_holds_and_none_of_it_is_mixed_with_others(vhost: VHost, policies: Policies) -> None:
+    policies.set("/", "a", "q", {"max-length": 5}, 1)
+    policies.set("/", "b", "q", {"message-ttl": 5}, 2)
+    assert queue(vhost, "q").effective == {"message-ttl": 5}
+
+
+def test_patterns_are_searched_for_and_an_empty_one_is_found_everywhere(vhost: VHost, policies: Policies) -> None:
+    made = {name: queue(vhost, name) for name in ("a.b", "b", "xbx", "c", "émile")}
+    for pattern, found in (("b", ["a.b", "b", "xbx"]), ("^b$", ["b"]), ("", sorted(made)), ("^.m", ["émile"])):
+        policies.set("/", "p", pattern, LENGTH)
+        assert sorted(name for name, each in made.items() if each.policy) == found
+
+
+def test_it_is_of_one_vhost(node: Node, vhost: VHost, policies: Policies) -> None:
+    other = node.add_vhost("other")
+    policies.set("other", "p", ".*", LENGTH)
+    assert queue(vhost, "q").policy is None and queue(other, "q").policy is not None
+
+
+@pytest.mark.parametrize(
+    ("apply_to", "expected"),
+    [
+        ("all", ["classic", "exchange", "quorum"]),
+        ("queues", ["classic", "quorum"]),
+        ("classic_queues", ["classic"]),
+        ("quorum_queues", ["quorum"]),
+        ("streams", []),
+        ("exchanges", ["exchange"]),
+    ],
+)
+def test_it_applies_to_what_it_says(vhost: VHost, policies: Policies, apply_to: str, expected: list[str]) -> None:
+    old: list[Queue | Exchange] = [queue(vhost, "x-classic"), queue(vhost, "x-quorum", x_queue_type="quorum")]
+    old.append(exchange(vhost, "x-exchange"))
+    policies.set("/", "p", "^x-", LENGTH, 0, apply_to)
+    new: list[Queue | Exchange] = [queue(vhost, "x-new-classic"), queue(vhost, "x-new-quorum", x_queue_type="quorum")]
+    new.append(exchange(vhost, "x-new-exchange"))
+    assert sorted(each.name.removeprefix("x-") for each in old if each.policy) == expected
+    assert sorted(each.name.removeprefix("x-new-") for each in new if each.policy) == expected
+
+
+def test_one_that_says_what_a_type_does_not_know_does_not_hold_for_it(vhost: VHost, policies: Policies) -> None:
+    classic, quorum = queue(vhost, "classic"), queue(vhost, "quorum", x_queue_type="quorum")
+    policies.set("/", "p", ".", {"delivery-limit": 3, "max-length": 5})
+    assert classic.policy is None and quorum.rules.delivery_limit == 3
+    policies.set("/", "p", ".", {"queue-mode": "lazy", "max-length": 5})
+    assert quorum.policy is None and classic.rules.max_length == 5
+    policies.set("/", "next", ".", {"max-length": 6}, -1)
+    assert name_of(quorum) == "next" and name_of(classic) == "p"
+
+
+def test_all_that_could_hold_are_told_best_first(vhost: VHost, policies: Policies) -> None:
+    it = queue(vhost, "q")
+    for name, priority in (("a", 0), ("b", 2), ("c", 1)):
+        policies.set("/", name, "q" if name != "c" else "z", LENGTH, priority)
+    assert [policy.name for policy in policies.matching(it)] == ["b", "a"]
+    assert [policy.name for policy in policies.all("/")] == ["a", "c", "b"]
+    got = policies.get("/", "b")
+    assert got is not None and (got.pattern, got.priority, got.apply_to, got.vhost) == ("q", 2, "all", "/")
+
+
+# Operators' policies
+
+
+def test_an_operator_policy_holds_beside_the_users(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
+    it = queue(vhost, "q")
+    policies.set("/", "limit", "^q", {"max-length": 3, "expires": 1000}, 0, "queues", True)
+    assert it.effective == {"max-length": 3, "expires": 1000} and it.policy is None
+    policies.set("/", "p", "^q", {"max-length": 9, "message-ttl": 7})
+    assert it.effective == {"max-length": 3, "message-ttl": 7, "expires": 1000}
+    assert it.operator_policy is not None and it.operator_policy.name == "limit" and name_of(it) == "p"
+    policies.clear("/", "limit", True)
+    assert it.effective == {"max-length": 9, "message-ttl": 7} and it.operator_policy is None
+    assert watcher.touched() == ["q"] * 3
+    with pytest.raises(Unknown):
+        policies.clear("/", "p", True)
+
+
+def test_the_two_kinds_do_not_know_each_others_names(vhost: VHost, policies: Policies) -> None:
+    policies.set("/", "p", "q", {"max-length": 9})
+    policies.set("/", "p", "q", {"max-length": 3}, 0, "all", True)
+    assert [len(policies.all(operator=operator)) for operator in (False, True)] == [1, 1]
+    policies.clear("/", "p")
+    assert queue(vhost, "q").effective == {"max-length": 3}
+
+
+@pytest.mark.parametrize(
+    ("user", "operator", "both"),
+    [
+        ({"max-length": 3}, {"max-length": 5}, {"max-length": 3}),
+        ({"message-ttl": 9}, {"message-ttl": 0}, {"message-ttl": 0}),
+        ({"delivery-limit": 3}, {"delivery-limit": 5}, {"delivery-limit": 3}),
+        ({"delivery-limit": -1}, {"delivery-limit": 5}, {"delivery-limit": 5}),
+        ({"delivery-limit": 3}, {"delivery-limit": -1}, {"delivery-limit": 3}),
+        ({"overflow": "drop-head"}, {"overflow": "reject-publish"}, {"overflow": "reject-publish"}),
+        ({"queue-version": 1}, {"queue-version": 2}, {"queue-version": 2}),
+        ({"queue-mode": "lazy"}, {"expires": 5}, {"queue-mode": "lazy", "expires": 5}),
+    ],
+)
+def test_what_both_say_is_merged(user: dict[str, object], operator: dict[str, object], both: dict[str, object]) -> None:
+    given = dict(user)
+    assert merged(user, operator) == both and user == given
+
+
+def test_an_operator_policy_may_come_by_the_door_of_parameters(node: Node, policies: Policies) -> None:
+    value: dict[str, object] = {"pattern": "q", "definition": LENGTH, "priority": 4, "apply-to": "queues"}
+    node.parameters.set("/", "operator_policy", "p", value)
+    assert policies.all("/", True)[0].priority == 4
+    with pytest.raises(Invalid) as raised:
+        node.parameters.set("/", "operator_policy", "p", {"pattern": "q", "definition": LENGTH})
+    assert raised.value.text == 'Validation failed\n\nKey "priority" not found in p\n'
+
+
+# Changes
+
+
+def test_only_what_is_touched_is_told(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
+    for name in ("a1", "a2", "b"):
+        queue(vhost, name)
+    exchange(vhost, "a-exchange")
+    policies.set("/", "p", "^a[-0-9]", LENGTH)
+    assert watcher.touched() == ["a-exchange", "a1", "a2"] and watcher.told() == ["+parameter / policy p"]
+    policies.set("/", "p", "^a[-0-9]", LENGTH)
+    assert watcher.touched() == [] == watcher.told()
+    policies.set("/", "lower", "^a[-0-9]", {"max-length": 1}, -1)
+    assert watcher.touched() == []
+    policies.set("/", "p", "^(a2|b)", LENGTH)
+    assert watcher.touched() == ["a-exchange", "a1", "a2", "b"]
+    policies.clear("/", "lower")
+    assert watcher.touched() == ["a-exchange", "a1"]
+
+
+def test_a_policy_acts_at_once_on_what_is_queued(vhost: VHost, policies: Policies) -> None:
+    it = queue(vhost, "q")
+    for _ in range(20):
+        vhost.enqueue([framed(Address("", "q"), Properties(), b"body")], 4, False, (it,))
+    policies.set("/", "p", "q", {"max-length": 5})
+    assert it.ready == 5
+
+
+def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, policies: Policies) -> None:
+    it, unrouted = exchange(vhost, "x"), queue(vhost, "unrouted")
+    vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
+    policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
+    assert vhost.route(it, ("k",), None)[0] == (unrouted,)
+    vhost.routes["user"] = {b"octets": ((), "", None)}  # type: ignore[dict-item]
+    policies.clear("/", "p")
+    assert vhost.route(it, ("k",), None)[0] == () and not vhost.routes["user"]
+
+
+def test_predeclared_exchanges_have_policies_too(vhost: VHost, policies: Policies) -> None:
+    policies.set("/", "p", ".*", {"federation-upstream-set": "all"}, 0, "exchanges")
+    assert all(name_of(each) == "p" for each in vhost.exchanges.values())
+
+
+# What one may say
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"max-length": -1}, "-1 is not a valid maximum length"),
+    ({"max-length": "x"}, '<<"x">> is not a valid maximum length'),
+    ({"max-length": 1.5}, "1.5 is not a valid maximum length"),
+    ({"max-length": True}, "true is not a valid maximum length"),
+    ({"max-length": 10**30}, f"{10**30} is not a valid maximum length"),
+    ({"max-length-bytes": -1}, "-1 is not a valid maximum length in bytes"),
+    ({"max-in-memory-length": -1}, "-1 is not a valid maximum memory in bytes"),
+    ({"message-ttl": -1}, "-1 is not a valid message TTL"),
+    ({"expires": 0}, "0 is not a valid queue expiry"),
+    ({"alternate-exchange": 1}, "1 is not a valid alternate exchange name"),
+    ({"dead-letter-exchange": 1}, "1 is not a valid dead letter exchange name"),
+    ({"dead-letter-routing-key": 1}, "1 is not a valid dead letter routing key"),
+    ({"dead-letter-routing-key": "k" * 256}, f'<<"{"k" * 256}">> is not a valid dead letter routing key'),
+    ({"dead-letter-exchange": "\ud800"}, "<<237,160,128>> is not a valid dead letter exchange name"),
+    ({"dead-letter-strategy": "x"}, '<<"x">> is not a valid dead letter strategy'),
+    ({"overflow": "x"}, '<<"x">> is not a valid overflow value'),
+    ({"overflow": []}, "[] is not a valid overflow value"),
+    ({"delivery-limit": "x"}, '<<"x">> is not a valid delivery limit'),
+    ({"queue-mode": 1}, "1 is not a valid queue-mode value"),
+    ({"queue-version": 3}, "3 is not a valid queue-version value"),
+    ({"queue-version": True}, "true is not a valid queue-version value"),
+    ({"consumer-timeout": -1}, "-1 is not a valid consumer timeout"),
+    ({"max-age": "x"}, '<<"x">> is not a valid max age'),
+    ({"stream-max-segment-size-bytes": 9999999999}, "9999999999 is not a valid segment size"),
+    ({"stream-filter-size-bytes": 15}, "15 is not a valid filter size. Valid range is 16-255"),
+    ({"queue-leader-locator": "x"}, '<<"x">> is not a valid queue leader locator value'),
+    ({"queue-master-locator": "x"}, '<<"x">> invalid queue-master-locator value'),
+    ({"max-length": -1, "expires": 0}, "0 is not a valid queue expiry"),
+    ({"max-length": -1, "foo": 1}, "-1 is not a valid maximum length"),
+    ({"foo": 1, "bar": "x"}, '[{<<"bar">>,<<"x">>},{<<"foo">>,1}] are not recognised policy settings'),
+    ({"foo": {"a": 1}}, '[{<<"foo">>,#{<<"a">> => 1}}] are not recognised policy settings'),
+    ({}, "no policy provided"),
+    ({"federation-upstream-pattern": "("}, '<<"(">> is not a valid federation upstream pattern'),
+    ({"federation-upstream-pattern": "x" * 1025}, f'<<"{"x" * 1025}">> is not a valid federation upstream pattern'),
+    (
+        {"federation-upstream": "a", "federation-upstream-set": "b"},
+        "cannot specify federation-upstream, federation-upstream-set or federation-upstream-pattern together",
+    ),
+]
+
+
+@pytest.mark.parametrize(("definition", "line"), WRONG)
+def test_a_definition_that_is_wrong_is_refused_with_the_reason(
+    policies: Policies, definition: dict[str, object], line: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        policies.set("/", "p", "x", definition)
+    assert raised.value.text == f"Validation failed\n\n{line}\n" and not policies.all()
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"delivery-limit": -1},
+        {"dead-letter-exchange": "", "dead-letter-routing-key": "k"},
+        {"message-ttl": 0, "expires": 1, "max-length": 0, "max-length-bytes": 0},
+        {"max-age": "7D", "stream-filter-size-bytes": 255},
+        {"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic"},
+        {"federation-upstream-pattern": "^up", "max-length": 4},
+    ],
+)
+def test_what_can_be_said_is_taken(policies: Policies, definition: dict[str, object]) -> None:
+    assert policies.set("/", "p", "x", definition) and policies.all()[0].definition == definition
+
+
+def test_operators_may_say_less() -> None:
+    assert set(KEYS) >= OPERATOR_KEYS and len(OPERATOR_KEYS) == 10
+    for key in ("alternate-exchange", "federation-upstream", "dead-letter-exchange", "queue-mode"):
+        assert definition_lines({key: "x"}, True) == [f'[{{<<"{key}">>,<<"x">>}}] are not recognised policy settings']
+    assert not definition_lines({"overflow": "drop-head", "expires": 5}, True)
+
+
+def test_queues_with_the_same_arguments_and_policies_share_their_rules(vhost: VHost, policies: Policies) -> None:
+    one, other, another = queue(vhost, "one"), queue(vhost, "other"), queue(vhost, "another", x_max_length=3)
+    assert one.rules is other.rules is not another.rules
+    policies.set("/", "p", "", LENGTH)
+    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (5, 3)
+    policies.set("/", "o", "", {"max-length": 4}, operator=True)
+    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (4, 3)
+    policies.set("/", "o", "", {"max-length": 2}, operator=True)
+    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (2, 2)
+    policies.clear("/", "o", operator=True)
+    policies.clear("/", "p")
+    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (-1, 3)
+
+
+def test_the_rest_of_a_policy_is_looked_at_too(policies: Policies) -> None:
+    names = "'queues', 'classic_queues', 'quorum_queues', 'streams', 'exchanges', 'all'"
+    for given, line in (
+        (("(", LENGTH, 0, "all"), "pattern should be regular expression but is invalid: "),
+        (("x" * 20_000, LENGTH, 0, "all"), "pattern should be regular expression but is invalid: "),
+        (("x", LENGTH, "7", "all"), 'priority should be a number, actually was <<"7">>\n'),
+        (("x", LENGTH, 1.5, "all"), "priority should be a number, actually was 1.5\n"),
+        (("x", LENGTH, 0, "foo"), f"apply-to 'foo' unrecognised; should be one of: {names}\n"),
+        (("x", 5, 0, "all"), "definition should be a map, actually was 5\n"),
+    ):
+        with pytest.raises(Invalid) as raised:
+            policies.set("/", "p", *given)  # type: ignore[arg-type]
+        assert raised.value.text.startswith(f"Validation failed\n\n{line}")
+    with pytest.raises(Unknown):
+        policies.set("none", "p", "x", LENGTH)
+    with pytest.raises(Unknown) as missing:
+        policies.clear("/", "p")
+    assert missing.value.text == "Parameter does not exist"
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up(vhost: VHost, policies: Policies) -> None:
+    policies.set("/", "p", "^(a|aa)+$", LENGTH)
+    assert queue(vhost, "a" * 200 + "!").policy is None

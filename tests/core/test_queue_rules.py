@@ -1,0 +1,154 @@
+"""A queue with priorities, deadlines and limits against a list that is looked through each time."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.core.enqueueing import enqueue_carefully
+from broker.core.life import Life
+from broker.core.message import Address, Message, framed
+from broker.core.queue import Queue
+from broker.properties import Properties
+from broker.table import Table
+from tests.support.clock import FakeClock
+from tests.support.examples import examples
+from tests.support.queues import Delivery, NoVHost, Taker, new_queue
+
+HIGHEST = 3
+
+
+class Entry:
+    """What the model knows of one message. Entries compare by their place in the queue."""
+
+    def __init__(self, number: int, level: int, deadline_ms: int, instant: bool) -> None:
+        self.number = number
+        self.place = (-level, number)
+        self.deadline_ms = deadline_ms
+        self.instant = instant
+
+
+class RulesMachine(RuleBasedStateMachine):
+    """Messages are published with and without priority and expiration, taken, returned and acknowledged."""
+
+    @initialize(limit=st.sampled_from([0, 3, 10]), ttl_ms=st.sampled_from([0, 50]))
+    def declare(self, limit: int, ttl_ms: int) -> None:
+        arguments: dict[str, object] = {"x-max-priority": HIGHEST, "x-dead-letter-exchange": "dlx"}
+        if limit:
+            arguments["x-max-length"] = limit
+        if ttl_ms:
+            arguments["x-message-ttl"] = ttl_ms
+        self.limit, self.ttl_ms = limit, ttl_ms
+        self.queue: Queue = new_queue(arguments=Table.of(arguments))
+        assert isinstance(self.queue.home, NoVHost) and isinstance(self.queue.home.clock, FakeClock)
+        self.home, self.clock = self.queue.home, self.queue.home.clock
+        self.ready: list[Entry] = []
+        self.out: dict[int, tuple[Entry, int, Message]] = {}
+        self.dead: list[tuple[int, str]] = []
+        self.log: list[Delivery] = []
+        self.taker = Taker("c", self.queue, self.log, False, 0, 0)
+        self.queue.add_consumer(self.taker)
+        self.numbers = 0
+        self.known: dict[int, Entry] = {}
+
+    @rule(priority=st.none() | st.integers(0, 5), ttl_ms=st.none() | st.sampled_from([0, 20, 100]), size=st.just(8))
+    def publish(self, priority: int | None, ttl_ms: int | None, size: int) -> None:
+        self.settle_time()
+        number = self.numbers = self.numbers + 1
+        properties = Properties(priority=priority, delivery_mode=2)
+        message = framed(Address("", "q"), properties, number.to_bytes(size, "big"))
+        if ttl_ms is not None:
+            message.life = Life(ttl_ms)
+        enqueue_carefully([message], (self.queue,))
+        self.home.pump()
+        shortest = min([ttl for ttl in (ttl_ms, self.ttl_ms or None) if ttl is not None], default=-1)
+        deadline_ms = self.clock.now_ms() + shortest if shortest >= 0 else 0
+        entry = self.known[number] = Entry(number, min(priority or 0, HIGHEST), deadline_ms, not shortest)
+        self.ready.append(entry)
+        self.ready.sort(key=lambda each: each.place)
+        self.model_pump(fresh=entry)
+
+    @rule(count=st.integers(1, 4))
+    def credit(self, count: int) -> None:
+        self.settle_time()
+        self.taker.credit += count
+        self.queue.wake(self.taker)
+        self.queue.mark()
+        self.home.pump()
+        self.model_pump()
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data(), back=st.booleans())
+    def settle(self, data: st.DataObject, back: bool) -> None:
+        self.settle_time()
+        number = data.draw(st.sampled_from(sorted(self.out)))
+        entry, position, message = self.out.pop(number)
+        if back:
+            self.queue.requeue(position, message)
+            self.ready.append(entry)
+            self.ready.sort(key=lambda each: each.place)
+        else:
+            self.queue.settle([message])
+        self.home.pump()
+        self.model_pump()
+
+    @rule(ms=st.sampled_from([1, 10, 30, 80]))
+    def wait(self, ms: int) -> None:
+        end_ms = self.clock.now_ms() + ms
+        for now_ms in range(self.clock.now_ms() + 1, end_ms + 1):
+            self.clock.advance(1)
+            assert self.clock.now_ms() == now_ms
+            self.model_pump()
+
+    def settle_time(self) -> None:
+        self.log.clear()
+
+    def fronts(self) -> list[Entry]:
+        """The first of each priority: only these expire."""
+        seen: dict[int, Entry] = {}
+        for entry in self.ready:
+            seen.setdefault(entry.place[0], entry)
+        return list(seen.values())
+
+    def model_pump(self, fresh: Entry | None = None) -> None:
+        """Expire, deliver, drop: what the queue did just now. `fresh` is handed over even if it may not wait."""
+        now_ms = self.clock.now_ms()
+        taken = iter(list(self.log))
+        self.log.clear()
+        while True:
+            due = [each for each in self.fronts() if each is not fresh and 0 < each.deadline_ms <= now_ms]
+            for entry in due:
+                self.ready.remove(entry)
+                self.dead.append((entry.number, "expired"))
+            if due:
+                continue
+            delivery = next(taken, None)
+            if delivery is None:
+                break
+            _, position, message, _ = delivery
+            entry = self.known[int.from_bytes(message.body, "big")]
+            assert entry is self.ready[0], "the highest priority, then the oldest"
+            del self.ready[0]
+            self.out[entry.number] = entry, position, message
+        while self.limit and len(self.ready) > self.limit:
+            self.dead.append((self.ready.pop(0).number, "maxlen"))
+        while due := [each for each in self.fronts() if 0 < each.deadline_ms <= now_ms]:
+            for entry in due:
+                self.ready.remove(entry)
+                self.dead.append((entry.number, "expired"))
+
+    @invariant()
+    def they_agree(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        assert self.queue.ready == len(self.ready) and self.queue.unacked == len(self.out)
+        assert self.queue.ready_bytes == 8 * len(self.ready)
+        assert not (self.taker.credit and self.ready), "who has room is served"
+        dead = [(int.from_bytes(message.body, "big"), reason) for message, reason in self.home.dead]
+        # What may not wait and is too much at once goes for either reason.
+        zero = {number for number, entry in self.known.items() if self.limit and entry.instant}
+        assert sorted((number, reason)[: 1 if number in zero else 2] for number, reason in dead) == sorted(
+            (number, reason)[: 1 if number in zero else 2] for number, reason in self.dead
+        )
+
+
+TestRulesAgainstTheirModel = RulesMachine.TestCase
+TestRulesAgainstTheirModel.settings = examples(60)

@@ -1,0 +1,60 @@
+"""What is said of values that have another shape than they should."""
+
+import pytest
+
+from broker.core.shape import between, boolean, check_text, integer, misshapen, number, one_of, term, text, whole
+from broker.errors import Invalid
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("x", '<<"x">>'),
+        ('a"b', '<<"a\\"b">>'),
+        ("é", "<<195,169>>"),
+        (-1, "-1"),
+        (1.5, "1.5"),
+        (True, "true"),
+        (None, "null"),
+        ([1, "x"], '[1,<<"x">>]'),
+        ({"a": {"b": []}}, '#{<<"a">> => #{<<"b">> => []}}'),
+        ("\ud800", "<<237,160,128>>"),
+        (10**30, "1000000000000000000000000000000"),
+    ],
+)
+def test_values_are_shown_as_erlang_shows_them(value: object, shown: str) -> None:
+    assert term(value) == shown
+
+
+def test_an_integer_may_be_written_with_a_fraction_of_nothing() -> None:
+    assert [whole(value) for value in (5, 5.0, 5.5, True, "5", None, 1 << 63, float("inf"))] == [5, 5] + [None] * 6
+
+
+def test_each_rule_says_what_the_value_should_be() -> None:
+    assert integer("k", "x") == 'k should be a number, actually was <<"x">>'
+    assert integer("k", 1.5) == "k should be a number, actually was 1.5"
+    assert number("k", 1.5) == "" and number("k", -1) == "k should be a number, actually was -1"
+    assert number("k", True) == "k should be a number, actually was true"
+    assert between(0, 9)("k", 10) == "k should be a number, actually was 10" and between(0, 9)("k", 9) == ""
+    assert text("k", 5) == "k should be binary, actually was 5"
+    assert boolean("k", 1) == "k should be boolean, actually was 1" and boolean("k", False) == ""
+    assert one_of("a", "b")("k", "c") == 'k should be one of [<<"a">>,<<"b">>], actually was <<"c">>'
+    assert one_of("a")("k", ["a"]) == 'k should be one of [<<"a">>], actually was [<<"a">>]'
+
+
+def test_all_that_is_wrong_is_told_and_nothing_of_what_is_right() -> None:
+    rules = {"uri": text, "n": integer, "b": boolean}
+    assert misshapen("up", {"uri": "x", "n": 1}, rules, ("uri",)) == []
+    assert misshapen("up", {"n": "1", "b": True, "z": 1, "a": []}, rules, ("uri",)) == [
+        'Key "uri" not found in up',
+        'n should be a number, actually was <<"1">>',
+        'Unrecognised terms [{<<"a">>,[]},{<<"z">>,1}] in up',
+    ]
+    assert misshapen("up", [1], rules) == ["Unrecognised terms [1] in up"]
+
+
+def test_a_text_that_cannot_be_stored_is_refused() -> None:
+    check_text("it", "é\udcff", 3)
+    for value, reason in (("\ud800", "it is not UTF-8"), ("", "it has 1 to 3 octets"), ("éé", "it has 1 to 3 octets")):
+        with pytest.raises(Invalid, match=reason):
+            check_text("it", value, 3, 1)

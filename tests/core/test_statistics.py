@@ -1,0 +1,54 @@
+from broker.core.rules import CLASSIC, QUORUM
+from broker.core.statistics import SIZES, Delivering, Sizes, Statistics
+
+
+def test_what_goes_out_either_way_is_deliver_get() -> None:
+    delivering = Delivering()
+    delivering.delivered(1, no_ack=False, redelivered=True)
+    delivering.delivered(10, no_ack=True, redelivered=False)
+    delivering.got(no_ack=False, redelivered=True)
+    delivering.got(no_ack=True, redelivered=False)
+    delivering.found_nothing()
+    delivering.acked(3)
+    assert (delivering.deliver, delivering.deliver_no_ack, delivering.get, delivering.get_no_ack) == (1, 10, 1, 1)
+    assert (delivering.deliver_get, delivering.redeliver) == (13, 2)
+    assert (delivering.get_empty, delivering.ack) == (1, 3)
+
+
+def test_what_a_queue_delivers_counts_in_the_total() -> None:
+    total = Delivering()
+    for _ in range(2):
+        delivering = Delivering(total)
+        delivering.delivered(5, no_ack=False, redelivered=True)
+        delivering.got(no_ack=True, redelivered=True)
+        delivering.found_nothing()
+        delivering.acked(2)
+    assert (total.deliver, total.get_no_ack, total.redeliver, total.get_empty, total.ack) == (10, 2, 12, 2, 4)
+
+
+def test_a_size_counts_up_to_and_with_its_bound() -> None:
+    sizes = Sizes()
+    for body_bytes in (0, 100, 101, 1_000, 1_000_000, 100_000_000, 100_000_001, 5, 100):
+        if not sizes.low < body_bytes <= sizes.high:
+            sizes.turn(body_bytes)
+        sizes.run += 1
+    assert sizes.counts() == [4, 2, 0, 0, 1, 0, 0, 1, 1]
+    assert len(sizes.counts()) == len(SIZES) + 1
+
+
+def test_sums_are_of_all_parts() -> None:
+    total = Statistics()
+    for _ in range(2):
+        part = Statistics()
+        part.publishing.publish = 5
+        part.delivering[QUORUM].acked(3)
+        part.delivering[CLASSIC].acked(4)
+        part.died(CLASSIC, "disabled", "expired", 2)
+        part.sizes.turn(500)
+        part.sizes.run = 5
+        part.sizes.total_bytes = 2500
+        total.add(part)
+    assert total.publishing.publish == 10
+    assert (total.delivering[QUORUM].ack, total.delivered().ack) == (6, 14)
+    assert total.dead_lettered == {(CLASSIC, "disabled", "expired"): 4}
+    assert total.sizes.counts()[1] == 10 and total.sizes.total_bytes == 5000

@@ -1,0 +1,168 @@
+"""What an upstream and a set of upstreams may say (spec/federation.md 1, 2)."""
+
+import pytest
+
+from broker.core.node import Node
+from broker.core.upstream_parameters import safe_uri, uri_fault
+from broker.core.users import Users
+from broker.errors import Invalid
+from broker.storage.memory import MemoryJournal
+from tests.support.clock import FakeClock
+
+URI = "amqp://u:secret@host:5672/%2f?heartbeat=5"
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made.add_vhost("/")
+    return made
+
+
+def lines(node: Node, component: str, value: object, name: str = "up") -> list[str]:
+    """What is wrong with it."""
+    try:
+        node.parameters.set("/", component, name, value)
+    except Invalid as error:
+        first, _, rest = error.text.partition("\n\n")
+        assert first == "Validation failed" and rest.endswith("\n")
+        return rest.splitlines()
+    return []
+
+
+def test_an_upstream_may_say_all_that_there_is(node: Node) -> None:
+    value = {
+        "uri": [URI, "amqps://other"],
+        "exchange": "e",
+        "queue": "q",
+        "consumer-tag": "t",
+        "prefetch-count": 0,
+        "reconnect-delay": 0.5,
+        "max-hops": 5.0,
+        "expires": 1,
+        "message-ttl": 0,
+        "trust-user-id": True,
+        "ack-mode": "no-ack",
+        "queue-type": "quorum",
+        "bind-nowait": False,
+        "resource-cleanup-mode": "never",
+        "channel-use-mode": "single",
+    }
+    assert lines(node, "federation-upstream", value) == []
+    assert node.parameters.get("/", "federation-upstream", "up") == value, "it is kept as it was given"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({}, ['Key "uri" not found in up']),
+        ([], ["Unrecognised terms [] in up"]),
+        ({"uri": 5}, ["uri should be list, actually was 5"]),
+        ({"uri": []}, ["uri should be list, actually was []"]),
+        ({"uri": ["amqp://a", 5, 6]}, ["uri should be list, actually was 5"]),
+        ({"uri": ["amqp://a", "http://b"]}, ['"http://b" not a valid URI: {unexpected_uri_scheme,<<"http">>}']),
+        (
+            {"uri": "amqp://u:secret@h:70000/v?password=secret"},
+            ['"amqp://h:70000/v" not a valid URI: port_out_of_range'],
+        ),
+        ({"uri": URI, "ha-policy": "all"}, ['Unrecognised terms [{<<"ha-policy">>,<<"all">>}] in up']),
+        ({"uri": URI, "upstream": "x"}, ['Unrecognised terms [{<<"upstream">>,<<"x">>}] in up']),
+        (
+            {"uri": URI, "max-hops": "x", "ack-mode": "zz", "trust-user-id": 1, "exchange": 5},
+            [
+                "exchange should be binary, actually was 5",
+                'max-hops should be a number, actually was <<"x">>',
+                "trust-user-id should be boolean, actually was 1",
+                'ack-mode should be one of [<<"on-confirm">>,<<"on-publish">>,<<"no-ack">>], actually was <<"zz">>',
+            ],
+        ),
+    ],
+)
+def test_all_that_is_wrong_with_an_upstream_is_told(node: Node, value: object, told: list[str]) -> None:
+    assert lines(node, "federation-upstream", value) == told
+    assert node.parameters.get("/", "federation-upstream", "up") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "bad"),
+    [
+        ("prefetch-count", (-1, 65_536, 1.5, True)),
+        ("max-hops", (-1, 0.5)),
+        ("expires", (0, -1)),
+        ("message-ttl", (-1,)),
+        ("reconnect-delay", (-0.1, "5")),
+    ],
+)
+def test_numbers_by_which_a_link_would_fail_are_refused(node: Node, key: str, bad: tuple[object, ...]) -> None:
+    for value in bad:
+        (line,) = lines(node, "federation-upstream", {"uri": URI, key: value})
+        assert line.startswith(f"{key} should be a number, actually was ")
+
+
+def test_a_set_is_a_list_of_upstreams_with_options_of_its_own(node: Node) -> None:
+    assert lines(node, "federation-upstream-set", []) == []
+    assert lines(node, "federation-upstream-set", [{"upstream": "a", "exchange": "x"}, {"upstream": "a"}]) == []
+    assert lines(node, "federation-upstream-set", [{"upstream": "a"}], "all") == []
+    assert lines(node, "federation-upstream-set", {}) == ["up should be list, actually was #{}"]
+    assert lines(node, "federation-upstream-set", [5, {"uri": URI}, {"upstream": 5}]) == [
+        "Unrecognised terms 5 in up",
+        'Key "upstream" not found in up',
+        f'Unrecognised terms [{{<<"uri">>,<<"{URI}">>}}] in up',
+        "upstream should be binary, actually was 5",
+    ]
+
+
+def test_the_component_of_old_takes_nothing(node: Node) -> None:
+    assert lines(node, "federation", {}) == ["name not recognised"]
+
+
+GOOD = """amqp:// amqp:///vh amqp:/// amqp://h AMQPS://h:1 amqp://[::1]:5672/%2f amqp://u:p%40@h amqp://h:/v
+amqp://h?auth_mechanism=plain&auth_mechanism=external&foo=1 amqp://h?verify=whatever amqps://h?verify=verify_none&depth=2
+amqps://h?server_name_indication=disable&fail_if_no_peer_cert=true&customize_hostname_check=https"""
+BAD = {
+    "http://h": '{unexpected_uri_scheme,<<"http">>}',
+    "amqp:h": '{unexpected_uri_scheme,<<"amqp">>}',
+    "": '{unexpected_uri_scheme,<<"">>}',
+    "amqp://h:65536": "port_out_of_range",
+    "amqp://h:0": "port_out_of_range",
+    "amqp://h:x": "port_out_of_range",
+    "amqp://:5672": "port_requires_host",
+    "amqp://[::1": "invalid_host",
+    "amqp://h/a/b": "invalid_vhost",
+    "amqp://h/%zz": "invalid_escape",
+    "amqp://h/%ff": "invalid_utf8",
+    "amqp:// h": "invalid_character",
+    "amqp://h\n": "invalid_character",
+    "amqp://h?heartbeat=x": "{not_an_integer,heartbeat}",
+    "amqp://h?connection_timeout=": "{not_an_integer,connection_timeout}",
+    "amqps://h?depth=x": "{not_an_integer,depth}",
+    "amqps://h?verify=x": "{unsupported_value,verify}",
+    "amqps://h?fail_if_no_peer_cert=1": "{unsupported_value,fail_if_no_peer_cert}",
+    "amqp://h?host=x": "{parameter_unconfigurable_in_query,host}",
+    "amqp://h?auth_mechanism=zz": "unknown_mechanism",
+}
+
+
+@pytest.mark.parametrize("uri", GOOD.split())
+def test_these_are_uris_of_upstreams(uri: str) -> None:
+    assert uri_fault(uri) == ""
+
+
+@pytest.mark.parametrize("uri", BAD)
+def test_these_are_not(uri: str) -> None:
+    assert uri_fault(uri) == BAD[uri]
+
+
+@pytest.mark.parametrize(
+    ("uri", "safe"),
+    [
+        ("amqp://h/v", "amqp://h/v"),
+        ("amqp://u:p@h/v?password=x", "amqp://h/v"),
+        ("amqp://u:p/w@h/v#x", "amqp://h/v"),
+        ("amqp://u:p@q@h/v?p", "amqp://h/v"),
+        ("amqp://u:p?w@h/v", "amqp://"),
+        ("amqp://u:p@h/v?password=x@y", "amqp://"),
+    ],
+)
+def test_a_safe_uri_has_no_secrets(uri: str, safe: str) -> None:
+    assert safe_uri(uri) == safe

@@ -1,0 +1,347 @@
+"""What queues were told to do they do after a restart: limits, times, dead letters, one consumer at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Queue
+
+from tests.support.amqp import Client
+from tests.support.channel import Channel
+from tests.support.received import Content, Silence
+
+from .daemon import Daemon
+from .test_restarted import PERSISTENT, confirmed, restart
+
+__all__ = ["restart"]  # the fixture
+
+pytestmark = pytest.mark.sockets
+BODIES = [b"%d" % number for number in range(5)]
+
+
+def declare(client: Client, queue: str, dead: str = "", **arguments: Any) -> None:
+    """A durable queue whose dead letters go to another one."""
+    given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    if dead:
+        given |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    client.channel().declare(queue, durable=True, arguments=given)
+
+
+def arrives(channel: Channel, queue: str, count: int) -> list[Content]:
+    """What comes to a queue, soon."""
+    channel.consume(queue, no_ack=True, consumer_tag=queue)
+    came = channel.deliveries(count)
+    channel.cancel(queue)
+    return came
+
+
+def gone_within(channel: Channel, queue: str, seconds: float) -> float:
+    """The seconds until a queue has lost all its messages."""
+    begin = time.monotonic()
+    while channel.count(queue):
+        assert time.monotonic() - begin < seconds, "they are still there"
+        time.sleep(0.02)
+    return time.monotonic() - begin
+
+
+def test_limits_count_what_was_there_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "letters")
+    declare(client, "by length", "letters", max_length=3)
+    declare(client, "by octets", "letters", max_length_bytes=3)
+    declare(client, "refusing", max_length=3, overflow="reject-publish")
+    for queue in ("by length", "by octets", "refusing"):
+        confirmed(client, queue, BODIES[:3])
+    client = restart()
+    channel = client.channel()
+    channel.confirm()
+    for number, queue in enumerate(("by length", "by octets", "refusing"), 1):
+        assert channel.count(queue) == 3
+        channel.publish("", queue, b"x", PERSISTENT)
+        assert channel.confirms([number]) == (({number}, set()) if number < 3 else (set(), {number}))
+    assert channel.drain("by length") == channel.drain("by octets") == [b"1", b"2", b"x"]
+    assert channel.drain("refusing") == BODIES[:3]
+    assert [letter.body for letter in arrives(channel, "letters", 2)] == [b"0", b"0"]
+
+
+def test_what_was_dropped_does_not_return(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "latest", max_length=3)
+    confirmed(client, "latest", [b"%d" % number for number in range(500)])
+    client = restart()
+    assert client.channel().drain("latest") == [b"497", b"498", b"499"]
+
+
+def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
+    daemon: Daemon, restart: Callable[[], Client]
+) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "letters")
+    declare(client, "timed", "letters", message_ttl=2500)
+    published = time.monotonic()
+    confirmed(client, "timed", [b"before"])
+    channel = restart().channel()
+    if time.monotonic() - published < 2:
+        assert channel.count("timed") == 1
+    left = 2.5 - (time.monotonic() - published)
+    (letter,) = arrives(channel, "letters", 1)
+    assert time.monotonic() - published < 2.5 + max(0.3, -left + 0.3)
+    assert letter.headers["x-first-death-reason"] == "expired"
+    channel.fill("timed", b"after", expiration="100")
+    (letter,) = arrives(channel, "letters", 1)
+    assert letter.headers["x-death"][0]["original-expiration"] == "100"
+
+
+def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "letters")
+    declare(client, "timed", "letters", message_ttl=50)
+    channel = client.channel()
+    channel.consume("timed")
+    confirmed(client, "timed", BODIES)
+    assert len(channel.deliveries(5)) == 5  # out, and so they live
+    time.sleep(0.1)
+    client = restart()
+    channel = client.channel()
+    assert {letter.body for letter in arrives(channel, "letters", 5)} == set(BODIES)
+    assert channel.count("timed") == 0
+    channel = restart().channel()
+    assert (channel.count("timed"), channel.count("letters")) == (0, 0)
+
+
+def test_only_the_head_expires(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "queue")
+    confirmed(client, "queue", [b"lives"])
+    confirmed(client, "queue", [b"dies"], {**PERSISTENT, "expiration": "50"})
+    confirmed(client, "queue", [b"lives on"])
+    time.sleep(0.1)
+    channel = restart().channel()
+    assert channel.count("queue") == 3
+    assert channel.drain("queue") == [b"lives", b"lives on"]
+
+
+def test_priorities_and_deadlines_of_many_messages_hold(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "ranked", max_priority=3)
+    channel = client.channel()
+    channel.confirm()
+    count = 5000
+    for number in range(count):
+        properties = {**PERSISTENT, "priority": number % 4}
+        if number % 5 == 0:
+            properties["expiration"] = "1" if number % 10 else "3600000"
+        channel.publish("", "ranked", b"%d" % number, properties)
+    assert channel.confirms(range(1, count + 1))[1] == set()
+    out = [channel.get("ranked", no_ack=False) for _ in range(10)]
+    client = restart()
+    channel = client.channel()
+    channel.consume("ranked", no_ack=True)
+    alive = [number for number in range(count) if number % 10 != 5]
+    expected = [b"%d" % number for level in (3, 2, 1, 0) for number in alive if number % 4 == level]
+    came = channel.deliveries(len(expected))
+    assert [delivery.body for delivery in came] == expected
+    assert [delivery.redelivered for delivery in came[:10]] == [True] * 10
+    assert [content.body for content in out if content] == expected[:10]
+
+
+def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
+    daemon: Daemon, restart: Callable[[], Client]
+) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "quorum", queue_type="quorum")
+    for priority in (None, 0, 9, 4, None, 3, 40, 31):
+        properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
+        confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
+    channel = restart().channel()
+    assert channel.drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
+
+
+def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "blind")
+    client.channel().declare("source", durable=True, arguments={"x-dead-letter-exchange": "amq.direct"})
+    client.channel().bind("blind", "amq.direct", "secret")
+    confirmed(client, "source", [b"body"], {**PERSISTENT, "headers": {"BCC": ["secret"]}})
+    channel = restart().channel()
+    channel.reject_next("source")
+    (letter,) = arrives(channel, "blind", 1)
+    assert letter.headers["x-death"][0]["routing-keys"] == ["source"] and "BCC" not in letter.headers
+
+
+def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
+    daemon: Daemon, restart: Callable[[], Client]
+) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "letters")
+    declare(client, "second", "letters")
+    declare(client, "first", "second")
+    planted = [{"count": 7, "reason": "expired", "queue": "letters", "exchange": "", "routing-keys": ["k"]}]
+    confirmed(client, "first", [b"body"], {**PERSISTENT, "headers": {"x-death": planted}})
+    client = restart()
+    channel = client.channel()
+    channel.reject_next("first")
+    confirmed(client, "second", [b"behind it"])
+    channel = restart().channel()
+    channel.reject_next("second")
+    (letter,) = arrives(channel, "letters", 1)
+    deaths = [(death["queue"], death["reason"], death["count"]) for death in letter.headers["x-death"]]
+    assert deaths == [("second", "rejected", 1), ("first", "rejected", 1)]
+    assert letter.headers["x-first-death-queue"] == "first"
+
+
+def test_a_circle_is_seen_that_began_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "one", "two", message_ttl=50)
+    declare(client, "two", "one", message_ttl=2000)
+    confirmed(client, "one", [b"body"])
+    gone_within(client.channel(), "one", 2)
+    channel = restart().channel()
+    assert channel.count("two") == 1
+    gone_within(channel, "two", 4)
+    assert channel.count("one") == 0
+
+
+def test_dead_letters_are_as_persistent_as_what_died(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "letters")
+    declare(client, "source", "letters")
+    confirmed(client, "source", [b"kept"])
+    confirmed(client, "source", [b"not kept"], {"delivery_mode": 1})
+    channel = client.channel()
+    channel.consume("letters")
+    for body in (b"kept", b"not kept"):
+        channel.reject_next("source")
+        assert channel.delivery().body == body
+    confirmed(client, "letters", [b"behind them"])
+    channel = restart().channel()
+    assert channel.drain("letters") == [b"kept", b"behind them"]
+    assert channel.count("source") == 0
+
+
+@pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
+def test_a_kill_finds_a_dying_message_in_one_queue_or_the_other(daemon: Daemon, reason: str) -> None:
+    daemon.start()
+    for number in range(4):
+        client = daemon.connect()
+        source, letters = f"source {number}", f"letters {number}"
+        declare(client, letters)
+        declare(client, source, letters, **{"maxlen": {"max_length": 0}, "expired": {"message_ttl": 5}}.get(reason, {}))
+        confirmed(client, source, BODIES)
+        channel = client.channel()
+        if reason == "rejected":
+            for _ in BODIES:
+                channel.send(Basic.Get, queue=source)
+            channel.nack(0, multiple=True, requeue=False)
+        channel.sync() if number % 2 else time.sleep(0.002 * number)
+        daemon.kill()
+        daemon.start()
+        channel = daemon.connect().channel()
+        if reason == "expired":
+            gone_within(channel, source, 2)
+        left = channel.drain(source) + channel.drain(letters)
+        assert sorted(left) == BODIES
+
+
+def test_the_time_of_an_unused_queue_starts_anew(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "leased", expires=1000)
+    declare(client, "held", expires=1000)
+    confirmed(client, "leased", [b"body"])
+    time.sleep(0.6)
+    client = restart()
+    began = time.monotonic()
+    channel = client.channel()
+    channel.consume("held")
+    time.sleep(0.6)
+    bound = client.channel()
+    if time.monotonic() - began < 0.9:
+        bound.bind("leased", "amq.fanout")  # it is there, and that is no use of it
+    time.sleep(1)
+    client.channel().refused(404, Queue.Declare, queue="leased", passive=True)
+    client.channel().declare("held", passive=True)
+
+
+def test_an_auto_delete_queue_waits_for_a_new_consumer(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    client.channel().declare("fleeting", durable=True, auto_delete=True)
+    confirmed(client, "fleeting", BODIES)
+    client = restart()
+    channel = client.channel()
+    assert channel.count("fleeting") == 5
+    tag = channel.consume("fleeting")
+    channel.deliveries(5)
+    channel.cancel(tag)
+    channel.refused(404, Queue.Declare, queue="fleeting", passive=True)
+    client.channel().declare("other", durable=True)
+    missing = restart().channel()
+    missing.refused(404, Queue.Declare, queue="fleeting", passive=True)
+
+
+def test_a_queue_that_expired_or_was_auto_deleted_stays_away(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "leased", expires=50)
+    confirmed(client, "leased", BODIES)
+    time.sleep(0.2)
+    client.channel().refused(404, Queue.Declare, queue="leased", passive=True)
+    client = restart()
+    client.channel().refused(404, Queue.Declare, queue="leased", passive=True)
+    declare(client, "leased", expires=60000)
+    assert client.channel().count("leased") == 0
+
+
+def test_one_consumer_is_served_after_a_restart_as_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "single", single_active_consumer=True)
+    confirmed(client, "single", BODIES)
+    client = restart()
+    first, second = client.channel(), client.channel()
+    for channel in (first, second):
+        channel.qos(2)
+        channel.consume("single")
+    assert [delivery.body for delivery in first.deliveries(2)] == BODIES[:2]
+    second.sync()
+    with pytest.raises(Silence):
+        client.pump(100)
+    client.channel().refused(403, Basic.Consume, queue="single", exclusive=True)
+    client.channel().refused(406, Queue.Declare, queue="single", durable=True)
+
+
+def test_quorum_queues_stay_what_they_are(daemon: Daemon, restart: Callable[[], Client]) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "quorum", queue_type="quorum")
+    confirmed(client, "quorum", [b"without"])
+    confirmed(client, "quorum", [b"high"], {**PERSISTENT, "priority": 9})
+    client = restart()
+    client.channel().refused(540, Queue.Delete, queue="quorum", if_empty=True)
+    client = daemon.connect()
+    assert client.channel().drain("quorum") == [b"high", b"without"]
+
+
+def test_a_quorum_queue_keeps_all_its_messages(daemon: Daemon) -> None:
+    daemon.start()
+    client = daemon.connect()
+    declare(client, "quorum", queue_type="quorum")
+    confirmed(client, "quorum", [b"said to be transient"], {"delivery_mode": 1})
+    daemon.stop()
+    daemon.start()
+    assert daemon.connect().channel().drain("quorum") == [b"said to be transient"]

@@ -1,0 +1,64 @@
+"""How lists are written, as rabbitmqctl 3.10 wrote the same ones."""
+
+import io
+
+import pytest
+
+from broker.ctl.formats import FORMATS, cell, term
+
+USERS: list[list[object]] = [["guest", ["administrator"]], ["u", []]]
+
+WRITTEN = {
+    "table": "user\ttags\nguest\t[administrator]\nu\t[]\n",
+    "csv": '"user","tags"\n"guest","[administrator]"\n"u","[]"\n',
+    "json": '[\n{"user":"guest","tags":["administrator"]}\n,{"user":"u","tags":[]}\n]\n',
+    "erlang": '[[{user,<<"guest">>},{tags,[<<"administrator">>]}],[{user,<<"u">>},{tags,[]}]]\n',
+    "pretty_table": (
+        "┌───────┬─────────────────┐\n"
+        "│ user  │ tags            │\n"
+        "├───────┼─────────────────┤\n"
+        "│ guest │ [administrator] │\n"
+        "├───────┼─────────────────┤\n"
+        "│ u     │ []              │\n"
+        "└───────┴─────────────────┘\n"
+    ),
+}
+
+
+def written(name: str, rows: list[list[object]], headings: bool = True) -> str:
+    out = io.StringIO()
+    FORMATS[name](["user", "tags"], iter(rows), headings, out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_list_is_written_as_by_rabbitmqctl(name: str) -> None:
+    assert written(name, USERS) == WRITTEN[name]
+
+
+def test_an_empty_table_has_no_headings_and_an_empty_array_is_one() -> None:
+    assert written("table", []) == "" == written("pretty_table", [], False)
+    assert written("json", []) == "[\n]\n"
+
+
+def test_headings_can_be_left_out() -> None:
+    assert written("table", USERS, headings=False) == "guest\t[administrator]\nu\t[]\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        (True, "true"),
+        (5, "5"),
+        ({"connection_name": "x", "n": 1}, '[{"connection_name","x"},{"n",1}]'),
+        (["a", "b"], "[a, b]"),
+        ("a\tb\x1b[2J", "a\\tb\\x1b[2J"),
+    ],
+)
+def test_a_cell_is_on_one_line_and_gives_a_terminal_no_orders(value: object, shown: str) -> None:
+    assert cell(value) == shown
+
+
+def test_a_term_is_quoted() -> None:
+    assert term({"a": 'b"', "n": None}) == '[{<<"a">>,<<"b\\"">>},{<<"n">>,undefined}]'

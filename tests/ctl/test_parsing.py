@@ -1,0 +1,77 @@
+"""Command lines of rabbitmqctl, read as rabbitmqctl reads them."""
+
+import shlex
+
+import pytest
+
+from broker.ctl.commands import COMMANDS, GROUPS
+from broker.ctl.parsing import Wrong, help_of, parameters, parse
+
+POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
+
+
+def read(line: str) -> tuple[str, list[str], dict[str, str | bool]]:
+    request = parse(shlex.split(line))
+    return request.command, request.arguments, request.options
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"""set_policy exchange-federation "^federated\." '{"federation-upstream-set":"all"}' """
+        "--priority 10 --apply-to exchanges",
+        r"""set_policy --priority 10 --apply-to exchanges exchange-federation "^federated\." """
+        """'{"federation-upstream-set":"all"}'""",
+        r"""--priority 10 set_policy exchange-federation --apply-to=exchanges "^federated\." """
+        """'{"federation-upstream-set":"all"}'""",
+    ],
+)
+def test_options_stand_before_between_and_behind(line: str) -> None:
+    assert read(line) == ("set_policy", POLICY, {"priority": "10", "apply-to": "exchanges"})
+
+
+def test_two_dashes_end_the_options() -> None:
+    assert read("add_user -- -q --password") == ("add_user", ["-q", "--password"], {})
+
+
+def test_short_options_are_the_long_ones() -> None:
+    assert read("-p v -n a@b list_queues -q -s -t 5 name") == (
+        "list_queues",
+        ["name"],
+        {"vhost": "v", "node": "a@b", "quiet": True, "silent": True, "timeout": "5"},
+    )
+    assert read("delete_queue -e -u q")[2] == {"if-empty": True, "if-unused": True}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("add_user", "Error (argument validation): not enough arguments.\nArguments given:\n\tadd_user"),
+        ("delete_user a b", "Error (argument validation): too many arguments."),
+        ("list_users --nonsense", "Invalid options for this command:\n--nonsense : "),
+        ("list_users --priority 3", "Invalid options for this command:\n--priority : "),
+        ("list_queus", "\nCommand 'list_queus' not found. \nDid you mean 'list_queues'? "),
+        ("xyzzy", "\nCommand 'xyzzy' not found. "),
+        ("list_users --timeout", "requires an argument"),
+    ],
+)
+def test_a_wrong_line_is_told_in_rabbitmqs_words(line: str, says: str) -> None:
+    with pytest.raises(Wrong) as wrong:
+        parse(shlex.split(line))
+    assert says in str(wrong.value)
+
+
+def test_an_option_is_of_the_same_kind_in_all_commands() -> None:
+    values = {name for command in COMMANDS.values() for name in command.values}
+    flags = {name for command in COMMANDS.values() for name in command.flags}
+    assert not values & flags
+    names = [name for parameter in parameters() for name in parameter.opts]
+    assert len(names) == len(set(names))
+
+
+def test_each_command_has_help_and_one_name() -> None:
+    assert len(COMMANDS) == sum(len(group) for group in GROUPS.values())
+    for command in COMMANDS.values():
+        assert command.usage in help_of(command) and command.about in help_of(command)
+        assert parse([command.name, "--help"]).options["help"]
+        assert parse(["help", command.name]).command == command.name

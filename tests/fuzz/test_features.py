@@ -1,0 +1,325 @@
+"""Two clients do what they like to queues with every feature: the books balance after each step, and nothing is left.
+
+The books are the journal, the memory budget, the counters of queues and consumers, and the confirms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pamqp.commands import Basic, Channel, Confirm, Queue, Tx
+
+from broker.core import dying, line
+from broker.core import queue as queues
+from broker.core.message import Message
+from broker.session import channel as channels
+from tests.support import codec
+from tests.support.clock import FakeClock
+from tests.support.examples import examples
+from tests.support.received import Silence
+from tests.support.session import SureJournal, connected, new_node, pipe_of
+
+NAMES = ("a", "b", "c")
+SMALL = {line: {"PAGE_ABOVE": 3, "UNPAGE": 2}, queues: {"SLICE": 2}, dying: {"SLICE": 2, "MANY": 4}}
+BUDGET_BYTES = 3000
+
+names = st.sampled_from(NAMES)
+numbers = st.integers(0, 1)
+arguments = st.fixed_dictionaries(
+    {},
+    optional={
+        "x-dead-letter-exchange": st.just(""),
+        "x-dead-letter-routing-key": names,
+        "x-message-ttl": st.sampled_from((0, 20, 200)),
+        "x-max-length": st.sampled_from((0, 1, 5)),
+        "x-max-length-bytes": st.sampled_from((50, 500)),
+        "x-overflow": st.sampled_from(("drop-head", "reject-publish", "reject-publish-dlx")),
+        "x-max-priority": st.just(2),
+        "x-single-active-consumer": st.booleans(),
+        "x-expires": st.sampled_from((50, 500)),
+        "x-delivery-limit": st.sampled_from((0, 2)),
+        "x-queue-type": st.sampled_from(("classic", "quorum")),
+    },
+)
+
+
+class Speaker:
+    """One client with one channel, which it opens anew when it was closed."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        self.connect()
+
+    def connect(self) -> None:
+        self.client = connected(self.node)
+        self.open()
+
+    def open(self) -> None:
+        self.ch = self.client.channel()
+        self.published = 0
+        self.settled: set[int] = set()
+        self.confirming = False
+
+    @property
+    def theirs(self) -> channels.Channel | None:
+        """The broker's side of the channel."""
+        return pipe_of(self.client).connection.channels.get(self.ch.number)
+
+    def say(self, kind: Any, **fields: Any) -> None:
+        self.ch.send(kind, **fields)
+        self.hear()
+
+    def hear(self) -> None:
+        with contextlib.suppress(Silence):
+            while not self.client.ended:
+                self.client.pump()
+        inbox = self.client.inbox(self.ch.number)
+        closed = False
+        while inbox:
+            item = inbox.popleft()
+            if isinstance(item, Basic.Ack | Basic.Nack):
+                self.confirmed(item.delivery_tag or 0, bool(item.multiple))
+            closed = closed or isinstance(item, Channel.Close)
+        if self.client.ended or self.client.inbox(0):
+            self.client.vanish()
+            self.connect()
+        elif closed:
+            self.ch.send(Channel.CloseOk)
+            self.open()
+
+    def confirmed(self, tag: int, multiple: bool) -> None:
+        assert 0 < tag <= self.published and tag not in self.settled, "each publish is settled once"
+        self.settled |= {each for each in range(1, tag + 1) if multiple} | {tag}
+
+
+class FeaturesMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        for module, changed in SMALL.items():
+            for name, value in changed.items():
+                self.patch.setattr(module, name, value)
+        self.journal = SureJournal()
+        self.node = new_node(self.journal)
+        self.node.budget.limit_bytes = BUDGET_BYTES
+        self.vhost = self.node.vhosts["/"]
+        self.clock = self.node.clock
+        assert isinstance(self.clock, FakeClock)
+        self.clock.after_each = self.hear
+        self.speakers = [Speaker(self.node), Speaker(self.node)]
+        self.declared: dict[str, Any] = {}
+
+    def hear(self) -> None:
+        for speaker in self.speakers:
+            speaker.hear()
+
+    @initialize(first=arguments, second=arguments, third=arguments)
+    def begin(self, first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> None:
+        for name, given in zip(NAMES, (first, second, third), strict=True):
+            self.speakers[0].say(Queue.Declare, queue=name, durable=True, arguments=given)
+
+    @rule(who=numbers, name=names, given=arguments, durable=st.booleans(), kind=st.sampled_from((0, 0, 1, 2)))
+    def declare(self, who: int, name: str, given: dict[str, Any], durable: bool, kind: int) -> None:
+        self.speakers[who].say(
+            Queue.Declare, queue=name, durable=durable, auto_delete=kind == 1, exclusive=kind == 2, arguments=given
+        )
+
+    @rule(
+        who=numbers, name=names, count=st.integers(1, 8), size=st.sampled_from((0, 10, 100)), persistent=st.booleans(),
+        priority=st.none() | st.integers(0, 5), expiration=st.none() | st.sampled_from(("0", "10", "100")),
+        copies=st.lists(names, max_size=2),
+    )  # fmt: skip
+    def publish(
+        self, who: int, name: str, count: int, size: int, persistent: bool, priority: int | None,
+        expiration: str | None, copies: list[str],
+    ) -> None:  # fmt: skip
+        speaker = self.speakers[who]
+        properties: dict[str, Any] = {"delivery_mode": 2 if persistent else 1}
+        if priority is not None:
+            properties["priority"] = priority
+        if expiration is not None:
+            properties["expiration"] = expiration
+        if copies:
+            properties["headers"] = {"CC": copies}
+        one = codec.method_frame(speaker.ch.number, Basic.Publish, {"routing_key": name})
+        one += codec.header_frame(speaker.ch.number, size, properties)
+        one += codec.frame(3, speaker.ch.number, b"x" * size) * bool(size)
+        speaker.published += count if speaker.confirming else 0
+        confirming, before = speaker.confirming, speaker.ch
+        speaker.client.raw(one * count)
+        speaker.hear()
+        assert not confirming or speaker.ch is not before or len(speaker.settled) == speaker.published
+
+    @rule(who=numbers, name=names, no_ack=st.booleans(), priority=st.integers(0, 1), exclusive=st.booleans())
+    def consume(self, who: int, name: str, no_ack: bool, priority: int, exclusive: bool) -> None:
+        self.speakers[who].say(
+            Basic.Consume, queue=name, no_ack=no_ack, exclusive=exclusive and not priority,
+            consumer_tag=f"{name}{no_ack}{priority}", arguments={"x-priority": priority},
+        )  # fmt: skip
+
+    @rule(who=numbers, count=st.integers(0, 3), globally=st.booleans())
+    def qos(self, who: int, count: int, globally: bool) -> None:
+        self.speakers[who].say(Basic.Qos, prefetch_count=count, global_=globally)
+
+    @rule(who=numbers, name=names, no_ack=st.booleans())
+    def get(self, who: int, name: str, no_ack: bool) -> None:
+        self.speakers[who].say(Basic.Get, queue=name, no_ack=no_ack)
+
+    @rule(who=numbers, data=st.data(), how=st.sampled_from(("ack", "nack", "reject")), back=st.booleans(),
+          multiple=st.booleans())  # fmt: skip
+    def settle(self, who: int, data: st.DataObject, how: str, back: bool, multiple: bool) -> None:
+        theirs = self.speakers[who].theirs
+        tags = sorted(theirs.unacked) if theirs is not None else []
+        if not tags:
+            return
+        tag = data.draw(st.sampled_from(tags))
+        if how == "ack":
+            self.speakers[who].say(Basic.Ack, delivery_tag=tag, multiple=multiple)
+        elif how == "nack":
+            self.speakers[who].say(Basic.Nack, delivery_tag=tag, multiple=multiple, requeue=back)
+        else:
+            self.speakers[who].say(Basic.Reject, delivery_tag=tag, requeue=back)
+
+    @rule(who=numbers, data=st.data())
+    def cancel(self, who: int, data: st.DataObject) -> None:
+        theirs = self.speakers[who].theirs
+        if theirs is not None and theirs.consumers:
+            self.speakers[who].say(Basic.Cancel, consumer_tag=data.draw(st.sampled_from(sorted(theirs.consumers))))
+
+    @rule(who=numbers, kind=st.sampled_from((Basic.Recover, Tx.Select, Tx.Commit, Tx.Rollback, Channel.Close)))
+    def channel(self, who: int, kind: Any) -> None:
+        speaker = self.speakers[who]
+        said: dict[Any, dict[str, Any]] = {Basic.Recover: {"requeue": True}, Channel.Close: {"reply_code": 200}}
+        speaker.say(kind, **said.get(kind, {}))
+        if kind is Channel.Close and speaker.theirs is None:
+            speaker.open()
+
+    @rule(who=numbers)
+    def confirm(self, who: int) -> None:
+        theirs = self.speakers[who].theirs
+        if theirs is not None and theirs.transaction is None and not self.speakers[who].confirming:
+            self.speakers[who].say(Confirm.Select)
+            self.speakers[who].confirming = True
+
+    @rule(who=numbers)
+    def vanish(self, who: int) -> None:
+        self.speakers[who].client.vanish()
+        self.speakers[who].connect()
+        self.hear()
+
+    @rule(who=numbers, name=names, kind=st.sampled_from((Queue.Delete, Queue.Purge)))
+    def end(self, who: int, name: str, kind: Any) -> None:
+        self.speakers[who].say(kind, queue=name)
+
+    @rule(name=names, given=arguments)
+    def set_policy(self, name: str, given: dict[str, Any]) -> None:
+        keys = ("message-ttl", "expires", "max-length", "overflow", "dead-letter-exchange")
+        definition = {key: given[f"x-{key}"] for key in keys if f"x-{key}" in given}
+        if definition:
+            self.node.policies.set("/", name, f"^{name}$", definition)
+            self.hear()
+
+    @precondition(lambda self: self.node.policies.all("/"))
+    @rule(data=st.data())
+    def clear_policy(self, data: st.DataObject) -> None:
+        policy = data.draw(st.sampled_from([policy.name for policy in self.node.policies.all("/")]))
+        self.node.policies.clear("/", policy)
+        self.hear()
+
+    @rule(ms=st.sampled_from((0, 1, 10, 60, 600)))
+    def wait(self, ms: int) -> None:
+        assert isinstance(self.clock, FakeClock)
+        self.clock.advance(ms)
+        self.hear()
+
+    # The books
+
+    def entries(self) -> list[Any]:
+        """What is out, of all queues, those that are gone too."""
+        found: list[Any] = []
+        for speaker in self.speakers:
+            for each in pipe_of(speaker.client).connection.channels.values():
+                found += each.unacked.values()
+                if each.transaction is not None:
+                    found += [entry for _, entry, _ in each.transaction.settlements]
+        return found
+
+    @invariant()
+    def they_balance(self) -> None:
+        kept: set[tuple[int, int]] = set()
+        resident = 0
+        pages: list[int] = []
+        out = self.entries()
+        for queue in self.vhost.queues.values():
+            held: list[Message] = []
+            paged = 0
+            for each in queue.lines.all:
+                held += [*each.fresh, *[message for _, message in each.returned]]
+                ids = list(each.backlog._ids[each.backlog._first :])
+                paged += len(ids)
+                pages += [id_ for id_ in ids if id_ in self.journal.loose]
+                kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}
+            assert queue.ready == len(held) + paged
+            assert paged or queue.ready_bytes == sum(message.body_bytes for message in held)
+            resident += sum(message.body_bytes + self.node.budget.OVERHEAD for message in held)
+            unacked = [message for of, _, _, message in out if of is queue]
+            assert queue.unacked == len(unacked)
+            waiting = [message for message, _, queued in queue.dying.waiting if queued]
+            kept |= {(queue.number, m.id) for m in [*held, *unacked, *waiting] if queue.number and m.persistent}
+            assert not queue.dirty and not queue.deleted
+            consumed = [consumer for speaker in self.speakers for consumer in self.consumers(speaker, queue)]
+            assert len(consumed) == len(queue.consumers)
+            for consumer in queue.consumers.all():
+                mine = [entry for entry in out if entry[1] is consumer]
+                assert consumer.unacked == len(mine)
+        assert set(self.journal.live) == kept and sorted(self.journal.loose) == sorted(pages)
+        assert self.node.budget.used_bytes == resident and not self.node.pending
+
+    def consumers(self, speaker: Speaker, queue: queues.Queue) -> list[Any]:
+        found: list[Any] = []
+        for each in pipe_of(speaker.client).connection.channels.values():
+            found += [consumer for consumer in each.consumers.values() if consumer.queue is queue]
+        return found
+
+    @invariant()
+    def nothing_stands_still(self) -> None:
+        """What a queue still has to do it will do in a moment; what it may not keep it does not."""
+        assert isinstance(self.clock, FakeClock)
+        due = [timer for timer in self.clock._timers if not timer.cancelled]
+        for queue in self.vhost.queues.values():
+            soon = any(timer.function == queue._expiry._due and timer.when_ms <= self.clock.now_ms() for timer in due)
+            if soon:
+                continue
+            rules = queue.rules
+            assert not len(queue.dying)
+            if rules.trims:
+                assert not -1 < rules.max_length < queue.ready and not -1 < rules.max_bytes < queue.ready_bytes
+            front = queue.lines.front()
+            if front is None:
+                continue
+            assert not line.due(front.next, self.clock.now_ms())
+            turns = queue.consumers.any_ready()
+            assert not turns, "who has room is served"
+
+    def teardown(self) -> None:
+        try:
+            assert isinstance(self.clock, FakeClock)
+            for speaker in self.speakers:
+                speaker.client.vanish()
+            self.clock.after_each = lambda: None
+            for queue in list(self.vhost.queues.values()):
+                self.vhost.delete_queue(queue)
+            self.node.pump()
+            assert not self.journal.live and not self.journal.left and not self.journal.loose
+            assert not self.node.budget.used_bytes and not self.node.pending
+            assert not [timer for timer in self.clock._timers if not timer.cancelled], "a timer is left behind"
+        finally:
+            self.patch.undo()
+
+
+TestTheBooksOfAllFeatures = FeaturesMachine.TestCase
+TestTheBooksOfAllFeatures.settings = examples(40)

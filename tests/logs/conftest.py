@@ -1,0 +1,21 @@
+"""Whatever a test configures, the next one finds the log as it was."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from broker import logs
+from broker.config.values import Log
+
+
+@pytest.fixture(autouse=True)
+def restore() -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    yield
+    logs.configure(Log(console=False))
+    logs.publish_to(None)
+    structlog.reset_defaults()
+    root.handlers, root.level = before

@@ -1,0 +1,88 @@
+"""The exchange of the log: lines as messages, for whoever binds to it (spec/core.md 24.3)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.app import Store, build_node
+from broker.config import Config
+from broker.config.values import Log
+from broker.core.node import Node
+from broker.core.queue import Queue
+from broker.log_exchange import LOG, WAITING_LIMIT, LogExchange
+from broker.table import Table, value_of
+from tests.support.clock import FakeClock
+
+
+class Loop:
+    """Calls what it was given when told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def call_soon(self, fn: Callable[[], None]) -> None:
+        self.calls.append(fn)
+
+    def turn(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+def build(on: bool = True) -> Node:
+    config = Config(memory=True, log=Log(exchange=on))
+    return build_node(config, FakeClock(), Store(config))
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def test_there_is_one_in_the_default_virtual_host_where_it_is_wanted() -> None:
+    exchange = build().vhosts["/"].exchanges[LOG]
+    assert (exchange.type_name, exchange.durable, exchange.internal) == ("topic", True, True)
+    assert LOG not in build(on=False).vhosts["/"].exchanges
+    node = build()
+    node.add_vhost("other")
+    assert LOG not in node.vhosts["other"].exchanges
+
+
+def test_a_line_is_a_message_whose_key_is_its_level(loop: Loop) -> None:
+    node, committed = build(), []
+    queue = declare(node, "error")
+    exchange = LogExchange(node, loop.call_soon, lambda: committed.append(1))
+    exchange.put("error", "it failed \udcff")
+    exchange.put("info", "it did not")
+    assert queue.get(True) is None
+    loop.turn()
+    got = queue.get(True)
+    assert got is not None and (queue.ready, committed) == (0, [1])
+    message = got[1]
+    assert (message.address.routing_key, message.body) == ("error", b"it failed \\udcff")
+    assert (message.properties.content_type, message.properties.headers) == ("text/plain", headers(node.name))
+
+
+def test_lines_that_nobody_wants_are_dropped_and_so_is_a_flood(loop: Loop) -> None:
+    node = build()
+    exchange = LogExchange(node, loop.call_soon, lambda: None)
+    exchange.put("error", "one")
+    loop.turn()
+    queue = declare(node, "#")
+    for _ in range(WAITING_LIMIT + 10):
+        exchange.put("info", "x")
+    assert len(loop.calls) == 1
+    loop.turn()
+    assert queue.ready == WAITING_LIMIT
+
+
+def declare(node: Node, key: str) -> Queue:
+    vhost = node.vhosts["/"]
+    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    assert isinstance(queue, Queue)
+    vhost.bind(LOG, queue, key, Table.EMPTY)
+    return queue
+
+
+def headers(node: str) -> Table:
+    return Table.of({"node": value_of(node)})

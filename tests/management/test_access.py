@@ -1,0 +1,60 @@
+"""Who is let in, and what others are told (spec/operator.md 1.2; acceptance 4 to 9)."""
+
+import base64
+
+import pytest
+
+from tests.support.http import Api
+
+REFUSED = (401, "not_authorized", "Not_Authorized")
+
+
+def test_who_gives_no_name_is_asked_for_one(api: Api) -> None:
+    answer = api.get("/vhosts", user=None)
+    assert answer.status == 401
+    assert answer.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
+
+
+def test_a_wrong_password_is_not_authorized(api: Api) -> None:
+    answer = api.get("/vhosts", password="wrong")
+    assert answer.error == REFUSED
+    assert "www-authenticate" not in answer.headers
+    assert api.get("/vhosts", user="nobody").error == REFUSED
+    assert api.get("/vhosts", password="").error == REFUSED
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !", "Basic " + base64.b64encode(b"guest").decode()])
+def test_what_is_no_basic_authentication_is_not_authorized(api: Api, header: str) -> None:
+    assert api.get("/vhosts", headers={"Authorization": header}).error == REFUSED
+
+
+def test_a_user_without_a_tag_is_no_management_user(api: Api) -> None:
+    api.peer.add_user("plain", ("impersonator", "own"))
+    assert api.get("/vhosts", user="plain").error == (401, "not_authorised", "Not management user")
+
+
+def test_guest_is_let_in_from_this_machine_alone(api: Api) -> None:
+    assert api.get("/vhosts", address="::1").status == 200
+    refused = (401, "not_authorised", "User can only log in via localhost")
+    assert api.get("/vhosts", address="10.0.0.1").error == refused
+    assert api.get("/vhosts", address="::ffff:10.0.0.1").error == refused
+    api.peer.add_user("other", ("management",))
+    assert api.get("/vhosts", user="other", address="10.0.0.1").status == 200
+
+
+def test_refused_logins_are_counted_and_logged_without_the_password(api: Api) -> None:
+    api.get("/vhosts")
+    api.get("/vhosts", password="secret-word")
+    attempts = api.host.node.attempts["http"]
+    assert (attempts.succeeded, attempts.failed) == (1, 1)
+    ((_event, level, fields),) = [line for line in api.peer.log if line[0] == "http_login_refused"]
+    assert (level, fields["reason"]) == ("warning", "user 'guest' - invalid credentials")
+    assert "secret-word" not in str(api.peer.log)
+
+
+def test_a_management_user_sees_the_virtual_hosts_it_has_permissions_in(api: Api) -> None:
+    api.peer.add_vhost("hidden")
+    api.peer.add_user("m", ("management",))
+    api.peer.add_user("watch", ("monitoring",))
+    assert [one["name"] for one in api.get("/vhosts", user="m").json] == ["/"]
+    assert [one["name"] for one in api.get("/vhosts", user="watch").json] == ["/", "hidden"]

@@ -1,0 +1,86 @@
+"""Bindings over HTTP (spec/operator.md 1.7, 10; acceptance 30 to 33)."""
+
+from urllib.parse import quote, unquote
+
+import pytest
+
+from tests.support.http import Api
+
+GONE = (404, "Object Not Found", "Not Found")
+PATH = "/bindings/%2F/e/amq.topic/q/tq"
+
+
+def bound(api: Api, key: str = "", arguments: object = None, path: str = PATH) -> str:
+    """The key under which it is listed, as the header Location tells it."""
+    api.put("/queues/%2F/tq")
+    answer = api.post(path, {"routing_key": key, "arguments": arguments or {}})
+    assert answer.status == 201, answer.body
+    destination, props = answer.headers["location"].split("/")
+    assert unquote(destination) == path.rpartition("/")[2]
+    return unquote(props)
+
+
+@pytest.mark.parametrize(("key", "listed"), [("", "~"), ("a.b", "a.b"), ("a~b c/d", "a%7Eb+c%2Fd"), ("é", "%C3%A9")])
+def test_a_binding_has_a_key_that_finds_it_quoted_once_or_twice(api: Api, key: str, listed: str) -> None:
+    props = bound(api, key)
+    assert props == listed
+    for segment in (quote(listed, safe=""), listed):
+        binding = api.get(f"{PATH}/{segment}").json
+        assert (binding["routing_key"], binding["properties_key"]) == (key, listed)
+    assert api.delete(f"{PATH}/{quote(listed, safe='')}").status == 204
+    assert api.delete(f"{PATH}/{listed}").error == GONE
+    assert api.get(PATH).json == []
+
+
+def test_arguments_make_another_key(api: Api) -> None:
+    bound(api, "k")
+    props = bound(api, "k", {"x": 1, "y": "z"})
+    assert props.startswith("k~") and props == bound(api, "k", {"y": "z", "x": 1})
+    assert props != bound(api, "k", {"x": 2})
+    assert api.get(f"{PATH}/{props}").json["arguments"] == {"x": 1, "y": "z"}
+    assert len(api.get(PATH).json) == 3
+    assert api.delete(f"{PATH}/{props}").status == 204
+    assert len(api.get(PATH).json) == 2
+
+
+def test_a_location_is_quoted_once_more(api: Api) -> None:
+    api.put("/queues/%2F/tq")
+    answer = api.post(PATH, {"routing_key": "a~b c/d"})
+    assert answer.headers["location"] == "tq/a%257Eb%2Bc%252Fd"
+    assert api.post(PATH, {}).headers["location"] == "tq/~"
+
+
+def test_every_queue_is_bound_to_the_default_exchange(api: Api) -> None:
+    bound(api, "k")
+    listed = api.get("/queues/%2F/tq/bindings").json
+    assert [(one["source"], one["properties_key"]) for one in listed] == [("", "tq"), ("amq.topic", "k")]
+    assert api.get("/bindings/%2F/e/amq.default/q/tq").json == listed[:1]
+    assert api.get("/exchanges/%2F/amq.default/bindings/source").json == listed[:1]
+    assert api.get("/bindings").json == api.get("/bindings/%2F").json == listed
+    refused = (401, "not_authorised", "Access refused.")
+    assert api.delete("/bindings/%2F/e/amq.default/q/tq/tq").error == refused
+    assert api.post("/bindings/%2F/e/amq.default/q/tq", {"routing_key": "x"}).error == refused
+
+
+def test_exchanges_are_bound_to_each_other(api: Api) -> None:
+    path = "/bindings/%2F/e/amq.topic/e/amq.fanout"
+    props = bound(api, "#", path=path)
+    (binding,) = api.get(path).json
+    assert (binding["destination"], binding["destination_type"]) == ("amq.fanout", "exchange")
+    assert api.get("/exchanges/%2F/amq.topic/bindings/source").json == [binding]
+    assert api.get("/exchanges/%2F/amq.fanout/bindings/destination").json == [binding]
+    assert api.delete(f"{path}/{quote(props, safe='')}").status == 204
+
+
+def test_what_is_not_there_cannot_be_bound(api: Api) -> None:
+    api.put("/queues/%2F/tq")
+    for path in ("amq.topic/q/nope", "nope/q/tq", "nope/e/amq.topic"):
+        assert api.post(f"/bindings/%2F/e/{path}").error == GONE
+        assert api.get(f"/bindings/%2F/e/{path}").error == GONE
+    assert api.get(f"{PATH}/nope").error == GONE
+
+
+def test_who_may_not_write_to_a_queue_may_not_bind_it(api: Api) -> None:
+    api.put("/queues/%2F/tq")
+    api.peer.add_user("m", ("management",), ("", "", ""))
+    assert api.post(PATH, {}, user="m").error == (401, "not_authorised", "Access refused.")

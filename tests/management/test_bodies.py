@@ -1,0 +1,65 @@
+"""Bodies of requests: limits, JSON, what is missing, and loose types (spec/operator.md 1.1; acceptance 13, 14)."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from plugins.management.answers import Refusal
+from plugins.management.bodies import converted, decoded
+from tests.support.http import Api
+from tests.support.in_process import InProcessPeer
+
+
+class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):
+    apply_to: str
+    durable: bool = False
+    count: int = 1
+    arguments: dict[str, object] = {}
+
+
+@pytest.mark.parametrize("octets", [b"", b" ", b"null", b"undefined\n", b"{}"])
+def test_nothing_is_an_empty_object(octets: bytes) -> None:
+    assert decoded(octets) == {}
+
+
+@pytest.mark.parametrize(
+    ("octets", "reason"),
+    [
+        (b'"{}"', "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"),
+        *((octets, "not_json") for octets in (b"abc", b"[]", b"1", b"{", b"\xff", b"[" * 100_000, b'{"a":1}x')),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_is_no_object_is_refused(octets: bytes, reason: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        decoded(octets)
+    assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
+
+
+def test_words_are_taken_for_booleans_and_numbers_and_more_keys_are_ignored() -> None:
+    body = converted({"apply-to": "all", "durable": "true", "count": "5", "vhost": "/", "arguments": {"a": None}}, Body)
+    assert isinstance(body, Body)
+    assert (body.apply_to, body.durable, body.count, body.arguments) == ("all", True, 5, {"a": None})
+
+
+def test_what_is_missing_or_is_something_else_is_named() -> None:
+    for value, reason in (
+        ({}, "[{key_missing,apply-to}]"),
+        ({"apply-to": 5}, "Expected `str`, got `int` - at `$.apply-to`"),
+        ({"apply-to": "all", "count": "many"}, "Expected `int`, got `str` - at `$.count`"),
+    ):
+        with pytest.raises(Refusal) as caught:
+            converted(value, Body)  # type: ignore[arg-type]
+        assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
+
+
+def test_a_body_over_the_limit_is_refused_and_nothing_done() -> None:
+    peer = InProcessPeer()
+    peer.settings(management=dataclasses.replace(peer.config.management, max_body_bytes=30))
+    api = Api(peer)
+    said = (400, "bad_request", "Exceeded HTTP request body size limit")
+    assert api.put("/cluster-name", {"name": "x" * 40}).error == said
+    assert api.put("/cluster-name", {"name": "x" * 40}, headers={"content-length": ""}).error == said
+    assert api.get("/cluster-name").json["name"] == peer.node.name
+    assert api.put("/cluster-name", {"name": "x" * 10}).status == 204

@@ -1,0 +1,65 @@
+"""The cluster, logins, and what is done to all of it (acceptance 53, 59)."""
+
+import base64
+
+from broker.core.passwords import verify_password
+from tests.support.http import Api
+
+
+def test_the_cluster_can_be_called_otherwise(api: Api) -> None:
+    assert api.put("/cluster-name", {"name": "burrow", "more": 1}).status == 204
+    assert api.get("/cluster-name").json == {"name": "burrow"}
+    assert api.get("/overview").json["cluster_name"] == "burrow"
+    assert api.put("/cluster-name", {}).error == (400, "bad_request", "[{key_missing,name}]")
+
+
+def test_whoever_asks_is_told_who_that_is(api: Api) -> None:
+    assert api.get("/whoami").json == {"name": "guest", "tags": ["administrator"], "is_internal_user": True}
+    api.peer.add_user("m", ("management", "own"))
+    assert api.get("/whoami", user="m").json["tags"] == ["management", "own"]
+
+
+def test_a_hash_that_is_asked_for_lets_its_password_in(api: Api) -> None:
+    octets = api.get("/auth/hash_password/pass%2Fword").json["ok"]
+    assert len(base64.b64decode(octets)) == 36
+    assert verify_password(octets.encode(), b"pass/word")
+
+
+def test_attempts_to_log_in_are_counted_by_protocol(api: Api) -> None:
+    node = api.host.node.name
+    api.peer.connect()
+    api.get("/whoami", password="wrong")
+    by_protocol = {one["protocol"]: one for one in api.get(f"/auth/attempts/{node}").json}
+    assert by_protocol["amqp091"]["auth_attempts_succeeded"] == 1
+    told = by_protocol["http"]
+    assert (told["auth_attempts"], told["auth_attempts_succeeded"], told["auth_attempts_failed"]) == (2, 1, 1)
+    assert api.get(f"/auth/attempts/{node}/source").json == []
+    assert api.delete(f"/auth/attempts/{node}").status == 204
+    assert api.get("/auth/attempts/other@host").status == 404
+
+
+def test_features_are_all_enabled(api: Api) -> None:
+    flags = api.get("/feature-flags").json
+    assert {one["state"] for one in flags} == {"enabled"} and "quorum_queue" in {one["name"] for one in flags}
+    assert api.put("/feature-flags/quorum_queue/enable").status == 204
+    assert api.put("/feature-flags/nope/enable").status == 400
+    assert api.get("/deprecated-features").json == api.get("/deprecated-features/used").json == []
+
+
+def test_small_things_that_tools_ask_for(api: Api) -> None:
+    assert api.get("/version", user=None).json == api.host.node.version
+    assert api.get("/extensions").json == [{"javascript": "dispatcher.js"}]
+    assert api.post("/rebalance/queues").status == 204
+    assert api.delete("/reset").status == api.delete(f"/reset/{api.host.node.name}").status == 204
+
+
+def test_the_configuration_is_told_without_secrets(api: Api) -> None:
+    answer = api.get("/config/effective")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert b"heartbeat = 60" in answer.body and b"default_pass = " not in answer.body
+
+
+def test_only_administrators_change_the_cluster(api: Api) -> None:
+    api.peer.add_user("m", ("monitoring", "policymaker"))
+    for method, path in (("PUT", "/cluster-name"), ("DELETE", "/reset"), ("GET", "/config/effective")):
+        assert api.request(method, path, user="m").error == (401, "not_authorised", "Not administrator user")

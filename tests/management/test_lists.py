@@ -1,0 +1,134 @@
+"""Columns, order, pages and filters (spec/operator.md 1.4; acceptance 16 to 20)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plugins.management.answers import Refusal
+from plugins.management.lists import Item, Listing, answered
+
+ITEMS: list[Item] = [
+    {"name": "Beta", "messages": 7, "message_stats": {"publish": 3, "publish_details": {"rate": 1.5}}},
+    {"name": "alpha", "messages": 0},
+    {"name": "gamma ray", "messages": 12, "message_stats": {"publish": 9, "publish_details": {"rate": 0.0}}},
+    {"name": "delta"},
+]
+
+
+def listed(items: list[Item] = ITEMS, paged: bool = True, **query: str) -> Any:
+    import json
+
+    listing = Listing(items, lambda item: item, (lambda item: str(item["name"])) if paged else None)
+    return json.loads(asyncio.run(answered(listing, query)).encoded())
+
+
+def names(items: list[Item]) -> list[object]:
+    return [item["name"] for item in items]
+
+
+def refused(**query: str) -> tuple[int, str, str]:
+    with pytest.raises(Refusal) as caught:
+        listed(**query)
+    answer = caught.value.answer
+    assert isinstance(answer.body, dict)
+    return answer.status, answer.body["error"], answer.body["reason"]
+
+
+def test_without_a_page_all_is_listed_in_its_order_and_filters_do_not_count() -> None:
+    assert listed() == listed(name="alpha", use_regex="true", pagination="false", sort="") == ITEMS
+
+
+def test_columns_choose_what_is_listed_of_each() -> None:
+    assert listed(columns="name,message_stats.publish_details.rate,nope,messages.x") == [
+        {"name": "Beta", "message_stats": {"publish_details": {"rate": 1.5}}, "messages": 7},
+        {"name": "alpha", "messages": 0},
+        {"name": "gamma ray", "message_stats": {"publish_details": {"rate": 0.0}}, "messages": 12},
+        {"name": "delta"},
+    ]
+    assert listed(columns="nope") == [{}, {}, {}, {}]
+    wider = listed(columns="message_stats,message_stats.publish")[0]
+    assert (
+        wider
+        == listed(columns="message_stats.publish,message_stats")[0]
+        == {"message_stats": ITEMS[0]["message_stats"]}
+    )
+
+
+def test_lists_are_sorted_by_any_field_and_what_is_missing_comes_first() -> None:
+    assert names(listed(sort="messages")) == ["alpha", "delta", "Beta", "gamma ray"]
+    assert names(listed(sort="messages", sort_reverse="true")) == ["gamma ray", "Beta", "alpha", "delta"]
+    assert names(listed(sort="message_stats.publish_details.rate", sort_reverse="true"))[0] == "Beta"
+    assert names(listed(sort="name")) == ["Beta", "alpha", "delta", "gamma ray"]
+    assert names(listed(sort_reverse="true")) == names(ITEMS)[::-1]
+
+
+def test_words_and_numbers_can_be_sorted_together() -> None:
+    mixed: list[Item] = [
+        {"name": n, "x": x} for n, x in (("a", "word"), ("b", 5), ("c", [1]), ("d", None), ("e", True))
+    ]
+    assert names(listed(mixed, sort="x")) == ["d", "e", "b", "a", "c"]
+
+
+def test_a_page_comes_in_an_envelope() -> None:
+    assert listed(page="1", page_size="3", columns="name") == {
+        "total_count": 4,
+        "filtered_count": 4,
+        "item_count": 3,
+        "page": 1,
+        "page_size": 3,
+        "page_count": 2,
+        "items": [{"name": "Beta"}, {"name": "alpha"}, {"name": "gamma ray"}],
+    }
+    assert names(listed(page="2", page_size="3", sort="messages")["items"]) == ["gamma ray"]
+
+
+def test_pages_are_filtered_by_a_part_of_the_name_in_any_case() -> None:
+    page = listed(page="1", name="BET")
+    assert (page["total_count"], page["filtered_count"], names(page["items"])) == (4, 1, ["Beta"])
+    assert names(listed(page="1", name="^(alpha|B)", use_regex="true")["items"]) == ["Beta", "alpha"]
+    empty = listed(page="1", name="^(alpha|B)")
+    assert (empty["filtered_count"], empty["page_count"], empty["items"]) == (0, 0, [])
+
+
+def test_pages_that_cannot_be_are_refused() -> None:
+    invalid = "invalid_pagination_parameters"
+    said = "Invalid pagination parameters: page number 1, page size 501"
+    assert refused(page="1", page_size="501") == (400, invalid, said)
+    assert refused(page="0") == (400, invalid, "Invalid pagination parameters: page number 0, page size undefined")
+    assert refused(page="-1", page_size="0")[1] == invalid
+    assert (
+        refused(page="x")
+        == refused(page="1", page_size="")
+        == (400, "bad_request", "Pagination parameters are invalid")
+    )
+    assert refused(page="7") == (400, "page_out_of_range", "Page out of range, page: 7 page size: 100, len: 4")
+    assert refused(page="9" * 5000)[0] == 400
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a+)+$", "a" * 1025, "(?<!a*)" + "(" * 1000])
+def test_a_pattern_that_is_none_or_takes_too_long_is_refused(pattern: str) -> None:
+    items: list[Item] = [{"name": "a" * 40 + "b"}] * 50
+    with pytest.raises(Refusal) as caught:
+        listed(items, page="1", name=pattern, use_regex="true")
+    assert caught.value.answer.body == {"error": "bad_request", "reason": "Pagination parameters are invalid"}
+
+
+def test_lists_without_pages_ignore_them() -> None:
+    assert listed(paged=False, page="1") == ITEMS
+
+
+def test_only_what_a_page_shows_is_described() -> None:
+    described = []
+
+    def describe(number: int) -> Item:
+        described.append(number)
+        return {"name": str(number)}
+
+    listing = Listing(range(1000), describe, str)
+    asyncio.run(answered(listing, {"page": "2", "page_size": "10", "sort": "name"}))
+    assert len(described) == 10
+
+
+def test_what_is_no_text_is_listed_with_question_marks() -> None:
+    assert names(listed([{"name": "a\udcff"}])) == ["a?"]

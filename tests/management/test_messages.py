@@ -1,0 +1,131 @@
+"""Messages over HTTP (spec/operator.md 1.8, 10; acceptance 34 to 37)."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from tests.support.http import Api
+
+PUBLISH = "/exchanges/%2F/amq.default/publish"
+GET = "/queues/%2F/q/get"
+
+
+def message(**changed: Any) -> dict[str, Any]:
+    return {"properties": {}, "routing_key": "q", "payload": "hello", "payload_encoding": "string"} | changed
+
+
+def got(api: Api, count: int = 10, ackmode: str = "ack_requeue_false", **more: Any) -> Any:
+    answer = api.post(GET, {"count": count, "ackmode": ackmode, "encoding": "auto"} | more)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+@pytest.fixture
+def queue(api: Api) -> Api:
+    api.put("/queues/%2F/q")
+    return api
+
+
+def test_what_is_published_is_got_with_all_its_properties(queue: Api) -> None:
+    properties = {"delivery_mode": 2, "headers": {"a": 1, "b": "x"}, "expiration": "60000", "type": "t", "priority": 3}
+    assert queue.post(PUBLISH, message(properties=properties)).json == {"routed": True}
+    assert got(queue) == [
+        {
+            "payload_bytes": 5,
+            "redelivered": False,
+            "exchange": "",
+            "routing_key": "q",
+            "message_count": 0,
+            "properties": properties,
+            "payload": "hello",
+            "payload_encoding": "string",
+        }
+    ]
+    assert got(queue) == []
+
+
+def test_a_message_for_no_queue_is_not_routed(api: Api) -> None:
+    assert api.post(PUBLISH, message()).json == {"routed": False}
+
+
+def test_octets_go_both_ways_as_base64(queue: Api) -> None:
+    octets = base64.b64encode(b"\xff\x00\xfe").decode()
+    for _ in range(2):
+        queue.post(PUBLISH, message(payload=octets, payload_encoding="base64"))
+    (first,) = got(queue, 1)
+    assert (first["payload"], first["payload_encoding"], first["properties"]) == (octets, "base64", {})
+    queue.post(PUBLISH, message(payload="text"))
+    (_, second) = got(queue, encoding="base64", truncate=2)
+    assert (second["payload"], second["payload_bytes"]) == (base64.b64encode(b"te").decode(), 4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"payload": 5}, "payload_not_string"),
+        ({"payload_encoding": "hex"}, "unsupported_encoding hex"),
+        ({"payload_encoding": "base64", "payload": "!"}, "payload is not base64"),
+        ({"properties": {"priority": "high"}}, "not_int priority"),
+        ({"properties": {"expiration": 5}}, "not_string expiration"),
+        ({"properties": {"headers": 5}}, "arguments should be a map"),
+        ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
+    ],
+)
+def test_what_cannot_be_published_is_told_why(queue: Api, changed: dict[str, Any], reason: str) -> None:
+    status, error, text = queue.post(PUBLISH, message(**changed)).error
+    assert (status, error) == (400, "bad_request") and text.startswith(reason)
+
+
+def test_a_key_that_is_missing_is_named(queue: Api) -> None:
+    body = message()
+    del body["payload"]
+    assert queue.post(PUBLISH, body).error == (400, "bad_request", "[{key_missing,payload}]")
+    assert queue.post(GET, {"count": 1, "encoding": "auto", "requeue": "true"}).error[2] == "[{key_missing,ackmode}]"
+    assert queue.post(GET, {"count": 1, "encoding": "auto", "ackmode": "nope"}).status == 400
+
+
+def test_what_is_not_there_is_named(api: Api) -> None:
+    answer = api.post("/exchanges/%2F/nope/publish", message())
+    assert answer.error == (404, "not_found", "exchange_not_found")
+    answer = api.post("/queues/%2F/nope/get", {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"})
+    assert answer.error == (404, "not_found", "queue_not_found")
+
+
+def test_a_queue_that_is_full_refuses(api: Api) -> None:
+    api.put("/queues/%2F/q", {"arguments": {"x-max-length": 1, "x-overflow": "reject-publish"}})
+    assert api.post(PUBLISH, message()).json == {"routed": True}
+    assert api.post(PUBLISH, message()).error[2] == "rejected Unable to publish message. Check queue limits."
+
+
+def payloads(messages: list[Any]) -> list[tuple[str, bool]]:
+    return [(one["payload"], one["redelivered"]) for one in messages]
+
+
+def test_messages_that_are_given_back_keep_their_order(queue: Api) -> None:
+    for text in ("a", "b", "c"):
+        queue.post(PUBLISH, message(payload=text))
+    first = got(queue, 2, "ack_requeue_true")
+    assert payloads(first) == [("a", False), ("b", False)]
+    assert [one["message_count"] for one in first] == [2, 1]
+    assert payloads(got(queue, 5, "reject_requeue_true")) == [("a", True), ("b", True), ("c", False)]
+    assert payloads(got(queue, 1, "reject_requeue_false")) == [("a", True)]
+    assert payloads(got(queue, 5)) == [("b", True), ("c", True)]
+
+
+def test_a_rejected_message_goes_to_the_dead_letter_exchange(queue: Api) -> None:
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
+    queue.put("/queues/%2F/first", {"arguments": arguments})
+    queue.post(PUBLISH, message(routing_key="first"))
+    body = {"count": 1, "ackmode": "reject_requeue_false", "encoding": "auto"}
+    assert len(queue.post("/queues/%2F/first/get", body).json) == 1
+    (dead,) = got(queue)
+    assert dead["properties"]["headers"]["x-death"][0]["reason"] == "rejected"
+
+
+def test_the_callers_permissions_count(queue: Api) -> None:
+    queue.peer.add_user("m", ("management",), ("", "", ""))
+    status, error, reason = queue.post(PUBLISH, message(), user="m").error
+    assert (status, error) == (400, "bad_request") and reason.startswith("403 ACCESS_REFUSED - write access")
+    body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    assert queue.post(GET, body, user="m").error == (401, "not_authorised", "Access refused.")

@@ -1,0 +1,48 @@
+"""The API's document agrees with the routes."""
+
+import re
+from typing import Any
+
+from plugins.management.api import routes
+from tests.support.http import Api
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return {value["$ref"]} if "$ref" in value else set().union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
+
+
+def test_the_document_has_every_route_and_no_other(api: Api) -> None:
+    document = api.get("/openapi.json", user=None).json
+    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert told == {(route.method, route.path) for route in routes().all}
+
+
+def test_every_operation_says_who_may_ask_and_has_its_own_name(api: Api) -> None:
+    document = api.get("/openapi.json").json
+    by_route = {(route.method, route.path): route for route in routes().all}
+    names = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            route = by_route[method.upper(), path]
+            names.append(operation["operationId"])
+            assert (operation["security"] == []) == (route.guard.name == "none")
+            assert operation["summary"] and route.guard.text in operation["description"]
+            named = [one["name"] for one in operation["parameters"] if one["in"] == "path"]
+            assert named == re.findall(r"{(\w+)}", path)
+            assert ("requestBody" in operation) == (route.body is not None)
+    assert len(set(names)) == len(names)
+
+
+def test_what_the_document_refers_to_is_in_it(api: Api) -> None:
+    document = api.get("/openapi.json").json
+    there = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert references(document) <= there
+
+
+def test_people_are_shown_a_page(api: Api) -> None:
+    for path in ("", "/"):
+        answer = api.get(path, user=None)
+        assert answer.status == 200 and answer.headers["content-type"].startswith("text/html")
+        assert b"<td>/api/vhosts</td>" in answer.body

@@ -1,0 +1,116 @@
+"""Policies and parameters over HTTP (spec/operator.md 1.6, 1.10)."""
+
+import pytest
+
+from tests.support.http import Api
+
+PATHS = ("/policies", "/operator-policies")
+BODY = {"pattern": "^q", "definition": {"max-length": 5}, "vhost": "ignored"}
+SHOWN = {
+    "vhost": "/",
+    "name": "p",
+    "pattern": "^q",
+    "apply-to": "all",
+    "definition": {"max-length": 5},
+    "priority": 0,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_policy_is_set_shown_changed_and_cleared(api: Api, path: str) -> None:
+    api.put(f"{path}/%2F/p", BODY)
+    assert api.get(f"{path}/%2F/p").json == SHOWN
+    assert api.get(path).json == api.get(f"{path}/%2F").json == [SHOWN]
+    assert api.put(f"{path}/%2F/p", BODY | {"priority": 7, "apply-to": "queues"}).status == 204
+    changed = api.get(f"{path}/%2F/p").json
+    assert (changed["priority"], changed["apply-to"]) == (7, "queues")
+    assert api.put(f"{path}/%2F/low", BODY).status == 201
+    assert [policy["name"] for policy in api.get(path).json] == ["low", "p"]
+    assert api.delete(f"{path}/%2F/p").status == 204
+    assert api.delete(f"{path}/%2F/p").status == 404
+    assert api.get(f"{path}/%2F/p").error == (404, "Object Not Found", "Not Found")
+    assert api.get(f"{path}/nowhere").status == 404
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"pattern": "x"}, "[{key_missing,definition}]"),
+        ({"pattern": "x", "definition": {}}, "no policy provided"),
+        ({"pattern": "(", "definition": {"max-length": 5}}, "pattern should be regular expression"),
+        ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": "none"}, "apply-to 'none' unrecognised"),
+        ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": 5}, "apply-to '5' unrecognised"),
+        ({"pattern": 5, "definition": {"max-length": 5}}, "pattern should be"),
+        ({"pattern": "x", "definition": {"max-length": 5}, "priority": "high"}, "priority should be a number"),
+    ],
+)
+def test_what_is_no_policy_is_refused_and_changes_nothing(api: Api, path: str, body: object, reason: str) -> None:
+    status, error, told = api.put(f"{path}/%2F/p", body).error
+    assert (status, error) == (400, "bad_request") and reason in told
+    assert api.get(path).json == []
+
+
+def test_reasons_of_policies_and_parameters_are_written_for_browsers(api: Api) -> None:
+    body = {"pattern": "x", "definition": {"zz": "a&b"}}
+    text = '[{<<"zz">>,<<"a&b">>}] are not recognised policy settings'
+    escaped = '[{&lt;&lt;"zz"&gt;&gt;,&lt;&lt;"a&amp;b"&gt;&gt;}] are not recognised policy settings'
+    assert escaped in api.put("/policies/%2F/p", body).error[2]
+    assert text.split(",")[0] in api.put("/operator-policies/%2F/p", body).error[2]
+
+
+def test_policymakers_have_their_virtual_hosts_and_no_operator_policies(api: Api) -> None:
+    api.peer.add_vhost("hidden")
+    api.peer.add_user("maker", ("policymaker",))
+    api.peer.add_user("m", ("management",))
+    assert api.put("/policies/%2F/p", BODY, user="maker").status == 201
+    assert api.put("/policies/hidden/p", BODY).status == 201
+    assert api.put("/policies/hidden/p", BODY, user="maker").status == 401
+    assert [policy["vhost"] for policy in api.get("/policies", user="maker").json] == ["/"]
+    assert api.get("/policies", user="m").json == [SHOWN]
+    assert api.get("/policies/%2F/p", user="m").status == 401
+    assert api.put("/operator-policies/%2F/p", BODY, user="maker").status == 401
+    assert api.get("/operator-policies/%2F", user="m").status == 200
+
+
+def test_a_parameter_is_set_shown_as_it_was_given_and_cleared(api: Api) -> None:
+    path = "/parameters/federation-upstream/%2F/up"
+    value = {"uri": "amqp://there", "max-hops": 2}
+    assert api.put(path, {"value": value}).status == 201
+    assert api.put(path, {"value": value}).status == 204
+    shown = {"vhost": "/", "component": "federation-upstream", "name": "up", "value": value}
+    assert api.get(path).json == shown
+    for list_ in ("/parameters", "/parameters/federation-upstream", "/parameters/federation-upstream/%2F"):
+        assert api.get(list_).json == [shown]
+    assert api.get("/parameters/other").json == [] and api.get("/parameters/other/nowhere").status == 404
+    assert api.delete(path).status == 204
+    assert api.delete(path).status == 404 and api.get(path).status == 404
+
+
+def test_a_parameter_that_its_component_refuses_is_not_set(api: Api) -> None:
+    path = "/parameters/federation-upstream/%2F/up"
+    status, error, reason = api.put(path, {"value": {}}).error
+    assert (status, error) == (400, "bad_request")
+    assert reason.startswith("Validation failed") and 'Key "uri" not found in up' in reason
+    assert api.put(path, {}).error == (400, "bad_request", "[{key_missing,value}]")
+    unknown = "Validation failed\n\ncomponent zz not found\n"
+    assert api.put("/parameters/zz/%2F/up", {"value": 1}).error == (400, "bad_request", unknown)
+    assert api.get("/parameters").json == []
+
+
+def test_policies_are_no_parameters(api: Api) -> None:
+    api.put("/policies/%2F/p", BODY)
+    refused = (400, "bad_request", "policies may not be set using this method")
+    assert api.put("/parameters/policy/%2F/p", {"value": 1}).error == refused
+    assert api.delete("/parameters/policy/%2F/p").status == 404
+    assert api.get("/parameters").json == [] and len(api.get("/policies").json) == 1
+
+
+def test_parameters_of_the_whole_broker_are_set_shown_and_cleared(api: Api) -> None:
+    assert api.put("/global-parameters/g", {"value": {"a": [1]}}).status == 201
+    assert api.put("/global-parameters/g", {"value": 2}).status == 204
+    assert api.get("/global-parameters/g").json == {"name": "g", "value": 2}
+    assert {"name": "g", "value": 2} in api.get("/global-parameters").json
+    assert api.put("/global-parameters/g", {}).status == 400
+    assert api.delete("/global-parameters/g").status == 204
+    assert api.delete("/global-parameters/g").status == 404 and api.get("/global-parameters/g").status == 404

@@ -1,0 +1,105 @@
+"""Queues over HTTP (spec/operator.md 1.6, 1.7; acceptance 1, 14, 15, 16)."""
+
+from tests.support.http import Api
+
+GONE = (404, "Object Not Found", "Not Found")
+
+
+def test_a_queue_is_declared_once_and_found_the_same(api: Api) -> None:
+    body = {"durable": "true", "auto_delete": False, "arguments": {"x-max-length": 10, "x-message-ttl": 60000}}
+    assert api.put("/queues/%2F/a%2Fb", body).status == 201
+    assert api.put("/queues/%2F/a%2Fb", body).status == 204
+    queue = api.get("/queues/%2F/a%2Fb").json
+    assert (queue["name"], queue["vhost"], queue["type"], queue["durable"]) == ("a/b", "/", "classic", True)
+    assert queue["arguments"] == {"x-max-length": 10, "x-message-ttl": 60000}
+    assert (queue["messages"], queue["messages_ready"], queue["messages_unacknowledged"]) == (0, 0, 0)
+    assert queue["messages_details"] == {"rate": 0.0}
+    assert queue["policy"] is None and queue["effective_policy_definition"] == {}
+    assert queue["consumer_details"] == [] and queue["state"] == "running"
+    assert "message_stats" not in queue
+
+
+def test_a_declaration_that_differs_is_told_what_differs(api: Api) -> None:
+    api.put("/queues/%2F/q", {"durable": True})
+    answer = api.put("/queues/%2F/q", {"durable": False})
+    assert answer.status == 400 and "inequivalent arg 'durable' for queue 'q' in vhost '/'" in answer.json["reason"]
+    assert api.put("/queues/%2F/n", {"arguments": {"x": None}}).error == (400, "bad_request", "null_not_allowed")
+    assert api.put("/queues/%2F/" + "n" * 256).status == 400
+    assert api.put("/queues/%2F/n", {"arguments": {"x-max-length": "ten"}}).status == 400
+
+
+def test_what_the_user_may_not_configure_is_refused(api: Api) -> None:
+    api.peer.add_user("m", ("management",), ("^mine$", "", ""))
+    refused = (401, "not_authorised", "Access refused.")
+    assert api.put("/queues/%2F/other", user="m").error == refused
+    assert api.put("/queues/%2F/amq.x").error == refused
+    assert api.put("/queues/%2F/mine", user="m").status == 201
+    assert api.delete("/queues/%2F/mine/contents", user="m").error == refused
+    assert api.delete("/queues/%2F/mine", user="m").status == 204
+
+
+def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q", durable=True)
+    channel.fill("q", b"x")
+    assert api.delete("/queues/%2F/q?if-empty=true").json["reason"] == "queue 'q' in vhost '/' not empty"
+    assert api.delete("/queues/%2F/q/contents").status == 204
+    assert api.get("/queues/%2F/q").json["messages"] == 0
+    assert api.delete("/queues/%2F/q?if-empty=true&if-unused=true").status == 204
+    for method, path in (("GET", ""), ("DELETE", ""), ("DELETE", "/contents")):
+        assert api.request(method, f"/queues/%2F/q{path}").error == GONE
+
+
+def test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees(api: Api) -> None:
+    api.peer.add_vhost("v")
+    api.peer.node.users.set_permission("guest", "v", ".*", ".*", ".*")
+    for path in ("v/a", "%2F/z", "%2F/b"):
+        api.put(f"/queues/{path}")
+    listed = api.get("/queues?columns=vhost,name").json
+    assert [(one["vhost"], one["name"]) for one in listed] == [("/", "b"), ("/", "z"), ("v", "a")]
+    assert [one["name"] for one in api.get("/queues/v").json] == ["a"]
+    assert [one["name"] for one in api.get("/queues", headers={"X-Vhost": "v"}).json] == ["a"]
+    api.peer.add_user("m", ("management",))
+    assert [one["name"] for one in api.get("/queues", user="m").json] == ["b", "z"]
+    assert api.get("/queues/v", user="m").status == 401
+    page = api.get("/queues/%2F?page=1&page_size=10&name=^b$&use_regex=true&pagination=false").json
+    assert (page["filtered_count"], page["page_count"], page["items"][0]["name"]) == (1, 1, "b")
+    assert "consumer_details" in api.get("/queues/detailed").json[0]
+
+
+def test_a_queue_tells_its_messages_and_consumers(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q", durable=True)
+    channel.fill("q", *[b"abcd"] * 3)
+    channel.consume("q", consumer_tag="tag", exclusive=True)
+    queue = api.get("/queues/%2F/q").json
+    assert queue["message_stats"]["publish"] == 3 and queue["message_bytes"] == 12
+    assert queue["messages"] == queue["messages_ready"] + queue["messages_unacknowledged"] == 3
+    assert queue["exclusive_consumer_tag"] == "tag" and queue["consumers"] == 1
+    (consumer,) = queue["consumer_details"]
+    assert consumer["channel_details"]["name"].endswith(" -> 127.0.0.1:5672 (1)")
+    assert api.get("/consumers/%2F").json == api.get("/consumers").json == [consumer]
+
+
+def test_without_statistics_a_list_is_of_what_queues_are(api: Api) -> None:
+    api.put("/queues/%2F/q")
+    plain = api.get("/queues?disable_stats=true").json[0]
+    assert plain["durable"] is True and "messages" not in plain and "consumers" not in plain
+    totals = api.get("/queues?disable_stats=true&enable_queue_totals=true").json[0]
+    assert totals["messages"] == 0 and "consumers" not in totals
+
+
+def test_ranges_add_samples_and_bad_ones_are_refused(api: Api) -> None:
+    api.put("/queues/%2F/q")
+    details = api.get("/queues/%2F/q?lengths_age=60&lengths_incr=5").json["messages_details"]
+    assert details["samples"] == [] and "avg" in details
+    answer = api.get("/queues/%2F/q?lengths_age=0&lengths_incr=5")
+    assert answer.json["reason"] == "Invalid range parameters: age 0, incr 5"
+
+
+def test_a_policy_shows_where_it_holds(api: Api) -> None:
+    api.put("/queues/%2F/q")
+    assert "policy" not in api.get("/queues").json[0]
+    api.peer.set_policy("p", "^q$", {"max-length": 5})
+    queue = api.get("/queues").json[0]
+    assert (queue["policy"], queue["effective_policy_definition"]) == ("p", {"max-length": 5})

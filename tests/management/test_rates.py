@@ -1,0 +1,58 @@
+import pytest
+
+from plugins.management.rates import BadRange, Range, ranged, ranges, rate, sampled
+
+
+def test_a_rate_is_what_came_between_two_points_per_second() -> None:
+    assert rate((1000, 10), (6000, 60)) == 10.0
+    assert rate((1000, 10), (6000, 0)) == -2.0
+
+
+def test_no_time_is_no_rate() -> None:
+    assert rate((1000, 10), (1000, 60)) == 0.0
+
+
+def test_a_range_is_asked_for_with_both_of_its_numbers() -> None:
+    found = ranges({"lengths_age": "60", "lengths_incr": "5", "msg_rates_age": "60", "data_rates_age": "x"})
+    assert list(found) == ["lengths"]
+    assert (found["lengths"].age_s, found["lengths"].step_s) == (60, 5)
+
+
+@pytest.mark.parametrize(("age", "step"), [("0", "5"), ("60", "0"), ("-60", "5"), ("600", "1")])
+def test_a_range_that_cannot_be_is_refused(age: str, step: str) -> None:
+    with pytest.raises(BadRange, match=f"^Invalid range parameters: age {age}, incr {step}$"):
+        ranges({"node_stats_age": age, "node_stats_incr": step})
+
+
+def test_five_hundred_samples_are_not_too_many() -> None:
+    assert ranges({"lengths_age": "500", "lengths_incr": "1"})
+
+
+def test_samples_are_aligned_and_the_newest_comes_first() -> None:
+    points = [(at_ms, at_ms // 1000) for at_ms in range(1_003_000, 1_034_000, 5000)]
+    samples = sampled(points, Range(20, 5))
+    assert samples == [(1_030_000, 1033), (1_025_000, 1028), (1_020_000, 1023), (1_015_000, 1018), (1_010_000, 1013)]
+
+
+def test_there_are_no_samples_from_before_the_first_point() -> None:
+    assert sampled([(12_000, 1), (17_000, 2)], Range(60, 5)) == [(15_000, 2), (10_000, 1)]
+    assert sampled([], Range(60, 5)) == []
+
+
+def test_a_step_without_a_point_has_what_was_there_before() -> None:
+    assert sampled([(10_000, 1), (30_000, 2)], Range(20, 10)) == [(30_000, 2), (20_000, 1), (10_000, 1)]
+
+
+def test_averages_are_of_the_samples() -> None:
+    fields = ranged([(10_000, 0), (15_000, 10), (20_000, 50)], Range(10, 5))
+    assert fields["avg_rate"] == 5.0
+    assert fields["avg"] == 20.0
+    assert fields["samples"] == [
+        {"sample": 50, "timestamp": 20_000},
+        {"sample": 10, "timestamp": 15_000},
+        {"sample": 0, "timestamp": 10_000},
+    ]
+
+
+def test_of_nothing_the_averages_are_none() -> None:
+    assert ranged([], Range(10, 5)) == {"samples": [], "avg_rate": 0.0, "avg": 0.0}

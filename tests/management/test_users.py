@@ -1,0 +1,161 @@
+"""Users and their permissions over HTTP (spec/operator.md 1.6, 1.7)."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker.core.passwords import SHA256
+from tests.support.definitions import QuickHashing
+from tests.support.http import Api
+
+ALL = {"configure": ".*", "write": ".*", "read": ".*"}
+
+
+class RefusingHashing(QuickHashing):
+    """Hashes by RabbitMQ's algorithms, and knows no argon2id."""
+
+    def verify(self, password_hash: bytes, password: bytes, then: Callable[[bool], None]) -> None:
+        then(False)
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    """The HTTP API of a broker that hashes passwords."""
+    made = Api()
+    made.host.node.users.hashing, made.host.node.users.algorithm = RefusingHashing(), SHA256
+    yield made
+    made.close()
+
+
+def test_a_user_is_made_shown_changed_and_deleted(api: Api) -> None:
+    assert api.put("/users/u", {"tags": "monitoring, own", "password": "p"}).status == 201
+    shown = api.get("/users/u").json
+    assert (shown["name"], shown["tags"], shown["limits"]) == ("u", ["monitoring", "own"], {})
+    assert api.get("/users", user="u", password="p").error[2] == "Not administrator user"
+    assert api.put("/users/u", {"tags": ["administrator"], "password": "q"}).status == 204
+    assert api.get("/users/", user="u", password="q").status == 200
+    assert api.delete("/users/u").status == 204
+    assert api.get("/users/u").error == (404, "Object Not Found", "Not Found")
+    assert api.delete("/users/u").status == 404
+
+
+def test_users_come_as_a_list_with_pages(api: Api) -> None:
+    api.put("/users/u", {"tags": ""})
+    assert [user["name"] for user in api.get("/users").json] == ["guest", "u"]
+    page = api.get("/users?page=1&page_size=1&name=U").json
+    assert page["filtered_count"] == 2 and page["items"][0]["name"] == "guest"
+
+
+def test_a_hash_is_taken_as_it_is(api: Api) -> None:
+    vector = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
+    body = {"tags": "administrator", "password_hash": vector}
+    assert api.put("/users/u", body).status == 201
+    shown = api.get("/users/u").json
+    assert (shown["password_hash"], shown["hashing_algorithm"]) == (vector, "rabbit_password_hashing_sha256")
+    assert api.get("/users", user="u", password="test12").status == 200
+
+
+def test_without_password_and_hash_nobody_gets_in_any_more(api: Api) -> None:
+    api.put("/users/u", {"tags": "administrator", "password": "p"})
+    assert api.put("/users/u", {"tags": "administrator"}).status == 204
+    assert api.get("/users/u").json["password_hash"] == ""
+    assert api.get("/users", user="u", password="p").status == 401
+    assert api.get("/users", user="u", password="").status == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "tags_not_present"),
+        ({"tags": "", "password": "p", "password_hash": ""}, "both_password_and_password_hash_are_provided"),
+        ({"tags": "", "password_hash": "y"}, "invalid password hash: not base64"),
+        ({"tags": "", "password_hash": "é"}, "invalid password hash: not base64"),
+        ({"tags": "", "permissions": {"nope": ALL}}, "vhost_or_user_not_found"),
+        ({"tags": "", "permissions": {"/": {"configure": ""}}}, "[{key_missing,write}]"),
+        ({"tags": [str(number) for number in range(33)]}, "a user has at most 32 tags"),
+    ],
+)
+def test_a_body_that_says_no_user_makes_none(api: Api, body: object, reason: str) -> None:
+    assert api.put("/users/u", body).error == (400, "bad_request", reason)
+    assert api.get("/users/u").status == 404
+
+
+@pytest.mark.parametrize("more", [{"limits": {"max-nothing": 1}}, {"permissions": {"/": ALL | {"read": "("}}}])
+def test_limits_and_patterns_are_checked_before_anything_is_changed(api: Api, more: dict[str, object]) -> None:
+    assert api.put("/users/u", {"tags": "", **more}).status == 400
+    assert api.get("/users/u").status == 404
+
+
+def test_a_user_may_be_made_with_limits_and_permissions_and_keeps_the_limits(api: Api) -> None:
+    body = {"tags": "", "limits": {"max-channels": 5}, "permissions": {"/": ALL}}
+    assert api.put("/users/u", body).status == 201
+    assert api.get("/permissions/%2F/u").json == {"user": "u", "vhost": "/", **ALL}
+    api.put("/users/u", {"tags": "own"})
+    assert api.get("/users/u").json["limits"] == {"max-channels": 5}
+
+
+def test_protected_users_stay_as_they_are(api: Api) -> None:
+    api.put("/users/u", {"tags": "protected"})
+    refused = (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    assert api.put("/users/u", {"tags": ""}).error == refused
+    assert api.delete("/users/u").error == refused
+    api.put("/users/v", {"tags": ""})
+    assert api.post("/users/bulk-delete", {"users": ["v", "u"]}).error == refused
+    assert api.get("/users/v").status == 200
+
+
+def test_several_users_are_deleted_at_once(api: Api) -> None:
+    for name in ("u", "v"):
+        api.put(f"/users/{name}", {"tags": ""})
+    assert {user["name"] for user in api.get("/users/without-permissions").json} == {"u", "v"}
+    assert api.post("/users/bulk-delete", {"users": ["u", "v", "v", "nobody"]}).status == 204
+    assert [user["name"] for user in api.get("/users").json] == ["guest"]
+    assert api.post("/users/bulk-delete", {}).error == (400, "bad_request", "[{key_missing,users}]")
+
+
+def test_a_deleted_user_s_connections_end(api: Api) -> None:
+    api.put("/users/u", {"tags": "", "password": "u", "permissions": {"/": ALL}})
+    client = api.peer.connect(user="u", password="u")
+    api.delete("/users/u")
+    client.expect_close(320)
+
+
+def test_permissions_are_given_shown_and_taken(api: Api) -> None:
+    api.put("/users/u", {"tags": ""})
+    body = {"configure": "a", "write": "b", "read": "", "vhost": "ignored"}
+    assert api.get("/permissions/%2F/u").status == 404
+    assert api.put("/permissions/%2F/u", body).status == 201
+    assert api.put("/permissions/%2F/u", body).status == 204
+    row = {"user": "u", "vhost": "/", "configure": "a", "write": "b", "read": ""}
+    assert api.get("/permissions/%2F/u").json == row
+    assert api.get("/users/u/permissions").json == [row]
+    assert row in api.get("/permissions").json and row in api.get("/vhosts/%2F/permissions").json
+    assert api.delete("/permissions/%2F/u").status == 204
+    assert api.delete("/permissions/%2F/u").status == 404
+    assert api.get("/users/u/permissions").json == []
+
+
+def test_permissions_need_a_user_a_virtual_host_and_three_patterns(api: Api) -> None:
+    refused = (400, "bad_request", "vhost_or_user_not_found")
+    assert api.put("/permissions/%2F/nobody", ALL).error == refused
+    assert api.put("/permissions/nowhere/guest", ALL).error == refused
+    assert api.put("/permissions/%2F/guest", {"configure": ""}).error == (400, "bad_request", "[{key_missing,write}]")
+    assert api.put("/permissions/%2F/guest", ALL | {"read": "("}).status == 400
+    assert api.get("/permissions/%2F/guest").json["read"] == ".*"
+    for path in ("/users/nobody/permissions", "/vhosts/nowhere/permissions", "/permissions/nowhere/guest"):
+        assert api.get(path).status == 404
+
+
+def test_topic_permissions_are_given_shown_and_taken(api: Api) -> None:
+    row = {"user": "guest", "vhost": "/", "exchange": "amq.topic", "write": "a", "read": "b"}
+    path = "/topic-permissions/%2F/guest"
+    assert api.get(path).status == 404
+    assert api.put(path, {"exchange": "amq.topic", "write": "a", "read": "b"}).status == 201
+    assert api.put(path, {"exchange": "other", "write": "a", "read": "b"}).status == 201
+    assert api.put(path, {"exchange": "other", "write": "a", "read": "b"}).status == 204
+    assert api.delete(path + "/other").status == 204 and api.delete(path + "/other").status == 404
+    for list_ in (path, "/topic-permissions", "/users/guest/topic-permissions", "/vhosts/%2F/topic-permissions"):
+        assert api.get(list_).json == [row]
+    assert api.delete(path).status == 204 and api.get(path).status == 404
+    assert api.put("/topic-permissions/%2F/nobody", {"exchange": "", "write": "", "read": ""}).status == 400
+    assert api.put(path, {"exchange": "x", "write": "(", "read": ""}).status == 400

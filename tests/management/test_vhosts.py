@@ -1,0 +1,78 @@
+"""Virtual hosts and limits over HTTP (spec/operator.md 1.6, 1.7, 10)."""
+
+import pytest
+
+from tests.support.http import Api
+
+
+def test_a_virtual_host_is_made_shown_changed_and_deleted(api: Api) -> None:
+    body = {"description": "d", "tags": "x, y", "tracing": "true", "default_queue_type": "classic", "name": "ignored"}
+    assert api.put("/vhosts/v", body).status == 201
+    shown = api.get("/vhosts/v").json
+    assert (shown["name"], shown["description"], shown["tags"]) == ("v", "d", ["x", "y"])
+    assert shown["tracing"] is True and shown["default_queue_type"] == "classic"
+    assert api.put("/vhosts/v", {"tags": ["z"], "tracing": False}).status == 204
+    changed = api.get("/vhosts/v").json
+    assert (changed["description"], changed["tags"], changed["tracing"]) == ("d", ["z"], False)
+    assert api.put("/vhosts/v", b"").status == 204
+    assert api.get("/vhosts/v").json == changed
+    assert api.delete("/vhosts/v").status == 204
+    assert api.delete("/vhosts/v").error == (404, "Object Not Found", "Not Found")
+
+
+def test_who_makes_a_virtual_host_may_do_everything_in_it(api: Api) -> None:
+    api.put("/vhosts/v")
+    assert api.get("/vhosts/v/permissions").json == [
+        {"user": "guest", "vhost": "v", "configure": ".*", "write": ".*", "read": ".*"}
+    ]
+    assert len(api.host.node.vhosts["v"].exchanges) == 7
+
+
+def test_a_virtual_host_that_cannot_be_is_not_made(api: Api) -> None:
+    assert api.put("/vhosts/v", {"default_queue_type": "heap"}).status == 400
+    assert api.put("/vhosts/v", {"tracing": "perhaps"}).status == 400
+    assert api.put("/vhosts/" + "v" * 256).status == 400
+    assert [vhost["name"] for vhost in api.get("/vhosts").json] == ["/"]
+
+
+def test_a_protected_virtual_host_is_not_deleted(api: Api) -> None:
+    api.put("/vhosts/v")
+    assert api.post("/vhosts/v/deletion/protection").status == 204
+    assert api.delete("/vhosts/v").error[:2] == (412, "precondition_failed")
+    assert api.get("/vhosts/v").json["protected_from_deletion"] is True
+    assert api.delete("/vhosts/v/deletion/protection").status == 204
+    assert api.delete("/vhosts/v").status == 204
+
+
+def test_limits_of_a_virtual_host_are_set_shown_and_cleared(api: Api) -> None:
+    api.peer.add_user("m", ("management",))
+    assert api.get("/vhost-limits").json == []
+    assert api.put("/vhost-limits/%2F/max-queues", {"value": 5}).status == 204
+    assert api.put("/vhost-limits/%2F/max-connections", {"value": "7"}).status == 204
+    shown = [{"vhost": "/", "value": {"max-queues": 5, "max-connections": 7}}]
+    assert api.get("/vhost-limits").json == api.get("/vhost-limits/%2F", user="m").json == shown
+    assert api.delete("/vhost-limits/%2F/max-queues").status == 204
+    assert api.get("/vhost-limits").json == [{"vhost": "/", "value": {"max-connections": 7}}]
+    assert api.delete("/vhost-limits/%2F/max-connections").status == 204
+    assert api.delete("/vhost-limits/%2F/max-connections").status == 204
+    assert api.get("/vhost-limits/%2F").json == [] and api.get("/vhost-limits/nowhere").status == 404
+
+
+def test_limits_of_a_user_are_set_shown_to_that_user_and_cleared(api: Api) -> None:
+    api.peer.add_user("m", ("management",))
+    assert api.put("/user-limits/m/max-channels", {"value": 5}).status == 204
+    shown = [{"user": "m", "value": {"max-channels": 5}}]
+    assert api.get("/user-limits").json == api.get("/user-limits/m", user="m").json == shown
+    assert api.get("/user-limits/guest", user="m").status == 401
+    assert api.put("/user-limits/m/max-channels", {"value": 6}, user="m").status == 401
+    assert api.delete("/user-limits/m/max-channels").status == 204
+    assert api.get("/user-limits/m").json == [] and api.get("/user-limits/nobody").status == 404
+
+
+@pytest.mark.parametrize("path", ["/vhost-limits/%2F", "/user-limits/guest"])
+def test_a_limit_that_there_cannot_be_is_refused(api: Api, path: str) -> None:
+    status, error, reason = api.put(path + "/max-nothing", {"value": 5}).error
+    assert (status, error) == (400, "bad_request") and reason.startswith("Validation failed")
+    assert api.put(path + "/max-connections", {}).error[2] == "[{key_missing,value}]"
+    assert api.put(path + "/max-connections", {"value": "many"}).status == 400
+    assert api.get(path).json == []

@@ -1,0 +1,115 @@
+"""The way of a request: paths, methods, bodies, headers (spec/operator.md 1.1; acceptance 2, 10, 11, 60)."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.http import Api
+from tests.support.in_process import InProcessPeer
+
+MISSING = (404, "Object Not Found", "Not Found")
+
+
+def configured(**management: Any) -> Api:
+    peer = InProcessPeer()
+    peer.settings(management=dataclasses.replace(peer.config.management, **management))
+    return Api(peer)
+
+
+def test_a_slash_at_the_end_counts_for_nothing(api: Api) -> None:
+    assert api.get("/vhosts/").body == api.get("/vhosts").body
+
+
+def test_an_unknown_route_is_an_object_that_is_not_there(api: Api) -> None:
+    for path in ("/nope", "/vhosts/%2F/nope/nope", "/%2F", "/nope/%252F"):
+        assert api.get(path).error == MISSING
+
+
+def test_a_method_that_a_route_has_not_is_told_those_it_has(api: Api) -> None:
+    answer = api.post("/vhosts")
+    assert (answer.status, answer.json["error"]) == (405, "method_not_allowed")
+    assert set(answer.headers["allow"].split(", ")) >= {"GET", "HEAD", "OPTIONS"}
+
+
+def test_options_need_no_password(api: Api) -> None:
+    answer = api.request("OPTIONS", "/vhosts", user=None)
+    assert (answer.status, answer.body) == (200, b"") and "GET" in answer.headers["allow"]
+
+
+def test_head_is_allowed_wherever_get_is(api: Api) -> None:
+    assert api.request("HEAD", "/vhosts").status == 200
+
+
+def test_answers_are_not_to_be_kept_and_come_with_the_headers_of_security(api: Api) -> None:
+    headers = api.get("/vhosts").headers
+    assert headers["content-type"] == "application/json"
+    assert headers["cache-control"] == "no-cache"
+    assert headers["vary"] == "accept-encoding, origin"
+    assert headers["content-security-policy"] == "script-src 'self'; object-src 'self'"
+    headers = configured(hsts_policy="max-age=1", frame_options="DENY", csp_policy="x").get("/vhosts").headers
+    assert headers["strict-transport-security"] == "max-age=1" and headers["x-frame-options"] == "DENY"
+    assert headers["content-security-policy"] == "x"
+
+
+def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
+    for number in range(10):
+        api.peer.add_vhost(f"v{number}")
+    plain, squeezed = api.get("/vhosts"), api.get("/vhosts", headers={"Accept-Encoding": "deflate, gzip"})
+    assert "content-encoding" not in plain.headers and squeezed.headers["content-encoding"] == "gzip"
+    assert plain.body == squeezed.body
+    refused = api.get("/vhosts", headers={"Accept-Encoding": "gzip;q=0"})
+    assert "content-encoding" not in refused.headers
+
+
+def test_a_prefix_stands_in_front_of_all_paths() -> None:
+    assert configured(path_prefix="/rabbit").get("/vhosts").error == MISSING
+
+
+def test_origins_that_are_allowed_are_told_so() -> None:
+    api = configured(cors_allow_origins=("http://a.example",))
+    asked = {"Origin": "http://a.example"}
+    answer = api.get("/vhosts", headers=asked)
+    assert answer.headers["access-control-allow-origin"] == "http://a.example"
+    assert answer.headers["access-control-allow-credentials"] == "true"
+    more = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "authorization"}
+    answer = api.request("OPTIONS", "/vhosts", user=None, headers=asked | more)
+    assert answer.status == 200 and answer.headers["access-control-max-age"] == "1800"
+    assert answer.headers["access-control-allow-headers"] == "authorization"
+    assert "access-control-allow-origin" not in api.get("/vhosts", headers={"Origin": "http://b.example"}).headers
+
+
+def test_requests_are_logged_where_that_is_asked_for_without_passwords(tmp_path: Path) -> None:
+    api = configured(http_log_dir=str(tmp_path / "log"))
+    api.get("/whoami?x=1", headers={"User-Agent": 'a"\nb', "Referer": "r"})
+    api.get("/auth/hash_password/secret", password="wrong")
+    first, second = (tmp_path / "log" / "access.log").read_text().splitlines()
+    assert first.startswith("127.0.0.1 - guest [") and '"GET /api/whoami HTTP/1.1" 200 ' in first
+    assert first.endswith('"r" "a\\x22\\x0ab"')
+    assert second.startswith("127.0.0.1 - - [") and '"GET /api/auth/hash_password/[redacted]" 401 ' in second
+
+
+def test_basic_authentication_can_be_switched_off() -> None:
+    assert configured(disable_basic_auth=True).get("/whoami").error == (401, "not_authorized", "Not_Authorized")
+
+
+def test_rights_that_are_taken_away_while_a_body_comes_are_gone(api: Api) -> None:
+    api.peer.add_user("brief", ("administrator",))
+    users = api.host.node.users
+    api.while_waiting(lambda: users.set_tags("brief", ()))
+    assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (
+        401,
+        "not_authorised",
+        "Not administrator user",
+    )
+    users.set_tags("brief", ("administrator",))
+    api.while_waiting(lambda: users.delete("brief"))
+    assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (401, "not_authorized", "Not_Authorized")
+    assert api.get("/cluster-name").json["name"] != "x"
+
+
+def test_an_error_of_ours_ends_one_request_and_tells_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(api.host.node), "cluster_name", property(lambda node: 1 / 0))
+    assert api.get("/cluster-name").error == (500, "internal_server_error", "see the broker's log")
+    assert api.peer.log[-1][0] == "internal_error"

@@ -1,0 +1,46 @@
+"""What a certificate says, in RabbitMQ's words."""
+
+import pytest
+
+from broker.net.certificates import distinguished_name, escaped, login_name, validity
+
+SUBJECT = (
+    (("countryName", "FR"),),
+    (("organizationName", "Acme, Inc."),),
+    (("commonName", "client"), ("emailAddress", "a@b.c")),
+    (("1.2.3.4", "own"),),
+)
+
+
+def test_the_last_name_comes_first():
+    assert distinguished_name(SUBJECT) == "1.2.3.4=own,CN=client+EMAILADDRESS=a@b.c,O=Acme\\, Inc.,C=FR"
+    assert distinguished_name(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain text", "plain text"),
+        (' a"b+c;d<e>f\\g ', '\\ a\\"b\\+c\\;d\\<e\\>f\\\\g\\ '),
+        ("#a#", "\\#a#"),
+        ("é~\n", "\\C3\\A9\\7E\\0A"),
+    ],
+)
+def test_what_would_be_mistaken_is_escaped(value: str, text: str):
+    assert escaped(value) == text
+
+
+def test_a_user_is_named_by_what_was_chosen():
+    alternatives = (("email", "a@b.c"), ("DNS", "first.example"), ("DNS", "second.example"))
+    certificate = {"subject": SUBJECT, "subjectAltName": alternatives}
+    assert login_name(certificate, "distinguished_name") == distinguished_name(SUBJECT)
+    assert login_name(certificate, "common_name") == "client"
+    assert login_name(certificate, "subject_alternative_name") == "first.example"
+    for login_from in ("distinguished_name", "common_name", "subject_alternative_name"):
+        assert login_name({}, login_from) is None
+
+
+def test_validity_is_two_times():
+    certificate = {"notBefore": "Jan  5 09:34:43 2026 GMT", "notAfter": "Jan  5 09:34:43 2027 GMT"}
+    assert validity(certificate) == "2026-01-05T09:34:43Z - 2027-01-05T09:34:43Z"
+    assert validity({}) == ""

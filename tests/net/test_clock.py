@@ -1,0 +1,43 @@
+"""The loop's time as the core's clock."""
+
+import asyncio
+import time
+
+import pytest
+
+from broker.net.clock import LoopClock
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_the_clock_counts_milliseconds_since_1970():
+    assert abs(LoopClock(asyncio.get_running_loop()).now_ms() - time.time() * 1000) < 1000
+
+
+async def test_a_step_of_the_wall_clock_does_not_move_it(monkeypatch: pytest.MonkeyPatch):
+    clock = LoopClock(asyncio.get_running_loop())
+    before = clock.now_ms()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert before <= clock.now_ms() < before + 1000
+
+
+async def test_a_timer_calls_at_its_time_and_then_what_is_to_follow():
+    called = asyncio.Event()
+    calls: list[str] = []
+
+    def follow() -> None:
+        calls.append("after")
+        called.set()
+
+    clock = LoopClock(asyncio.get_running_loop(), follow)
+    clock.call_at(clock.now_ms() + 1, lambda: calls.append("timer"))
+    await asyncio.wait_for(called.wait(), 5)
+    assert calls == ["timer", "after"]
+
+
+async def test_a_cancelled_timer_calls_nothing():
+    called = asyncio.Event()
+    clock = LoopClock(asyncio.get_running_loop())
+    clock.call_at(clock.now_ms(), lambda: pytest.fail("cancelled")).cancel()
+    clock.call_at(clock.now_ms() + 1, called.set)
+    await asyncio.wait_for(called.wait(), 5)

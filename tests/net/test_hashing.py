@@ -1,0 +1,110 @@
+"""Argon2id in its thread: real hashes, a real loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker.core.passwords import ARGON2ID, NOBODY, SHA256, check_hash, verify_password
+from broker.net import hashing as hashing_module
+from broker.net.hashing import ThreadHashing
+
+
+def run(work: Callable[[ThreadHashing, list[str]], Awaitable[None]]) -> None:
+    async def main() -> None:
+        afters: list[str] = []
+        hashing = ThreadHashing(asyncio.get_running_loop(), lambda: afters.append("after"))
+        try:
+            await work(hashing, afters)
+        finally:
+            hashing.close()
+
+    asyncio.run(main())
+
+
+async def verified(hashing: ThreadHashing, password_hash: bytes, password: bytes) -> bool:
+    answer = asyncio.get_running_loop().create_future()
+    hashing.verify(password_hash, password, answer.set_result)
+    return bool(await answer)
+
+
+async def hashed(hashing: ThreadHashing, password: bytes) -> bytes:
+    answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    hashing.hash(password, ARGON2ID, answer.set_result)
+    return await answer
+
+
+def test_what_was_hashed_is_verified_and_nothing_else() -> None:
+    async def work(hashing: ThreadHashing, afters: list[str]) -> None:
+        made = await hashed(hashing, b"secret")
+        assert made != await hashed(hashing, b"secret"), "without salt"
+        check_hash(made, ARGON2ID)
+        assert await verified(hashing, made, b"secret")
+        assert not await verified(hashing, made, b"secret ")
+        for other in (NOBODY, b"", b"$argon2id$", b"*"):
+            assert not await verified(hashing, other, b"secret")
+        await asyncio.sleep(0)
+        assert len(afters) == 8
+
+    run(work)
+
+
+def test_rabbitmqs_algorithms_need_no_thread() -> None:
+    async def work(hashing: ThreadHashing, afters: list[str]) -> None:
+        answers: list[bytes] = []
+        for _ in range(2):
+            hashing.hash(b"secret", SHA256, answers.append)
+        assert len(set(answers)) == 2 and all(verify_password(answer, b"secret") for answer in answers)
+
+    run(work)
+
+
+def test_a_right_password_is_remembered_for_that_hash_alone() -> None:
+    async def work(hashing: ThreadHashing, afters: list[str]) -> None:
+        made, other = await hashed(hashing, b"secret"), await hashed(hashing, b"other")
+        assert await verified(hashing, made, b"secret")
+        answers: list[bool] = []
+        hashing.verify(made, b"secret", answers.append)
+        assert answers == [True], "at once"
+        hashing.verify(made, b"other", answers.append)
+        hashing.verify(other, b"secret", answers.append)
+        assert len(answers) == 1
+        assert not await verified(hashing, other, b"secret")
+        assert answers == [True, False, False]
+
+    run(work)
+
+
+def test_who_asks_the_same_meanwhile_gets_the_same_answer() -> None:
+    async def work(hashing: ThreadHashing, afters: list[str]) -> None:
+        made = await hashed(hashing, b"secret")
+        answers = await asyncio.gather(*[verified(hashing, made, b"secret") for _ in range(20)])
+        assert all(answers) and len(afters) == 2
+
+    run(work)
+
+
+def test_no_more_wait_than_can_be_answered_in_time() -> None:
+    async def work(hashing: ThreadHashing, afters: list[str]) -> None:
+        answers: list[bool] = []
+        for number in range(hashing_module.PENDING_LIMIT):
+            hashing.verify(b"*", str(number).encode(), answers.append)
+        assert not answers
+        hashing.verify(b"*", b"one more", answers.append)
+        hashing.verify(b"*", b"0", answers.append)
+        assert answers == [False, False]
+
+    run(work)
+
+
+def test_a_login_flood_leaves_the_loop_alone() -> None:
+    async def work(hashing: ThreadHashing, afters: list[str]) -> None:
+        loop = asyncio.get_running_loop()
+        answers: list[bool] = []
+        for number in range(5):
+            hashing.verify(NOBODY, str(number).encode(), answers.append)
+        turns = 0
+        while len(answers) < 5:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 20 and loop.is_running()
+
+    run(work)

@@ -1,0 +1,29 @@
+"""Where a listener is bound."""
+
+import asyncio
+import socket
+
+import pytest
+
+from broker.net.listener import Listener, SocketOptions
+
+pytestmark = pytest.mark.sockets
+
+
+def bound_to(host: str) -> list[str]:
+    async def bind() -> list[str]:
+        listener = Listener(asyncio.Protocol, SocketOptions(), lambda *line: None)
+        await listener.open(host, 0)
+        listener.close()
+        return [address.rpartition(":")[0] for address in listener.addresses]
+
+    return asyncio.run(bind())
+
+
+def test_every_interface_is_one_socket_for_both_versions_of_ip_where_there_are_both() -> None:
+    assert bound_to("::") == (["[::]"] if socket.has_dualstack_ipv6() else ["0.0.0.0"])
+
+
+def test_every_interface_is_that_of_ipv4_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    assert bound_to("::") == ["0.0.0.0"]

@@ -1,0 +1,151 @@
+"""Listeners and connections on real sockets: addresses, options, who goes while blocked, who is deleted."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from pamqp.commands import Connection
+
+from broker.core.alarms import MEMORY
+from broker.core.definitions import Change, StoredUser, StoredVHost
+from broker.net import departures
+from tests.support.amqp import Client
+from tests.support.broker import SocketPipe
+from tests.support.listening import Listening
+
+
+@pytest.fixture
+def listening() -> Iterator[Listening]:
+    server = Listening()
+    yield server
+    server.close()
+
+
+def opened(port: int, host: str = "127.0.0.1", heartbeat_s: int = 0) -> Client:
+    client = Client(SocketPipe(host, port))
+    client.start()
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune(heartbeat=heartbeat_s)
+    client.call(Connection.Open, virtual_host="/")
+    return client
+
+
+def test_several_listeners_serve_at_once(listening: Listening) -> None:
+    clients = [opened(port) for port in (listening.listen(), listening.listen())]
+    assert len(listening.server.connections) == 2
+    for client in clients:
+        client.vanish()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_any_address_is_that_of_both_protocols_and_names_are_as_rabbitmq_has_them(listening: Listening) -> None:
+    port = listening.listen(host="::")
+    try:
+        clients = [opened(port), opened(port, "::1")]
+    except OSError:
+        pytest.skip("this machine has no address ::1")
+    names = sorted(connection.name for connection in listening.server.connections.values())
+    assert names[0].startswith("127.0.0.1:") and names[0].endswith(f" -> 127.0.0.1:{port}")
+    assert names[1].startswith("[::1]:") and names[1].endswith(f" -> [::1]:{port}")
+    for client in clients:
+        client.vanish()
+
+
+def test_an_address_in_use_is_an_error_and_leaves_nothing_open(listening: Listening) -> None:
+    port = listening.listen()
+    with pytest.raises(OSError, match="in use"):
+        listening.run(listening.server.listen("127.0.0.1", port))
+    assert len(listening.server.listeners) == 1
+
+
+def test_sockets_get_their_options(listening: Listening) -> None:
+    listening.server.socket_options.keepalive = True
+    listening.server.socket_options.nodelay = False
+    client = opened(listening.listen())
+
+    def options() -> tuple[int, int]:
+        (transport,) = listening.server.connections
+        assert transport._socket is not None
+        raw = transport._socket.get_extra_info("socket")
+        return (
+            raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+            raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
+        )
+
+    assert listening.call(options) == (1, 0)
+    client.vanish()
+
+
+# Where more waits than the system takes for us, the end of the client stands behind it: the answer to our heartbeat
+# tells of it then.
+@pytest.mark.parametrize(
+    ("unread_bytes", "heartbeat_s"), [(0, 0), (50_000, 0), (20_000_000, 1)], ids=["none unread", "some", "much"]
+)
+def test_a_blocked_client_that_goes_is_noticed(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch, unread_bytes: int, heartbeat_s: int
+) -> None:
+    monkeypatch.setattr(departures, "LOOK_S", 0.05)
+    client = opened(listening.listen(), heartbeat_s=heartbeat_s)
+    ch = client.channel()
+    listening.call(listening.node.alarms.set, MEMORY)
+    ch.publish("", "queue", b"body")
+    assert isinstance(client.next(), Connection.Blocked)
+    if unread_bytes:
+        client.pipe._socket.setblocking(False)  # type: ignore[attr-defined]
+        client.pipe._socket.send(bytes(unread_bytes))  # type: ignore[attr-defined]
+    client.vanish()
+    assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
+    assert listening.node.alarms.reason and not listening.server.connections
+
+
+def test_who_is_blocked_and_stays_is_served_after_it(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departures, "LOOK_S", 0.05)
+    client = opened(listening.listen())
+    ch = client.channel()
+    ch.declare("queue")
+    listening.call(listening.node.alarms.set, MEMORY)
+    ch.publish("", "queue", b"body")
+    assert isinstance(client.next(), Connection.Blocked)
+    client.nothing_for(200)
+    listening.call(listening.node.alarms.clear, MEMORY)
+    assert isinstance(client.next(), Connection.Unblocked)
+    assert ch.drain("queue") == [b"body"]
+    client.vanish()
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (StoredUser("guest", "", ()), "CONNECTION_FORCED - user 'guest' is deleted"),
+        (StoredVHost("/", "", (), "", False), "CONNECTION_FORCED - vhost '/' is deleted"),
+    ],
+    ids=["user", "vhost"],
+)
+def test_who_is_deleted_has_no_connections_left(
+    listening: Listening, record: StoredUser | StoredVHost, reason: str
+) -> None:
+    client = opened(listening.listen())
+    changed = type(record)(*(["other"] + [getattr(record, name) for name in list(record.__slots__)[1:]]))
+
+    def tell(change: Change) -> None:
+        for observer in listening.node.observers:
+            observer.configured(change)
+
+    listening.call(tell, Change(True, record))
+    listening.call(tell, Change(False, changed))
+    client.nothing_for(50)
+    listening.call(tell, Change(False, record))
+    assert client.expect_close(320).reply_text == reason
+    client.vanish()
+
+
+def test_an_operator_closes_by_name_and_each_has_a_number_of_its_own(listening: Listening) -> None:
+    port = listening.listen()
+    first, second = opened(port), opened(port)
+    one, two = listening.server.connections.values()
+    assert one.id != two.id and one.connected_at_ms <= two.connected_at_ms
+    closed = listening.call(listening.server.close_connections, lambda each: each.name == one.name, "enough")
+    assert closed == 1 and first.expect_close(320).reply_text == "CONNECTION_FORCED - enough"
+    second.channel()
+    first.vanish()
+    second.vanish()

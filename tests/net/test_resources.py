@@ -1,0 +1,100 @@
+"""The watch over memory and disk, and what Linux tells of them."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.core.alarms import Alarms
+from broker.net.memory import PAGE_BYTES, cgroup_limits, resident_bytes, total_bytes
+from broker.net.resources import TRIM_LOOKS, Resources
+
+
+class Machine:
+    def __init__(self) -> None:
+        self.used: int | None = 500
+        self.free = 1000
+        self.trims = 0
+        self.alarms = Alarms()
+        self.resources = Resources(self.alarms, lambda: self.free, self._trim, lambda: self.used, 1000)
+
+    def _trim(self) -> None:
+        self.trims += 1
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def test_memory_above_the_watermark_is_an_alarm_until_it_is_below(machine: Machine):
+    machine.resources.set_vm_memory_high_watermark(machine.resources.share(0.6))
+    assert machine.alarms.reason == ""
+    machine.used = 601
+    machine.resources.look_at_memory()
+    assert machine.alarms.reason == "low on memory"
+    machine.used = 600
+    machine.resources.look_at_memory()
+    assert machine.alarms.reason == ""
+
+
+def test_another_watermark_acts_at_once(machine: Machine):
+    machine.resources.set_vm_memory_high_watermark(499)
+    assert machine.alarms.reason == "low on memory"
+    machine.resources.set_vm_memory_high_watermark(500)
+    assert machine.alarms.reason == ""
+    machine.resources.set_vm_memory_high_watermark(0)
+    assert machine.alarms.reason == "low on memory"
+
+
+def test_during_the_alarm_freed_memory_is_given_back_from_time_to_time(machine: Machine):
+    machine.resources.set_vm_memory_high_watermark(0)
+    assert machine.trims == 1
+    for _ in range(TRIM_LOOKS):
+        machine.resources.look_at_memory()
+    assert machine.trims == 2
+
+
+def test_a_system_that_does_not_tell_sets_no_alarm(machine: Machine):
+    machine.used = None
+    machine.resources.set_vm_memory_high_watermark(0)
+    assert machine.alarms.reason == ""
+
+
+@pytest.mark.asyncio
+async def test_another_limit_of_the_disk_is_looked_at_at_once(machine: Machine):
+    resources = machine.resources
+    resources.set_disk_free_limit(1000)
+    resources.watch(lambda: resources.disk_full(not resources.disk_has_room()))
+    assert machine.alarms.reason == ""
+    resources.set_disk_free_limit(1001)
+    assert machine.alarms.reason == "low on disk"
+    machine.free = 1001
+    resources.set_disk_free_limit(1001)
+    assert machine.alarms.reason == ""
+    resources.stop()
+
+
+def test_a_container_has_what_its_groups_allow(tmp_path: Path):
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    (proc / "self").mkdir(parents=True)
+    (groups / "outer" / "inner").mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text("0::/outer/inner\n")
+    (groups / "outer" / "inner" / "memory.max").write_text("max\n")
+    (groups / "outer" / "memory.max").write_text("1000\n")
+    assert cgroup_limits(proc, groups) == [1000] and total_bytes(proc, groups) == 1000
+
+
+def test_the_first_version_of_groups_is_read_too(tmp_path: Path):
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    (proc / "self").mkdir(parents=True)
+    (groups / "memory").mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text("5:cpu:/docker/abc\n4:memory,hugetlb:/docker/abc\n")
+    (groups / "memory" / "memory.limit_in_bytes").write_text("2000\n")
+    assert cgroup_limits(proc, groups) == [2000]
+
+
+def test_resident_memory_is_counted_in_pages(tmp_path: Path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "statm").write_text("100 7 3 1 0 5 0\n")
+    assert resident_bytes(tmp_path) == 7 * PAGE_BYTES
+    assert resident_bytes(tmp_path / "nothing") is None

@@ -1,0 +1,200 @@
+"""x-presence in its corners: which summaries, what comes back by way of exchanges, what a relay keeps, how many."""
+
+import time
+
+import pytest
+
+from broker.core.message import Address, Message, framed
+from broker.core.queue import Queue
+from broker.core.vhost import VHost
+from broker.errors import PreconditionFailed
+from broker.properties import Properties
+from broker.table import Table
+from plugins.presence import PresenceExchange, wants_summary
+from tests.support.session import SlowJournal, new_node
+
+ZEROS = [(kind, 0) for kind in "bBsuIilL"] + [("f", 0.0), ("d", -0.0), ("D", (2, 0)), ("t", False)]
+OTHERS = [("I", 1), ("b", -1), ("d", 0.1), ("D", (0, 1)), ("t", True), ("V", None), ("S", b"0"), ("S", b"false"),
+          ("A", []), ("F", Table.EMPTY), ("T", 0), ("x", b"\0")]  # fmt: skip
+
+
+@pytest.fixture
+def vhost() -> VHost:
+    node = new_node()
+    node.registry.register("x-presence", PresenceExchange)
+    node.vhosts["/"].declare_exchange("p", "x-presence", False, False, False, Table.EMPTY)
+    return node.vhosts["/"]
+
+
+def queue(vhost: VHost, name: str, **arguments: object) -> Queue:
+    named = {key.replace("_", "-"): value for key, value in arguments.items()}
+    return vhost.declare_queue(name, False, False, False, Table.of(named), None)
+
+
+def relaying(vhost: VHost, name: str) -> None:
+    vhost.declare_exchange(name, "x-presence", False, False, False, Table.of({"x-presence-relay": True}))
+
+
+def publish(vhost: VHost, exchange: str, key: str = "k", body: bytes = b"body") -> int:
+    """How many queues it is for, as a publisher sees it."""
+    message = framed(Address(exchange, key), Properties(), body)
+    queues = vhost.route(vhost.exchanges[exchange], (key,), message)[0]
+    vhost.enqueue([message], len(body), False, queues)
+    return len(queues)
+
+
+def taken(queue: Queue) -> list[Message]:
+    messages = []
+    while (got := queue.get(True)) is not None:
+        messages.append(got[1])
+    return messages
+
+
+def told(queue: Queue) -> list[str]:
+    """Such as `bind q k`."""
+    texts = []
+    for message in taken(queue):
+        headers = message.headers
+        texts.append(" ".join(headers.text(key) or "" for key in ("action", "queue", "key")))
+    return texts
+
+
+@pytest.mark.parametrize("value", ZEROS, ids=repr)
+def test_a_zero_of_any_numeric_type_and_false_want_no_summary(value):
+    assert not wants_summary(value)
+
+
+@pytest.mark.parametrize("value", [*OTHERS, None], ids=repr)
+def test_anything_else_wants_one(value):
+    assert wants_summary(value)
+
+
+def test_a_queue_that_listens_and_is_present_hears_of_itself_but_not_of_its_end(vhost):
+    both, other = queue(vhost, "both"), queue(vhost, "other")
+    vhost.bind("p", both, "k", Table.EMPTY)
+    vhost.bind("p", both, "", Table.EMPTY)
+    vhost.bind("p", other, "", Table.EMPTY)
+    vhost.bind("p", both, "l", Table.EMPTY)
+    assert told(both) == told(other) == ["bind both k", "bind both l"]
+    vhost.delete_queue(both)
+    assert told(other) == ["unbind both k", "unbind both l"]
+    assert both.ready == 0
+
+
+def test_a_queue_that_listens_by_two_bindings_is_told_once_and_until_both_are_gone(vhost):
+    listener, someone = queue(vhost, "l"), queue(vhost, "q")
+    vhost.bind("p", listener, "", Table.EMPTY)
+    vhost.bind("p", listener, "", Table.of({"n": 1}))
+    vhost.bind("p", someone, "k", Table.EMPTY)
+    vhost.unbind("p", listener, "", Table.EMPTY)
+    vhost.unbind("p", someone, "k", Table.EMPTY)
+    assert told(listener) == ["bind q k", "unbind q k"]
+    vhost.unbind("p", listener, "", Table.of({"n": 1}))
+    vhost.bind("p", someone, "k", Table.EMPTY)
+    assert told(listener) == []
+
+
+def test_bindings_that_differ_in_arguments_are_told_of_one_by_one(vhost):
+    listener, someone = queue(vhost, "l"), queue(vhost, "q")
+    vhost.bind("p", listener, "", Table.EMPTY)
+    vhost.bind("p", someone, "k", Table.EMPTY)
+    vhost.bind("p", someone, "k", Table.of({"n": 1}))
+    vhost.unbind("p", someone, "k", Table.of({"n": 1}))
+    assert told(listener) == ["bind q k", "bind q k", "unbind q k"]
+
+
+def test_what_a_listener_with_a_time_to_live_makes_of_a_notice_is_its_own(vhost):
+    someone, hasty, patient = queue(vhost, "q"), queue(vhost, "hasty", x_message_ttl=10), queue(vhost, "patient")
+    vhost.bind("p", someone, "k", Table.EMPTY)
+    vhost.bind("p", hasty, "", Table.EMPTY)
+    vhost.bind("p", patient, "", Table.EMPTY)
+    vhost.clock.advance(20)  # type: ignore[attr-defined]
+    assert told(hasty) == []
+    assert told(patient) == ["bind q k"]
+
+
+def test_an_exchange_that_listens_routes_what_it_is_told(vhost):
+    vhost.declare_exchange("f", "fanout", False, False, False, Table.EMPTY)
+    far, someone = queue(vhost, "far"), queue(vhost, "q")
+    vhost.bind("f", far, "", Table.EMPTY)
+    vhost.bind("p", someone, "k", Table.EMPTY)
+    vhost.bind("p", vhost.exchanges["f"], "", Table.EMPTY)
+    vhost.unbind("p", someone, "k", Table.EMPTY)
+    assert told(far) == ["bind q k", "unbind q k"]
+
+
+def test_a_relay_counts_as_routed_only_where_somebody_listens(vhost):
+    relaying(vhost, "r")
+    assert publish(vhost, "r") == 0
+    listener, someone = queue(vhost, "l"), queue(vhost, "q")
+    vhost.bind("r", someone, "k", Table.EMPTY)
+    assert publish(vhost, "r") == 0
+    vhost.bind("r", listener, "", Table.of({"x-presence-exchange-summary": False}))
+    assert publish(vhost, "r") == 1
+    (message,) = taken(listener)
+    assert (message.headers.text("action"), message.headers.text("key"), message.body) == ("message", "k", b"body")
+    assert taken(someone) == []
+
+
+def test_a_relay_is_persistent_where_the_message_was():
+    node = new_node(SlowJournal())
+    node.registry.register("x-presence", PresenceExchange)
+    vhost = node.vhosts["/"]
+    relaying(vhost, "r")
+    listener = vhost.declare_queue("l", True, False, False, Table.EMPTY, None)
+    vhost.bind("r", listener, "", Table.EMPTY)
+    message = framed(Address("r", "k"), Properties(delivery_mode=2), b"")
+    queues = vhost.route(vhost.exchanges["r"], ("k",), message)[0]
+    assert vhost.enqueue([message], 0, True, queues).stored
+    (relayed,) = taken(listener)
+    assert relayed.persistent and relayed.id
+
+
+def test_what_a_relay_is_told_by_way_of_other_exchanges_bears_its_own_name(vhost):
+    relaying(vhost, "r")
+    listener = queue(vhost, "l")
+    vhost.bind("r", listener, "", Table.EMPTY)
+    vhost.bind("amq.fanout", vhost.exchanges["r"], "", Table.EMPTY)
+    assert publish(vhost, "amq.fanout", "some.key") == 1
+    (message,) = taken(listener)
+    assert (message.address.exchange, message.address.routing_key) == ("r", "some.key")
+    assert message.headers.text("exchange") == "r"
+
+
+def test_relays_that_listen_to_each_other_and_to_themselves_come_to_an_end(vhost):
+    relaying(vhost, "r")
+    relaying(vhost, "s")
+    listener = queue(vhost, "l")
+    for source, destination in (("r", "r"), ("r", "s"), ("s", "r"), ("s", "s")):
+        vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
+    vhost.bind("s", listener, "", Table.EMPTY)
+    publish(vhost, "r")
+    (message,) = taken(listener)
+    assert message.headers.text("exchange") == "s"
+    assert message.headers.get("properties")[1].get("headers")[1].text("exchange") == "r"
+    vhost.bind("r", listener, "k", Table.EMPTY)  # a notice goes to r and s, and from r to s
+    assert [each.headers.text("action") for each in taken(listener)] == ["message"] * 2
+
+
+def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
+    relaying(vhost, "r")
+    relaying(vhost, "r")
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'x-presence-relay' for exchange 'r'"):
+        vhost.declare_exchange("r", "x-presence", False, False, False, Table.EMPTY)
+    with pytest.raises(PreconditionFailed, match="invalid arg 'x-presence-relay' for exchange 's': expected bool"):
+        vhost.declare_exchange("s", "x-presence", False, False, False, Table.of({"x-presence-relay": 1}))
+    assert "s" not in vhost.exchanges
+
+
+@pytest.mark.parametrize(("listeners", "producers"), [(10, 9_990), (9_990, 10), (5_000, 5_000)])
+def test_ten_thousand_bind_in_less_than_five_seconds(vhost, listeners, producers):
+    """Producers first, so that each listener gets a summary of them all; then they go."""
+    listening = [queue(vhost, f"l{number}") for number in range(listeners)]
+    present = [queue(vhost, f"q{number}") for number in range(producers)]
+    begin = time.perf_counter()
+    for each in present:
+        vhost.bind("p", each, "here", Table.EMPTY)
+    for each in listening:
+        vhost.bind("p", each, "", Table.EMPTY)
+    assert time.perf_counter() - begin < 5
+    assert {each.ready for each in listening} == {producers}

@@ -1,0 +1,108 @@
+"""x-random and x-local-random: who is chosen how often, and what may be bound."""
+
+from collections import Counter
+
+import pytest
+
+from broker.core.message import Address, framed
+from broker.core.vhost import VHost
+from broker.errors import PreconditionFailed
+from broker.properties import Properties
+from broker.table import Table
+from plugins.random_exchange import LocalRandomExchange, RandomExchange
+from tests.support.session import new_node
+
+MESSAGE = framed(Address("x", "k"), Properties(), b"")
+QUORUM = Table.of({"x-queue-type": "quorum"})
+ROUNDS = 4000
+
+
+@pytest.fixture
+def vhost() -> VHost:
+    node = new_node()
+    node.registry.register("x-random", RandomExchange)
+    node.registry.register("x-local-random", LocalRandomExchange)
+    vhost = node.vhosts["/"]
+    for type_ in ("random", "local-random"):
+        vhost.declare_exchange(type_, f"x-{type_}", False, False, False, Table.EMPTY)
+    return vhost
+
+
+def bind(vhost: VHost, exchange: str, name: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
+    vhost.bind(exchange, vhost.declare_queue(name, False, False, False, Table.EMPTY, None), key, arguments)
+
+
+def chosen(vhost: VHost, exchange: str) -> Counter[str]:
+    """How many of so many messages with one key each queue gets; none gets a message that another has."""
+    got: Counter[str] = Counter()
+    for _ in range(ROUNDS):
+        queues, remembered = vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)
+        assert len(queues) <= 1 and not remembered
+        got.update(queue.name for queue in queues)
+    return got
+
+
+@pytest.mark.parametrize("exchange", ["random", "local-random"])
+def test_each_queue_is_as_likely_as_any_other(vhost, exchange):
+    for name in "abcd":
+        bind(vhost, exchange, name)
+    got = chosen(vhost, exchange)
+    assert set(got) == set("abcd") and all(850 < many < 1150 for many in got.values())
+
+
+@pytest.mark.parametrize("exchange", ["random", "local-random"])
+def test_nothing_bound_routes_to_nothing(vhost, exchange):
+    bind(vhost, exchange, "a")
+    vhost.delete_queue(vhost.queues["a"])
+    assert vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)[0] == ()
+
+
+@pytest.mark.parametrize("exchange", ["random", "local-random"])
+def test_what_is_unbound_is_not_chosen_any_more(vhost, exchange):
+    for name in "abcde":
+        bind(vhost, exchange, name)
+    for name in "aec":
+        vhost.delete_queue(vhost.queues[name])
+        assert set(chosen(vhost, exchange)) == set(vhost.queues)
+
+
+def test_a_queue_that_is_bound_twice_gets_twice_as_much(vhost):
+    bind(vhost, "random", "a", "k1")
+    bind(vhost, "random", "a", "k2")
+    bind(vhost, "random", "b", "k1")
+    assert 1.7 < (got := chosen(vhost, "random"))["a"] / got["b"] < 2.35
+    vhost.unbind("random", vhost.queues["a"], "k1", Table.EMPTY)
+    assert 0.85 < (got := chosen(vhost, "random"))["a"] / got["b"] < 1.18
+
+
+def test_a_local_queue_that_is_bound_twice_gets_no_more(vhost):
+    for number in range(4):
+        bind(vhost, "local-random", "a", arguments=Table.of({"n": number}))
+    bind(vhost, "local-random", "b")
+    assert 0.85 < (got := chosen(vhost, "local-random"))["a"] / got["b"] < 1.18
+
+
+def test_a_random_exchange_may_lead_to_exchanges(vhost):
+    vhost.declare_exchange("inner", "fanout", False, False, False, Table.EMPTY)
+    bind(vhost, "inner", "a")
+    vhost.bind("random", vhost.exchanges["inner"], "", Table.EMPTY)
+    assert chosen(vhost, "random")["a"] == ROUNDS
+
+
+def test_the_key_of_a_local_binding_must_be_empty(vhost):
+    with pytest.raises(PreconditionFailed) as caught:
+        bind(vhost, "local-random", "a", "key")
+    assert caught.value.text == "Non empty binding 'key' key not permitted"
+
+
+def test_a_local_binding_leads_to_no_quorum_queue(vhost):
+    queue = vhost.declare_queue("q", True, False, False, QUORUM, None)
+    with pytest.raises(PreconditionFailed) as caught:
+        vhost.bind("local-random", queue, "", Table.EMPTY)
+    assert caught.value.text == "Queue type quorum not valid for this exchange type"
+
+
+def test_a_local_binding_leads_to_no_exchange(vhost):
+    with pytest.raises(PreconditionFailed) as caught:
+        vhost.bind("local-random", vhost.exchanges["amq.fanout"], "", Table.EMPTY)
+    assert caught.value.text == "Destination not found"

@@ -1,0 +1,70 @@
+"""Users and virtual hosts that are deleted while their connections wait for something."""
+
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Connection, Queue
+
+from broker.core.durability import Recorder
+from broker.core.passwords import ARGON2ID
+from broker.errors import ConnectionForced
+from broker.net.evictions import Evictions
+from broker.session.connection import Connection as Session
+from tests.support import codec
+from tests.support.amqp import Client
+from tests.support.hashing import FakeHashing, fake_hash
+from tests.support.session import SlowJournal, dial, new_node, pipe_of
+
+
+def evict(client: Client) -> None:
+    """Have the deletions of this client's node close it, as the server does."""
+    session = pipe_of(client).connection
+
+    def close(chosen: Callable[[Session], bool], reason: str) -> int:
+        if chosen(session):
+            session.close(ConnectionForced(reason))
+        return 1
+
+    session.node.observers.append(Evictions(close))
+
+
+def test_a_login_that_waits_is_refused_when_its_user_is_deleted_or_another_of_that_name() -> None:
+    for again in (False, True):
+        hashing = FakeHashing()
+        node = new_node(hashing=hashing)
+        node.users.add("u", fake_hash(b"right"), (), ARGON2ID)
+        client = dial(node)
+        evict(client)
+        hashing.slow = True
+        client.start()
+        client.login("PLAIN", "\0u\0right")
+        node.users.delete("u")
+        if again:
+            node.users.add("u", fake_hash(b"right"), (), ARGON2ID)
+        hashing.answer()
+        client.expect_close(403)
+
+
+@pytest.mark.parametrize("what", ["user", "vhost"])
+def test_a_reply_that_waits_for_the_disk_is_not_sent_any_more(what: str) -> None:
+    journal = SlowJournal()
+    node = new_node(journal)
+    node.observers.append(Recorder(node, []))
+    client = dial(node)
+    evict(client)
+    client.start()
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+    ch = client.channel(1)
+    ch.send(Queue.Declare, queue="q", durable=True)
+    client.raw(codec.method_frame(1, Basic.Get, {"queue": "q"}))
+    if what == "user":
+        node.users.delete("guest")
+    else:
+        node.delete_vhost("/")
+    client.expect_close(320, answer=False)
+    journal.seal()
+    journal.commit(journal.sealed)
+    client.pump()
+    assert not client.inbox(1) and not client.inbox(0)

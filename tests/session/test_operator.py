@@ -1,0 +1,133 @@
+"""What an operator does by a channel without a client: refused, counted and undone as a client's."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker.app import build_settings
+from broker.core.passwords import hash_password
+from broker.errors import AccessRefused, Invalid, NotFound, PreconditionFailed, ResourceLocked
+from broker.properties import Properties
+from broker.session.link import Peer
+from broker.session.operator import OperatorChannel
+from broker.table import Table
+from tests.support.in_process import InProcessPeer
+
+Open = Callable[..., OperatorChannel]
+
+
+@pytest.fixture
+def peer() -> Iterator[InProcessPeer]:
+    made = InProcessPeer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def channel_of(peer: InProcessPeer) -> Open:
+    """A channel of this user, who is new and has these permissions unless it is guest."""
+
+    def made(user: str = "guest", *permissions: str) -> OperatorChannel:
+        users = peer.node.users
+        if users.get(user) is None:
+            users.add(user, hash_password(user, b"salt"))
+            users.set_permission(user, "/", *permissions)
+        settings = build_settings(peer.config)
+        there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
+        return OperatorChannel(peer.node, settings, users.find(user), peer.node.vhosts["/"], there, peer.server.report)
+
+    return made
+
+
+def test_what_is_declared_and_deleted_is_there_and_gone(peer: InProcessPeer, channel_of: Open) -> None:
+    channel, vhost = channel_of(), peer.node.vhosts["/"]
+    channel.declare_queue("q", True, False, Table.EMPTY)
+    channel.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    channel.declare_exchange("y", "fanout", True, False, False, Table.EMPTY)
+    channel.bind("x", "queue", "q", "a.#", Table.EMPTY)
+    channel.bind("x", "exchange", "y", "b", Table.EMPTY)
+    assert {binding.destination.name for binding in vhost.exchanges["x"].outgoing.values()} == {"q", "y"}
+    channel.unbind("x", "exchange", "y", "b", Table.EMPTY)
+    channel.unbind("x", "queue", "q", "a.#", Table.EMPTY)
+    assert not vhost.exchanges["x"].outgoing
+    channel.delete_exchange("x")
+    channel.delete_queue("q")
+    assert "x" not in vhost.exchanges and "q" not in vhost.queues
+
+
+def test_permissions_and_equivalence_are_those_of_clients(peer: InProcessPeer, channel_of: Open) -> None:
+    owner = peer.connect().channel()
+    owner.declare("own", exclusive=True)
+    channel_of().declare_queue("q", True, False, Table.EMPTY)
+    with pytest.raises(PreconditionFailed, match="inequivalent arg 'durable'"):
+        channel_of().declare_queue("q", False, False, Table.EMPTY)
+    with pytest.raises(AccessRefused, match="reserved prefix"):
+        channel_of().declare_queue("amq.q", True, False, Table.EMPTY)
+    with pytest.raises(ResourceLocked):
+        channel_of().delete_queue("own")
+    with pytest.raises(NotFound):
+        channel_of().purge("nope")
+    with pytest.raises(Invalid, match="at most 255 octets"):
+        channel_of().declare_queue("é" * 128, True, False, Table.EMPTY)
+    reader = channel_of("reader", "", "", ".*")
+    for refused in (
+        lambda: reader.declare_queue("r", True, False, Table.EMPTY),
+        lambda: reader.delete_queue("q"),
+        lambda: reader.bind("amq.topic", "queue", "q", "k", Table.EMPTY),
+        lambda: reader.publish("amq.topic", "k", Properties(), b""),
+    ):
+        with pytest.raises(AccessRefused):
+            refused()
+    with pytest.raises(AccessRefused):
+        channel_of("writer", "", ".*", "").get("q", 1, True)
+
+
+def test_a_publish_is_routed_or_not_or_refused_and_counted(peer: InProcessPeer, channel_of: Open) -> None:
+    channel, vhost = channel_of(), peer.node.vhosts["/"]
+    channel.declare_queue("q", True, False, Table.of({"x-max-length": 1, "x-overflow": "reject-publish"}))
+    said = [channel.publish("", key, Properties(delivery_mode=2), b"body") for key in ("q", "nope", "q")]
+    assert [(one.routed, one.refused) for one in said] == [(True, False), (False, False), (True, True)]
+    counted = vhost.statistics.publishing
+    assert (counted.publish, counted.return_unroutable) == (3, 1)
+    with pytest.raises(NotFound, match="no exchange 'nope'"):
+        channel.publish("nope", "k", Properties(), b"")
+    with pytest.raises(PreconditionFailed, match="larger than configured max size"):
+        channel.publish("", "q", Properties(), bytes(build_settings(peer.config).max_message_size + 1))
+    with pytest.raises(PreconditionFailed, match="user_id"):
+        channel.publish("", "q", Properties(user_id="other"), b"")
+    peer.node.alarms.set("memory")
+    with pytest.raises(Invalid, match="low on memory"):
+        channel.publish("", "q", Properties(), b"")
+
+
+def test_messages_that_were_got_go_back_to_the_head_in_their_order(peer: InProcessPeer, channel_of: Open) -> None:
+    channel = channel_of()
+    queue = channel.declare_queue("q", False, False, Table.EMPTY)
+    for number in range(3):
+        channel.publish("", "q", Properties(message_id=str(number)), b"%d" % number)
+    got = channel.get("q", 2, False)
+    assert [(one.message.body, one.redelivered, one.left) for one in got] == [(b"0", False, 2), (b"1", False, 1)]
+    channel.give_back(failed=False)
+    assert (queue.ready, queue.unacked) == (3, 0)
+    again = channel.get("q", 5, False)
+    assert [(one.message.body, one.redelivered) for one in again] == [(b"0", True), (b"1", True), (b"2", False)]
+    channel.reject()
+    assert (queue.ready, queue.unacked, channel.get("q", 1, True)) == (0, 0, [])
+
+
+def test_closing_gives_back_what_was_not_settled_and_leaves_nothing(peer: InProcessPeer, channel_of: Open) -> None:
+    channel = channel_of()
+    queue = channel.declare_queue("q", False, False, Table.EMPTY)
+    channel.publish("", "q", Properties(), b"body")
+    channel.get("q", 1, False)
+    assert peer.node.census.channels == 1
+    channel.close()
+    assert (queue.ready, peer.node.census.channels, peer.node.open_connections) == (1, 0, 0)
+
+
+def test_consumers_have_what_is_published_at_once(peer: InProcessPeer, channel_of: Open) -> None:
+    consumer = peer.connect().channel()
+    consumer.declare("q")
+    consumer.consume("q", no_ack=True)
+    channel_of().publish("", "q", Properties(), b"body")
+    assert consumer.delivery().body == b"body"

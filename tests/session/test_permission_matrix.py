@@ -1,0 +1,283 @@
+"""Every method against every set of rights: what the table of spec/core.md 20.1 wants, and nothing less or more.
+
+A method is a row of RULES. It is tried with each of the eight sets of rights; with exactly the rights on exactly the
+names that the table says; and with all rights but one of these. A method that the broker serves and that has no row
+fails a test of its own.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import combinations
+
+import pytest
+from pamqp.commands import Basic, Confirm, Connection, Exchange, Queue, Tx
+from pamqp.commands import Channel as ChannelMethods
+
+from broker.core.node import Node
+from broker.core.passwords import hash_password
+from broker.session.channel import HANDLERS, IGNORED
+from tests.support.amqp import Client
+from tests.support.channel import Channel
+from tests.support.received import Content
+from tests.support.session import dial, new_node, pipe_of
+
+CONFIGURE, WRITE, READ = "configure", "write", "read"
+RIGHTS = (CONFIGURE, WRITE, READ)
+SETS = [frozenset(chosen) for count in range(4) for chosen in combinations(RIGHTS, count)]
+GENERATED = "amq.gen-*"  # stands for names that the broker makes up
+ALTERNATE = {"alternate-exchange": "other"}
+DEAD_LETTERS = {"x-dead-letter-exchange": "other"}
+
+Need = tuple[str, str, str]  # right, kind, name
+
+
+class Rule:
+    """`needs` are all needed, or any one of them where it says `anyone`."""
+
+    def __init__(self, name: str, do: Callable[[Channel], object], index: int, *needs: Need, anyone: bool = False):
+        self.name = name
+        self.do = do
+        self.index = index
+        self.needs = needs
+        self.anyone = anyone
+
+    def satisfied(self, rights: frozenset[str]) -> bool:
+        wanted = [right in rights for right, _, _ in self.needs]
+        return any(wanted) if self.anyone else all(wanted)
+
+
+def publish(exchange: str, **properties: object) -> Callable[[Channel], object]:
+    def do(ch: Channel) -> None:
+        ch.publish(exchange, "q", b"", properties or None)
+        ch.sync()
+
+    return do
+
+
+def settled(kind: type[Basic.Ack | Basic.Nack | Basic.Reject]) -> Callable[[Channel], object]:
+    """Nothing is delivered without the right to read, so a tag that is not known stands for a delivery: 406."""
+
+    def do(ch: Channel) -> None:
+        ch.client.channel().refused(406, kind, delivery_tag=1)
+
+    return do
+
+
+def any_of(kind: str, name: str) -> tuple[Need, ...]:
+    return tuple((right, kind, name) for right in RIGHTS)
+
+
+def calls(kind: type, **fields: object) -> Callable[[Channel], object]:
+    return lambda ch: ch.call(kind, **fields)
+
+
+C_X, W_X, R_X = [(right, "exchange", "x") for right in RIGHTS]
+C_Q, W_Q, R_Q = [(right, "queue", "q") for right in RIGHTS]
+W_OTHER = (WRITE, "exchange", "other")
+C_NEW = (CONFIGURE, "exchange", "new")
+DECLARE_X, DELETE_X = Exchange.Declare, Exchange.Delete
+
+RULES = [
+    Rule("declare exchange", calls(DECLARE_X, exchange="new", exchange_type="direct"), DECLARE_X.index, C_NEW),
+    Rule("declare exchange again", calls(DECLARE_X, exchange="x", exchange_type="topic"), DECLARE_X.index, C_X),
+    Rule(
+        "declare exchange with an alternate",
+        calls(DECLARE_X, exchange="new", exchange_type="direct", arguments=ALTERNATE),
+        DECLARE_X.index,
+        *(C_NEW, (READ, "exchange", "new"), W_OTHER),
+    ),
+    Rule(
+        "declare exchange with an alternate again",
+        calls(DECLARE_X, exchange="alternating", exchange_type="direct", arguments=ALTERNATE),
+        DECLARE_X.index,
+        (CONFIGURE, "exchange", "alternating"),
+    ),
+    Rule(
+        "declare exchange passively",
+        calls(DECLARE_X, exchange="x", exchange_type="topic", passive=True),
+        DECLARE_X.index,
+        *any_of("exchange", "x"),
+        anyone=True,
+    ),
+    Rule("delete exchange", calls(DELETE_X, exchange="x"), DELETE_X.index, C_X),
+    Rule("delete no exchange", calls(DELETE_X, exchange="none"), DELETE_X.index, (CONFIGURE, "exchange", "none")),
+    Rule("bind exchange", calls(Exchange.Bind, destination="other", source="x"), Exchange.Bind.index, W_OTHER, R_X),
+    Rule(
+        "unbind exchange", calls(Exchange.Unbind, destination="other", source="x"), Exchange.Unbind.index, W_OTHER, R_X
+    ),
+    Rule("declare queue", calls(Queue.Declare, queue="new"), Queue.Declare.index, (CONFIGURE, "queue", "new")),
+    Rule("declare queue again", calls(Queue.Declare, queue="q"), Queue.Declare.index, C_Q),
+    Rule("declare any queue", calls(Queue.Declare, queue=""), Queue.Declare.index, (CONFIGURE, "queue", GENERATED)),
+    Rule(
+        "declare queue with dead letters",
+        calls(Queue.Declare, queue="new", arguments=DEAD_LETTERS),
+        Queue.Declare.index,
+        *((CONFIGURE, "queue", "new"), (READ, "queue", "new"), W_OTHER),
+    ),
+    Rule(
+        "declare queue with dead letters again",
+        calls(Queue.Declare, queue="dying", arguments=DEAD_LETTERS),
+        Queue.Declare.index,
+        (CONFIGURE, "queue", "dying"),
+    ),
+    Rule(
+        "declare queue passively",
+        calls(Queue.Declare, queue="q", passive=True),
+        Queue.Declare.index,
+        *any_of("queue", "q"),
+        anyone=True,
+    ),
+    Rule("bind queue", calls(Queue.Bind, queue="q", exchange="x", routing_key="k"), Queue.Bind.index, W_Q, R_X),
+    Rule("unbind queue", calls(Queue.Unbind, queue="q", exchange="x", routing_key="k"), Queue.Unbind.index, W_Q, R_X),
+    Rule("purge queue", calls(Queue.Purge, queue="q"), Queue.Purge.index, R_Q),
+    Rule("delete queue", calls(Queue.Delete, queue="q"), Queue.Delete.index, C_Q),
+    Rule("delete no queue", calls(Queue.Delete, queue="none"), Queue.Delete.index, (CONFIGURE, "queue", "none")),
+    Rule("publish", publish("x"), Basic.Publish.index, W_X),
+    Rule("publish with CC", publish("x", headers={"CC": ["a"]}), Basic.Publish.index, W_X),
+    Rule("publish to queue", publish(""), Basic.Publish.index, (WRITE, "exchange", "amq.default")),
+    Rule("get", lambda ch: ch.get("q"), Basic.Get.index, R_Q),
+    Rule("consume", lambda ch: ch.consume("q"), Basic.Consume.index, R_Q),
+    Rule("cancel", lambda ch: ch.cancel("nobody's"), Basic.Cancel.index),
+    Rule("qos", lambda ch: ch.qos(1), Basic.Qos.index),
+    Rule("ack", settled(Basic.Ack), Basic.Ack.index),
+    Rule("nack", settled(Basic.Nack), Basic.Nack.index),
+    Rule("reject", settled(Basic.Reject), Basic.Reject.index),
+    Rule("recover", calls(Basic.Recover, requeue=True), Basic.Recover.index),
+    Rule("recover-async", lambda ch: ch.send(Basic.RecoverAsync, requeue=True), Basic.RecoverAsync.index),
+    Rule("confirm", lambda ch: ch.confirm(), Confirm.Select.index),
+    Rule("tx.select", lambda ch: ch.transact(), Tx.Select.index),
+    Rule("tx.commit", lambda ch: (ch.transact(), ch.commit()), Tx.Commit.index),
+    Rule("tx.rollback", lambda ch: (ch.transact(), ch.rollback()), Tx.Rollback.index),
+    Rule("flow", calls(ChannelMethods.Flow, active=True), ChannelMethods.Flow.index),
+    Rule("access.request", lambda ch: None, 0x001E000A),  # of AMQP 0-8, which the client of the tests does not speak
+]
+
+
+def prepared() -> Node:
+    """A node in which guest has made the things that the rules speak of."""
+    node = new_node()
+    client = dialled(node, "guest")
+    ch = client.channel()
+    ch.exchange("x", "topic")
+    ch.exchange("other", "fanout")
+    ch.exchange("alternating", "direct", arguments=ALTERNATE)
+    ch.declare("q")
+    ch.declare("dying", arguments=DEAD_LETTERS)
+    client.close()
+    node.users.add("u", hash_password("u", b"salt"))
+    return node
+
+
+def dialled(node: Node, user: str) -> Client:
+    client = dial(node)
+    client.start()
+    client.login("PLAIN", f"\0{user}\0{user}")
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+    return client
+
+
+def exactly(needs: set[tuple[str, str]], right: str) -> str:
+    """The pattern of a right that holds for just the names it is needed on."""
+    names = [name for needed, name in needs if needed == right]
+    patterns = ["amq\\.gen-.*" if name == GENERATED else re.escape(name) for name in sorted(names)]
+    return f"^({'|'.join(patterns)})$" if patterns else ""
+
+
+def granted(node: Node, configure: str, write: str, read: str) -> Channel:
+    node.users.set_permission("u", "/", configure, write, read)
+    return dialled(node, "u").channel()
+
+
+def refusal(ch: Channel, rule: Rule) -> str:
+    """The text with which the method is refused, or an empty one where it is served."""
+    try:
+        rule.do(ch)
+        ch.sync()
+    except AssertionError as error:
+        text = str(error)
+        assert "403" in text and " refused for user 'u'" in text, text
+        return text
+    return ""
+
+
+@pytest.mark.parametrize("rights", SETS, ids=lambda rights: "+".join(sorted(rights)) or "none")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_method_is_served_with_the_rights_of_the_table_alone(rule: Rule, rights: frozenset[str]) -> None:
+    ch = granted(prepared(), *[".*" if right in rights else "" for right in RIGHTS])
+    text = refusal(ch, rule)
+    assert (not text) == (rule.satisfied(rights) or not rule.needs), text or "served"
+    if text and not rule.anyone:
+        first = next(need for need in rule.needs if need[0] not in rights)
+        name = first[2].rstrip("*")
+        assert f"{first[0]} access to {first[1]} '{name}" in text
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_just_the_rights_on_just_the_names_are_enough(rule: Rule) -> None:
+    needs = {(right, name) for right, _, name in rule.needs}
+    for sufficient in [{need} for need in needs] if rule.anyone else [needs]:
+        ch = granted(prepared(), *[exactly(sufficient, right) for right in RIGHTS])
+        assert not refusal(ch, rule)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.anyone and rule.needs], ids=lambda rule: rule.name)
+def test_without_one_of_them_all_others_on_all_names_do_not_help(rule: Rule) -> None:
+    for right, kind, name in rule.needs:
+        pattern = "amq\\.gen-.*" if name == GENERATED else re.escape(name)
+        but = f"^(?!{pattern}$)"
+        ch = granted(prepared(), *[but if other == right else ".*" for other in RIGHTS])
+        assert f"{right} access to {kind} '{name.rstrip('*')}" in refusal(ch, rule)
+
+
+def test_no_method_is_without_a_rule() -> None:
+    served = set(HANDLERS) | {Basic.Publish.index, Basic.Ack.index}
+    assert served == {rule.index for rule in RULES} and not served & set(IGNORED)
+
+
+@pytest.mark.parametrize(
+    "do, right",
+    [
+        (lambda ch: ch.get("none"), READ),
+        (lambda ch: ch.consume("none"), READ),
+        (calls(Queue.Purge, queue="none"), READ),
+        (publish("none"), WRITE),
+        (calls(Queue.Bind, queue="none", exchange="x", routing_key=""), WRITE),
+        (calls(Queue.Bind, queue="q", exchange="none", routing_key=""), READ),
+        (calls(Exchange.Bind, destination="none", source="x"), WRITE),
+        (calls(Queue.Declare, queue="none", passive=True), "anything"),
+        (calls(Exchange.Declare, exchange="none", passive=True), "anything"),
+    ],
+)
+def test_who_may_not_touch_a_name_does_not_learn_whether_it_is_there(
+    do: Callable[[Channel], object], right: str
+) -> None:
+    node = prepared()
+    granted_rights = [".*" if right not in (other, "anything") else "^q$" for other in RIGHTS]
+    with pytest.raises(AssertionError, match=r"access to .* 'none' in vhost '/' refused for user 'u'"):
+        do(granted(node, *granted_rights))
+    with pytest.raises(AssertionError, match="404"):
+        do(granted(node, ".*", ".*", ".*"))
+
+
+def test_a_change_acts_at_once_also_on_what_was_published_before() -> None:
+    node = prepared()
+    ch = granted(node, "", ".*", ".*")
+    ch.publish("", "q", b"1")
+    ch.sync()
+    node.users.set_permission("u", "/", "", "^x$", ".*")
+    ch.publish("", "q", b"2")
+    assert "write access to exchange 'amq.default'" in ch.expect_close(403).reply_text
+    other = ch.client.channel()
+    content = other.get("q")
+    assert isinstance(content, Content) and content.body == b"1" and other.get("q") is None
+    node.users.clear_permission("u", "/")
+    other.refused(403, Basic.Get, queue="q")
+
+
+def test_a_pattern_that_takes_too_long_refuses_and_is_reported() -> None:
+    node = prepared()
+    ch = granted(node, "", "", "^((a|aa|b?)+)+$")
+    ch.refused(403, Basic.Get, queue="a" * 250 + "!")
+    events = [fields for event, fields in pipe_of(ch.client).link.log if event == "permission_takes_too_long"]
+    assert events == [{"vhost": "/", "user": "u", "patterns": ["^((a|aa|b?)+)+$"]}]

@@ -1,0 +1,140 @@
+"""When deliveries that nobody settles are given up, check by check."""
+
+from collections.abc import Iterator
+
+import pytest
+from pamqp.commands import Connection as ConnectionMethods
+
+from broker.core.node import Node
+from broker.session.connection import Connection
+from broker.session.timeouts import Timeouts
+from tests.support.amqp import Client
+from tests.support.channel import Channel
+from tests.support.clock import FakeClock
+from tests.support.session import dial, new_node, pipe_of
+
+MINUTE_MS = 60_000
+
+
+class Watch:
+    """A node with one channel, and a watch over it."""
+
+    def __init__(self, default_ms: int | None) -> None:
+        self.node: Node = new_node()
+        assert isinstance(self.node.clock, FakeClock)
+        self.clock = self.node.clock
+        self.connections: list[Connection] = []
+        self.channel = self.open().channel()
+        self.timeouts = Timeouts(self.clock, default_ms, lambda: self.connections)
+        self.timeouts.start()
+
+    def open(self) -> Client:
+        client = dial(self.node)
+        client.start()
+        client.login("PLAIN", "\0guest\0guest")
+        client.tune()
+        client.call(ConnectionMethods.Open, virtual_host="/")
+        self.connections.append(pipe_of(client).connection)
+        return client
+
+    def hold(self, queue: str, **arguments: object) -> Channel:
+        """Declare a queue, and take a message from it that stays out."""
+        self.channel.declare(queue, arguments=arguments)
+        self.channel.publish("", queue, b"one")
+        assert self.channel.get(queue, no_ack=False) is not None
+        return self.channel
+
+    def open_channels(self) -> int:
+        return sum(not channel.closing for each in self.connections for channel in each.channels.values())
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    watch = Watch(None)
+    yield watch
+    watch.timeouts.stop()
+
+
+def test_without_a_timeout_nothing_is_given_up_and_a_check_a_minute_is_enough(watch: Watch) -> None:
+    watch.hold("q")
+    checks = count_checks(watch)
+    watch.clock.advance(60 * MINUTE_MS)
+    assert watch.open_channels() == 1 and len(checks) == 60
+
+
+def test_a_short_timeout_is_looked_after_more_often(watch: Watch) -> None:
+    watch.hold("q", **{"x-consumer-timeout": 8000})
+    watch.clock.advance(MINUTE_MS)  # the first check, which finds the timeout
+    watch.clock.advance(8000 - 1)
+    assert watch.open_channels() == 1
+    watch.clock.advance(2000)
+    assert watch.open_channels() == 0
+    watch.channel.expect_close(406)
+
+
+def test_what_has_no_timeout_hides_nothing_behind_it(watch: Watch) -> None:
+    watch.channel.declare("q", arguments={"x-consumer-timeout": 8000})
+    watch.hold("first")
+    watch.channel.consume("q")
+    watch.channel.publish("", "q", b"one")
+    watch.channel.delivery()
+    watch.clock.advance(2 * MINUTE_MS)
+    watch.channel.expect_close(406)
+
+
+def test_a_longer_timeout_at_the_front_does_not_wait_for_a_shorter_one(watch: Watch) -> None:
+    watch.hold("slow", **{"x-consumer-timeout": 60 * MINUTE_MS})
+    watch.channel.declare("q", arguments={"x-consumer-timeout": 1000})
+    watch.channel.consume("q")
+    watch.channel.publish("", "q", b"one")
+    watch.channel.ack(watch.channel.delivery().tag)
+    watch.clock.advance(59 * MINUTE_MS)
+    assert watch.open_channels() == 1
+    watch.clock.advance(3 * MINUTE_MS)
+    assert watch.open_channels() == 0
+
+
+def test_the_time_counts_from_the_delivery_not_from_the_last_of_them(watch: Watch) -> None:
+    watch.hold("q", **{"x-consumer-timeout": 10 * MINUTE_MS})
+    for _ in range(9):
+        watch.clock.advance(MINUTE_MS)
+        watch.hold("q", **{"x-consumer-timeout": 10 * MINUTE_MS})
+    assert watch.open_channels() == 1
+    watch.clock.advance(2 * MINUTE_MS)
+    assert watch.open_channels() == 0
+
+
+def test_one_channel_is_closed_and_the_others_go_on() -> None:
+    watch = Watch(MINUTE_MS)
+    watch.hold("q")
+    other = watch.open().channel()
+    other.declare("r")
+    other.publish("", "r", b"one")
+    watch.clock.advance(70_000)
+    got = other.get("r", no_ack=False)
+    assert got is not None
+    watch.clock.advance(20_000)
+    assert watch.open_channels() == 1
+    watch.channel.expect_close(406)
+    other.ack(got.tag)
+    other.sync()
+
+
+def test_zero_gives_up_at_the_second_look(watch: Watch) -> None:
+    watch.hold("q", **{"x-consumer-timeout": 0})
+    watch.clock.advance(MINUTE_MS + 200)
+    assert watch.open_channels() == 0
+
+
+def test_after_the_stop_nothing_is_looked_at(watch: Watch) -> None:
+    watch.hold("q", **{"x-consumer-timeout": 1000})
+    watch.timeouts.stop()
+    watch.clock.advance(10 * MINUTE_MS)
+    assert watch.open_channels() == 1
+
+
+def count_checks(watch: Watch) -> list[int]:
+    """A list that grows with each check."""
+    checks: list[int] = []
+    watch.clock.after_each = lambda: checks.append(watch.clock.now_ms())
+    return checks

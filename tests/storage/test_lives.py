@@ -1,0 +1,169 @@
+"""What a queue knows of its messages beyond their octets is there after a restart: priorities, deadlines, attempts."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from broker.core.life import Life
+from broker.core.message import Address, Message, content_frames
+from broker.storage import records
+from broker.storage.journal import Journal
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.metadata import MemoryMetadata
+
+if TYPE_CHECKING:
+    from broker.storage.metadata import Metadata
+
+Attempts = dict[bytes, int]
+
+
+def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> tuple[Journal, dict[int, list[tuple[int, int]]]]:
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    return journal, journal.recover()
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    if batch is not None:
+        batch.commit()
+        journal.committed(batch.number)
+
+
+def append(journal: Journal, queues: list[int], body: bytes, life: Life | None = None) -> Message:
+    message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+    message.life = life
+    journal.append(queues, [message])
+    commit(journal)
+    return message
+
+
+def attempts(journal: Journal, pages: list[tuple[int, int]], queue: int) -> Attempts:
+    return {m.body: m.life.attempts if m.life is not None else 0 for m in journal.read(pages, queue)}
+
+
+def test_a_life_is_read_back_before_and_after_a_restart() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1], b"x", Life(5, 1_700_000_000_000, 9, 3, True))
+    pages = [(message.id, message.place)]
+    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
+        (read,) = each.read(pages, 1)
+        assert read.life is not None
+        life = read.life
+        assert (life.deadline_ms, life.level, life.attempts, life.died) == (1_700_000_000_000, 9, 3, True)
+
+
+def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, 2000)
+    blind = ("one", "", "\udcff" * 255)
+    append(journal, [1], b"kept", Life(level=4, died=True, blind=(*blind, "longer than any" * 18)))
+    append(journal, [1], b"behind it")
+    for number in range(30):
+        filler = append(journal, [3], b"%d" % number)
+        journal.settle(3, filler.id, filler.place)
+    for _ in range(20):
+        commit(journal)
+    assert 1 not in journal.segments
+    journal, found = opened(disk.crash(), 2000)
+    kept, behind = journal.read(found[1], 1)
+    assert (kept.blind, kept.died, kept.body, kept.address.routing_key) == (blind, True, b"kept", "q")
+    assert (behind.blind, behind.body) == ((), b"behind it")
+    assert journal.recovered_levels == {1: b"\x04\x00"}
+
+
+def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    for level in (0, 5, 255, 1):
+        append(journal, [1], b"x", Life(level=level))
+    append(journal, [1], b"x")
+    append(journal, [2], b"x", Life(attempts=1))
+    append(journal, [3], b"x")
+    journal, found = opened(disk.crash())
+    assert journal.recovered_levels == {1: bytes((0, 5, 255, 1, 0))}
+    assert [len(found[queue]) for queue in (1, 2, 3)] == [5, 1, 1]
+    assert not journal.recovered_deadlines
+
+
+def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"x", Life(deadline_ms=5))
+    append(journal, [1], b"x")
+    gone = append(journal, [2], b"x", Life(deadline_ms=5))
+    append(journal, [2], b"x", Life(level=1))
+    journal.settle(2, gone.id, gone.place)
+    commit(journal)
+    assert opened(disk.crash())[0].recovered_deadlines == {1: array("Q", (5, 0))}
+
+
+def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1, 2], b"x")
+    for count in (1, 2, 3):
+        journal.count(1, message.id, message.place, count)
+    commit(journal)
+    pages = [(message.id, message.place)]
+    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
+        assert attempts(each, pages, 1) == {b"x": 3}
+        assert attempts(each, pages, 2) == {b"x": 0}
+
+
+def test_a_settled_message_leaves_no_count_behind() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1], b"x")
+    append(journal, [1], b"y")
+    journal.count(1, message.id, message.place, 1)
+    commit(journal)
+    journal.settle(1, message.id, message.place)
+    commit(journal)
+    assert not journal.counted
+    assert not opened(disk.crash())[0].counted
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
+    """The segment of the counts has nothing that is wanted, and goes; the messages are copied, and get other ids."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, 2000)
+    kept = [append(journal, [1, 2], b"kept %d" % number, Life(level=4)) for number in range(2)]
+    for number in range(30):
+        filler = append(journal, [3], b"%d" % number)
+        journal.settle(3, filler.id, filler.place)
+        if number == 20:
+            for count in (1, 2):
+                journal.count(1, kept[0].id, kept[0].place, count)
+            journal.count(2, kept[1].id, kept[1].place, 7)
+    for _ in range(5):
+        append(journal, [4], b"and on")
+    journal.count(1, kept[0].id, kept[0].place, 3)
+    commit(journal)
+    assert "00000001.log" not in disk.names() and journal.segments.keys() - {1, 2}, "nothing was compacted"
+    if closed:
+        journal.close()
+    journal, found = opened(disk.power_loss(Random(1)))
+    assert attempts(journal, found[1], 1) == {b"kept 0": 3, b"kept 1": 0}
+    assert attempts(journal, found[2], 2) == {b"kept 0": 0, b"kept 1": 7}
+    assert journal.recovered_levels == {1: b"\x04\x04", 2: b"\x04\x04"}
+
+
+def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> None:
+    """A power cut took what was counted anew with the copy; neither was durable, so the old segment is still there."""
+    disk = SimulatedDisk(Random(1))
+    salt, address, frames = 5, Address("", "q"), content_frames(1, b"\x00\x00", b"x")
+    octets = records.Head(1, salt).encode()
+    for id_ in (1, 2):
+        octets += records.message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
+        if id_ == 1:
+            octets += records.counted(salt, 2, 1, 1, 4)
+    disk.put("00000001.log", octets)
+    journal, found = opened(disk)
+    assert [id_ for id_, _ in found[1]] == [2]
+    assert attempts(journal, found[1], 1) == {b"x": 4}

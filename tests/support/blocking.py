@@ -1,0 +1,28 @@
+"""What tests with pika's blocking connections share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+Connect = Callable[[], pika.BlockingConnection]
+Got = tuple[Any, pika.BasicProperties, bytes]
+
+
+def dial(address: tuple[str, int]) -> pika.BlockingConnection:
+    return pika.BlockingConnection(pika.ConnectionParameters(*address))
+
+
+def queue(channel: BlockingChannel, name: str = "", exclusive: bool = True, **arguments: object) -> str:
+    """An exclusive queue, which goes with its connection; its name. Arguments are written x_expires for x-expires."""
+    declared = {key.replace("_", "-"): value for key, value in arguments.items()}
+    return str(channel.queue_declare(name, exclusive=exclusive, arguments=declared).method.queue)
+
+
+def taken(channel: BlockingChannel, queue: str) -> list[Got]:
+    """All that is in a queue: method, properties and body of each message."""
+    messages = []
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        messages.append(got)
+    return messages

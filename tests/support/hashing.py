@@ -1,0 +1,40 @@
+"""Argon2id without the work: a hash that only looks like one, and answers that can be made to wait."""
+
+from collections.abc import Callable
+
+from broker.core.passwords import ARGON2ID, Hashing
+
+PREFIX = b"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$"
+
+
+def fake_hash(password: bytes) -> bytes:
+    return PREFIX + password.hex().encode().ljust(20, b"A")
+
+
+class FakeHashing(Hashing):
+    """`asked` counts; while `slow`, answers gather in `waiting`."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.slow = False
+        self.waiting: list[Callable[[], None]] = []
+
+    def verify(self, password_hash: bytes, password: bytes, then: Callable[[bool], None]) -> None:
+        self.asked += 1
+        self._answer(lambda: then(password_hash == fake_hash(password)))
+
+    def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:
+        assert algorithm == ARGON2ID
+        self._answer(lambda: then(fake_hash(password)))
+
+    def answer(self) -> None:
+        """All that waits."""
+        waiting, self.waiting = self.waiting, []
+        for fn in waiting:
+            fn()
+
+    def _answer(self, fn: Callable[[], None]) -> None:
+        if self.slow:
+            self.waiting.append(fn)
+        else:
+            fn()

@@ -1,0 +1,37 @@
+"""An observer that notes what it is told of operators' changes."""
+
+from broker.core.definitions import Change
+from broker.core.exchange import Exchange
+from broker.core.ports import Observer
+from broker.core.queue import Queue
+
+
+class Watcher(Observer):
+    """`changes` are those of the configuration, `targets` the names of what works by another policy now."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.targets: list[str] = []
+
+    def configured(self, change: Change) -> None:
+        self.changes.append(change)
+
+    def policy_changed(self, target: Queue | Exchange) -> None:
+        self.targets.append(target.name)
+
+    def told(self) -> list[str]:
+        """What was put and dropped since the last time, such as `+parameter / vhost-limits limits`."""
+        changes, self.changes = self.changes, []
+        return [said(change) for change in changes]
+
+    def touched(self) -> list[str]:
+        """The names since the last time, sorted."""
+        targets, self.targets = self.targets, []
+        return sorted(targets)
+
+
+def said(change: Change) -> str:
+    record = change.record
+    kind = type(record).__name__.removeprefix("Stored").lower()
+    names = [getattr(record, slot) for slot in ("vhost", "component", "user", "name") if slot in record.__slots__]
+    return " ".join([("+" if change.put else "-") + kind, *names])

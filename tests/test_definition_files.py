@@ -1,0 +1,93 @@
+"""Definitions in files and folders of files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.core.node import Node
+from broker.definition_files import DefinitionsError, load, parsed
+from tests.support.definitions import WHOLE, new_node
+
+VHOST = {"vhosts": [{"name": "v"}]}
+QUEUE = {"queues": [{"vhost": "v", "name": "q"}]}
+
+
+@pytest.fixture
+def node() -> Node:
+    return new_node()
+
+
+def write(path: Path, document: Any) -> Path:
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def refusal(node: Node, place: Path) -> str:
+    with pytest.raises(DefinitionsError) as raised:
+        load(node, place)
+    (line,) = str(raised.value).splitlines()
+    return line
+
+
+def test_a_file_is_loaded(node: Node, tmp_path: Path) -> None:
+    assert load(node, write(tmp_path / "all.json", WHOLE)) == []
+    assert "q" in node.vhosts["v"].queues
+
+
+def test_a_byte_order_mark_is_no_matter(node: Node, tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(WHOLE).encode())
+    assert load(node, file) == []
+
+
+def test_of_a_folder_each_json_is_loaded_by_name(node: Node, tmp_path: Path) -> None:
+    write(tmp_path / "20-queues.json", QUEUE)
+    write(tmp_path / "10-vhosts.json", VHOST)
+    (tmp_path / "readme.txt").write_text("no JSON")
+    assert load(node, tmp_path) == []
+    assert list(node.vhosts["v"].queues) == ["q"]
+
+
+def test_an_empty_folder_is_fine(node: Node, tmp_path: Path) -> None:
+    assert load(node, tmp_path) == []
+
+
+def test_what_is_left_out_is_said(node: Node, tmp_path: Path) -> None:
+    queue = {"vhost": "v", "name": "amq.gen"}
+    lines = load(node, write(tmp_path / "all.json", VHOST | {"queues": [queue]}))
+    assert lines == ["queue 'amq.gen' in vhost 'v' is left out: its name is reserved"]
+
+
+def test_a_bad_file_is_named_in_one_line(node: Node, tmp_path: Path) -> None:
+    missing = tmp_path / "none.json"
+    assert refusal(node, missing) == f"{missing}: No such file or directory"
+    limits = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"bogus": 1}}
+    file = write(tmp_path / "bad.json", VHOST | {"parameters": [limits]})
+    assert refusal(node, file) == (
+        f'{file}: Validation failed Unrecognised terms [{{<<"bogus">>,1}}] in limits '
+        '(vhost: "v" / component: "vhost-limits" / key: "limits")'
+    )
+    assert not node.vhosts
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[1,]", b"\xff", b"{} {}", b'{"a": NaN}', b"[" * 100_000, b"1" * 5000])
+def test_what_is_no_json_is_refused(node: Node, tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "bad.json"
+    file.write_bytes(text)
+    assert refusal(node, file).startswith(f"{file}: failed to parse JSON: ")
+
+
+def test_names_that_are_no_utf_8_come_back() -> None:
+    assert parsed(json.dumps({"name": "a\udcff"}).encode()) == {"name": "a\udcff"}
+
+
+def test_what_has_not_changed_is_skipped_where_that_is_wanted(node: Node, tmp_path: Path) -> None:
+    file = write(tmp_path / "all.json", VHOST)
+    assert load(node, file, True) == []
+    node.delete_vhost("v")
+    assert load(node, file, True) is None and not node.vhosts
+    assert load(node, file) == [] and "v" in node.vhosts
+    write(file, VHOST | QUEUE)
+    assert load(node, file, True) == [] and "q" in node.vhosts["v"].queues
