@@ -32,8 +32,9 @@ fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
 sim: .venv/test.stamp  ## the journal on a simulated disk that stops at any moment, with many more seeds
 	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q --timeout=0 tests/simulation
 
-conformance: .venv/test.stamp node  ## real clients against a broker of this checkout
+conformance: .venv/test.stamp node  ## real clients, and their own test suites (ARGS are handed on to those)
 	$(PYTEST) -q tests/conformance
+	$(BIN)/python -m tests.conformance.suites $(ARGS)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check .
