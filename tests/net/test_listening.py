@@ -95,7 +95,8 @@ def test_a_blocked_client_that_goes_is_noticed(
         client.pipe._socket.send(bytes(unread_bytes))  # type: ignore[attr-defined]
     client.vanish()
     assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
-    assert listening.node.alarms.reason and not listening.server.connections
+    # What follows the report on the loop has been done once the loop answers.
+    assert listening.call(lambda: listening.node.alarms.reason and not listening.server.connections)
 
 
 def test_who_is_blocked_and_stays_is_served_after_it(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
