@@ -24,6 +24,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "exchange": ROUTING,
     "connection": OCTETS,
     "channel": (*PUBLISHING, *DELIVERING),
+    "link": ("publish", "confirm"),
 }
 
 Values = tuple[int, ...]

@@ -14,6 +14,7 @@ from functools import partial
 
 from broker.plugin import Host, HTTPListener, Management, Service
 
+from .links import rows_of
 from .sampler import Sampler
 from .state import State
 
@@ -36,7 +37,7 @@ class ManagementService(Service):
         if config.ssl.port is not None:
             await self._open(host, state, config.ssl, "https", secure_context(host), optional=False)
         if self._doors and state.samples.mode != "none":
-            sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges)
+            sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, partial(rows_of, host))
             self._sampling = asyncio.get_running_loop().create_task(sampler.run())
 
     async def _open(

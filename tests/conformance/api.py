@@ -58,21 +58,6 @@ class API:
         finally:
             connection.close()
 
-    def missing(self):
-        """Those of the lists that all these clients ask for that are not served yet."""
-        lists = (
-            "overview",
-            "nodes",
-            "queues",
-            "exchanges",
-            "bindings",
-            "connections",
-            "users",
-            "policies",
-            "definitions",
-        )
-        return [name for name in lists if self.call("GET", f"/{name}").status == 404]
-
     def get(self, path):
         reply = self.call("GET", path)
         assert reply.status == 200, (path, reply)
@@ -88,12 +73,6 @@ class API:
         status = self.call("DELETE", path).status
         assert status in (204, 404), (path, status)
         return status
-
-
-def serves_http():
-    """Whether `warren serve` has the option for it."""
-    line = [sys.executable, "-m", "broker.cli", "serve", "--help"]
-    return "--http" in subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True).stdout
 
 
 class BrokerWithAPI:

@@ -50,15 +50,6 @@ GET any /health/checks/metadata-store/initialized /health/checks/metadata-store/
 GET any /health/checks/reached-target-cluster-size
 """
 
-# What is still to come. It may only shrink.
-MISSING: set[tuple[str, str]] = {
-    ("DELETE", "/federation-links/vhost/{}/{}/{}/restart"),
-    ("GET", "/federation-links"),
-    ("GET", "/federation-links/state/down"),
-    ("GET", "/federation-links/{}"),
-    ("GET", "/federation-links/{}/state/down"),
-}
-
 
 def shape(path: str) -> str:
     """What a segment in braces is called makes no difference."""

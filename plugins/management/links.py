@@ -1,0 +1,45 @@
+"""Federation's links, as the service of that name tells them; a broker without the service has none."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from broker.plugin import Host
+
+from .samples import Key
+
+SERVICE = "federation"
+Row = dict[str, object]
+
+
+@runtime_checkable
+class Links(Protocol):
+    """What is asked of the service. Its rows are plain values, without credentials."""
+
+    def status(self) -> list[Row]: ...
+
+    def restart(self, id: str) -> bool:
+        """Whether there is such a link; it is stopped and started cleanly, beside the loop's next turns."""
+
+
+def links_of(host: Host) -> Links | None:
+    service = host.services.get(SERVICE)
+    return service if isinstance(service, Links) else None
+
+
+def rows_of(host: Host) -> list[Row]:
+    links = links_of(host)
+    return links.status() if links is not None else []
+
+
+def link_key(row: Row) -> Key:
+    return (str(row["id"]),)
+
+
+def link_counters(row: Row) -> dict[str, int]:
+    """The `message_stats` of a link: what it published here, and what of that was confirmed."""
+    return {name: whole(row.get(key)) for name, key in (("publish", "forwarded"), ("confirm", "confirmed"))}
+
+
+def whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

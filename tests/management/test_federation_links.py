@@ -1,0 +1,169 @@
+"""Links of federation over HTTP (spec/federation.md 10, spec/operator.md 1.10), as a service of theirs tells them."""
+
+from datetime import datetime
+
+import pytest
+
+from broker.host import Host, Service
+from plugins.management.links import Row, rows_of
+from plugins.management.sampler import Sampler
+from tests.support.http import Api
+
+CHANGED_S = datetime(2026, 11, 22, 5, 7, 9).timestamp()
+MISSING = (404, "Object Not Found", "Not Found")
+
+
+def row(**told: object) -> Row:
+    """A link that runs, but for what is told."""
+    return {
+        "vhost": "/",
+        "type": "exchange",
+        "name": "x",
+        "upstream": "origin",
+        "upstream_name": "x",
+        "consumer_tag": "",
+        "id": "0badcafe",
+        "node": "rabbit@here",
+        "policy": "p",
+        "status": "running",
+        "error": "",
+        "uri": "amqp://origin:5672/%2f",
+        "local_connection": "link 1",
+        "changed_s": CHANGED_S,
+        "state": "flowing",
+        "reason": "messages are wanted",
+        "since_s": 1000.5,
+        "retries": 0,
+        "reconnects": 2,
+        "next_attempt_s": None,
+        "backlog": 7,
+        "lag_ms": None,
+        "forwarded": 12,
+        "confirmed": 10,
+        "unconfirmed": 2,
+        "dropped_max_hops": 1,
+        "dropped_seen": 0,
+        "nacked": 0,
+        "bindings": 3,
+    } | told
+
+
+BROKEN = {"status": "error", "error": "no route to host", "state": "", "reason": "", "local_connection": ""}
+
+
+class Federation(Service):
+    """As the federation service is seen by others."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.restarted: list[str] = []
+
+    async def start(self, host: Host) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def status(self) -> list[Row]:
+        return self.rows
+
+    def restart(self, id: str) -> bool:
+        self.restarted.append(id)
+        return any(row["id"] == id for row in self.rows)
+
+
+@pytest.fixture
+def federation(api: Api) -> Federation:
+    api.host.services["federation"] = service = Federation()
+    return service
+
+
+def test_without_the_service_there_is_no_such_thing(api: Api) -> None:
+    for path in ("", "/%2F", "/state/down", "/%2F/state/down"):
+        assert api.get(f"/federation-links{path}").error == MISSING
+    assert api.delete(f"/federation-links/vhost/%2F/0badcafe/{api.host.node.name}/restart").error == MISSING
+
+
+def test_no_links_are_an_empty_list(api: Api, federation: Federation) -> None:
+    assert api.get("/federation-links").json == api.get("/federation-links/%2F").json == []
+
+
+def test_a_link_of_an_exchange_is_told_as_by_rabbitmq(api: Api, federation: Federation) -> None:
+    federation.rows = [row()]
+    (link,) = api.get("/federation-links").json
+    told = ("node", "vhost", "type", "exchange", "upstream_exchange", "upstream", "id", "status", "uri", "timestamp")
+    assert {name: link[name] for name in (*told, "local_connection")} == {
+        "node": "rabbit@here",
+        "vhost": "/",
+        "type": "exchange",
+        "exchange": "x",
+        "upstream_exchange": "x",
+        "upstream": "origin",
+        "id": "0badcafe",
+        "status": "running",
+        "uri": "amqp://origin:5672/%2f",
+        "timestamp": "2026-11-22 5:07:09",
+        "local_connection": "link 1",
+    }
+    assert link.keys().isdisjoint({"error", "queue", "upstream_queue", "consumer_tag", "next_attempt_at"})
+    assert (link["state"], link["since"], link["backlog"]) == ("flowing", "1970-01-01T00:16:40.500+00:00", 7)
+
+
+def test_a_link_of_a_queue_has_a_consumer(api: Api, federation: Federation) -> None:
+    federation.rows = [row(type="queue", name="q", upstream_name="r", consumer_tag="t")]
+    (link,) = api.get("/federation-links/%2F").json
+    assert (link["queue"], link["upstream_queue"], link["consumer_tag"]) == ("q", "r", "t")
+    assert link.keys().isdisjoint({"exchange", "upstream_exchange"})
+
+
+def test_a_link_that_is_down_says_why_and_when_it_tries_again(api: Api, federation: Federation) -> None:
+    federation.rows = [row(), row(id="00000001", **BROKEN, retries=3, next_attempt_s=2.0), row(status="starting")]
+    (link,) = api.get("/federation-links/state/down/").json
+    assert (link["status"], link["error"], link["retries"]) == ("error", "no route to host", 3)
+    assert link["next_attempt_at"] == "1970-01-01T00:00:02.000+00:00"
+    assert link.keys().isdisjoint({"local_connection", "local_channel", "state", "since", "reason"})
+    assert api.get("/federation-links/%2F/state/down").json == [link]
+
+
+def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: Federation) -> None:
+    clock = api.peer.clock
+    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, links=lambda: rows_of(api.host))
+    for confirmed in (10, 60):
+        federation.rows = [row(confirmed=confirmed)]
+        clock.advance(5000)
+        list(sampler.look(clock.now_ms()))
+    (link,) = api.get("/federation-links").json
+    counted = link["local_channel"]["message_stats"]
+    assert (counted["confirm"], counted["confirm_details"]["rate"], counted["publish"]) == (60, 10.0, 12)
+    assert "local_channel" not in api.get("/federation-links?disable_stats=true").json[0]
+
+
+def test_links_are_listed_in_order_and_as_is_asked_for(api: Api, federation: Federation) -> None:
+    api.peer.add_vhost("a")
+    federation.rows = [row(name="y"), row(), row(vhost="a"), row(vhost="gone")]
+    listed = [(link["vhost"], link["exchange"]) for link in api.get("/federation-links").json]
+    assert listed == [("/", "x"), ("/", "y"), ("a", "x")]
+    assert api.get("/federation-links/a?columns=vhost,exchange").json == [{"vhost": "a", "exchange": "x"}]
+    assert api.get("/federation-links?page=1&name=Y&columns=exchange").json["items"] == [{"exchange": "y"}]
+    assert len(api.get("/federation-links", headers={"X-Vhost": "a"}).json) == 1
+    assert api.get("/federation-links/none").error == MISSING
+
+
+def test_who_monitors_sees_links_and_who_makes_policies_restarts_them(api: Api, federation: Federation) -> None:
+    api.peer.add_user("watch", ("monitoring",))
+    api.peer.add_user("maker", ("policymaker",))
+    federation.rows = [row()]
+    path = f"/federation-links/vhost/%2F/0badcafe/{api.host.node.name}/restart"
+    assert len(api.get("/federation-links", user="watch").json) == 1
+    assert api.get("/federation-links", user="maker").error == (401, "not_authorised", "Not monitor user")
+    assert api.delete(path, user="watch").error == (401, "not_authorised", "Not policymaker user")
+    assert federation.restarted == []
+    assert api.delete(path, user="maker").status == 204
+    assert federation.restarted == ["0badcafe"]
+
+
+@pytest.mark.parametrize("path", ["none/0badcafe/{}", "other/0badcafe/{}", "%2F/0badf00d/{}", "%2F/0badcafe/rabbit@x"])
+def test_a_link_that_is_not_there_is_not_restarted(api: Api, federation: Federation, path: str) -> None:
+    api.peer.add_vhost("other")
+    federation.rows = [row()]
+    path = path.format(api.host.node.name)
+    assert api.delete(f"/federation-links/vhost/{path}/restart").error == MISSING
+    assert federation.restarted == []
