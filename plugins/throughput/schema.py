@@ -17,8 +17,9 @@ has no number. A sampled message has all its rows or none.
 
 What a row of `events` says, one row for one message:
 
-    publish   a client's message reached an exchange. `routed`: how many `enqueue` rows it gets. Where that is 0, `reason`
-              is empty (unroutable), `refused` (by every queue it came to) or `held` (an exchange keeps or changes it)
+    publish   a client's message reached an exchange. `routed`: how many `enqueue` rows it gets. Where that is 0,
+              `reason` is empty (unroutable), `refused` (by every queue it came to) or `held` (an exchange keeps or
+              changes it)
     fed_in    the same for what a federation link brought: `upstream`, `link`, `identity`, `hops`. There is no `publish`
               row beside it. What was taken from the upstream and not published has the reason (hops, duplicate)
     return    unroutable and mandatory, given back. One that was not mandatory has only its `publish`
