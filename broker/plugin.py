@@ -3,7 +3,7 @@
 What stands here keeps its name and meaning; the modules it comes from may change.
 """
 
-from .config import Config, HTTPListener, Management, Prometheus
+from .config import Config, HTTPListener, Management, Prometheus, SSLOptions
 from .core.binding import Binding, Destination
 from .core.consumers import SingleActiveConsumers
 from .core.definitions import StoredUser
@@ -40,6 +40,7 @@ from .properties import Properties
 from .session.channel import Channel
 from .session.connection import Connection
 from .session.consuming import Subscription
+from .session.inflow import Content, Inflow, Taken
 from .session.link import Peer
 from .session.operator import Got, OperatorChannel, Outcome
 from .table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
@@ -66,6 +67,7 @@ __all__ = [
     "Clock",
     "Config",
     "Connection",
+    "Content",
     "DelayedExchange",
     "Delivering",
     "Destination",
@@ -76,6 +78,7 @@ __all__ = [
     "Got",
     "HTTPListener",
     "Host",
+    "Inflow",
     "Invalid",
     "Listening",
     "Management",
@@ -97,6 +100,7 @@ __all__ = [
     "Queue",
     "Receipt",
     "Registry",
+    "SSLOptions",
     "Service",
     "SingleActiveConsumers",
     "Sink",
@@ -105,6 +109,7 @@ __all__ = [
     "StoredUser",
     "Subscription",
     "Table",
+    "Taken",
     "Timer",
     "TopicPermission",
     "Unknown",

@@ -1,45 +1,15 @@
-"""Uvicorn, in the broker's loop: HTTP on the sockets that the service has bound."""
+"""All that answers on the port of the API."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import socket
-import ssl
-from collections.abc import Iterator
-
-import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from broker.plugin import Host, HTTPListener
+from broker.plugin import Host
 
 from .api import routes
 from .state import State
 from .web import Web
-
-CONNECTIONS_LIMIT = 1024  # beyond it requests are answered with 503
-STOP_WAIT_S = 1  # for answers that are being written when the node stops
-
-
-class Server(uvicorn.Server):
-    """One that leaves the signals to the broker."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-class Lines(logging.Handler):
-    """What the library has to say goes to the broker's log."""
-
-    def __init__(self, host: Host) -> None:
-        super().__init__(logging.WARNING)
-        self._host = host
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._host.report("http", "warning", {"what": record.getMessage()})
 
 
 def application(host: Host, state: State) -> ASGIApp:
@@ -55,40 +25,3 @@ def application(host: Host, state: State) -> ASGIApp:
         allow_credentials=True,
         max_age=config.cors_max_age_s,
     )
-
-
-async def serve(
-    host: Host,
-    state: State,
-    at: HTTPListener,
-    sockets: list[socket.socket],
-    context: ssl.SSLContext | None,
-    closing: asyncio.Event,
-) -> None:
-    """Until `closing`; the sockets are closed then."""
-    logger = logging.getLogger("uvicorn.error")
-    logger.handlers, logger.propagate = [Lines(host)], False
-    config = uvicorn.Config(
-        application(host, state),
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS_LIMIT,
-        timeout_keep_alive=max(1, at.idle_timeout // 1000),
-        timeout_graceful_shutdown=STOP_WAIT_S,
-    )
-    config.load()
-    config.ssl = context
-    server = Server(config)
-    ending = asyncio.get_running_loop().create_task(end(server, closing))
-    await server.serve(sockets)
-    ending.cancel()
-
-
-async def end(server: uvicorn.Server, closing: asyncio.Event) -> None:
-    await closing.wait()
-    server.should_exit = True

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import inspect
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -13,8 +11,9 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from broker.plugin import AMQPError, Host, OperatorError, Peer
+from broker.plugin import AMQPError, Host, OperatorError
 
+from ..web.asgi import GZIP_FROM, compressed, headers_of, peer_of, raw_path_of, takes_gzip
 from . import bodies
 from .access import NOBODY, NONE, authenticated, present
 from .access_log import AccessLog
@@ -25,9 +24,6 @@ from .routes import Answered, Route, Routes, allowed, values
 from .state import State
 
 API = "/api"
-GZIP_FROM = 1024  # octets; shorter ones gain nothing
-THREAD_FROM = 65_536  # octets; longer ones are compressed beside the loop
-GZIP_LEVEL = 4  # where more octets less cost as much time again
 CHANGES = ("PUT", "POST", "DELETE", "PATCH")
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
@@ -45,7 +41,7 @@ class Web:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
-        headers = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in scope["headers"]}
+        headers = headers_of(scope)
         try:
             answer = await self._answer(scope, headers, receive)
         except Refusal as refusal:
@@ -144,10 +140,7 @@ class Web:
                 headers.setdefault("cache-control", "no-cache")
         if len(octets) >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
             headers["content-encoding"] = "gzip"
-            if len(octets) >= THREAD_FROM:
-                octets = await asyncio.to_thread(gzip.compress, octets, GZIP_LEVEL)
-            else:
-                octets = gzip.compress(octets, GZIP_LEVEL)
+            octets = await compressed(octets)
         headers["content-length"] = str(len(octets))
         encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
@@ -166,29 +159,3 @@ def fixed_headers(state: State) -> dict[str, str]:
     }
     headers = {"vary": "accept-encoding, origin", "content-security-policy": config.csp_policy or CONTENT_SECURITY}
     return headers | {name: text for name, text in optional.items() if text}
-
-
-def takes_gzip(headers: Mapping[str, str]) -> bool:
-    offered = [part.strip().lower().replace(" ", "") for part in headers.get("accept-encoding", "").split(",")]
-    return any(part == "gzip" or part.startswith("gzip;") and part != "gzip;q=0" for part in offered)
-
-
-def raw_path_of(scope: Scope) -> str:
-    """Not decoded but for what was not encoded."""
-    raw_path: bytes = scope["raw_path"]
-    return raw_path.decode("utf-8", "surrogateescape")
-
-
-def peer_of(scope: Scope) -> Peer:
-    host, port = scope.get("client") or ("", 0)
-    local_host, local_port = scope.get("server") or ("", 0)
-    return Peer(host, port, local_host, local_port or 0, is_loopback(host))
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback

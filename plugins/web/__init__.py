@@ -1,0 +1,1 @@
+"""HTTP inside of the broker, for any service that answers it."""
