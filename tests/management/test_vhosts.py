@@ -76,3 +76,34 @@ def test_a_limit_that_there_cannot_be_is_refused(api: Api, path: str) -> None:
     assert api.put(path + "/max-connections", {}).error[2] == "[{key_missing,value}]"
     assert api.put(path + "/max-connections", {"value": "many"}).status == 400
     assert api.get(path).json == []
+
+
+def test_a_virtual_host_tells_how_much_is_in_it_and_goes_through_it(api: Api) -> None:
+    api.peer.add_vhost("v")
+    api.peer.node.users.set_permission("guest", "v", ".*", ".*", ".*")
+    channel = api.peer.connect().channel()
+    for queue in ("a", "b"):
+        channel.declare(queue)
+        channel.publish("", queue, b"body")
+    assert channel.get("a", no_ack=False) is not None
+    of_all, empty = api.get("/vhosts").json
+    assert of_all == api.get("/vhosts/%2F").json
+    told = ("messages", "messages_ready", "messages_unacknowledged", "recv_oct", "send_oct")
+    assert [of_all[name] for name in told[:3]] == [2, 1, 1]
+    (connection,) = api.host.connections()
+    assert [of_all[name] for name in told[3:]] == [connection.received_bytes, connection.sent_bytes]
+    assert all(one[f"{name}_details"] == {"rate": 0.0} for name in told for one in (of_all, empty))
+    assert of_all["message_stats"]["publish"] == 2 and of_all["message_stats"]["get"] == 1
+    assert [empty[name] for name in told] == [0, 0, 0, 0, 0] and "message_stats" not in empty
+    cheap = api.get("/vhosts/%2F?disable_stats=true").json
+    assert cheap.keys().isdisjoint({*told, "message_stats"})
+    assert api.get("/vhosts/%2F?disable_stats=true&enable_queue_totals=true").json["messages"] == 2
+
+
+def test_octets_of_a_virtual_host_stay_when_connections_end(api: Api) -> None:
+    client = api.peer.connect()
+    client.channel()
+    before = api.get("/vhosts/%2F").json["recv_oct"]
+    client.pipe.close()
+    assert api.host.connections() == []
+    assert api.get("/vhosts/%2F").json["recv_oct"] >= before > 0

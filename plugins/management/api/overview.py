@@ -5,17 +5,16 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from broker.plugin import Delivering, ExchangeType, Host, Listening, Publishing, Queue, Registry, VHost
+from broker.plugin import ExchangeType, Host, Listening, Queue, Registry, VHost
 
 from ..access import ANY
 from ..answers import Answer, found
 from ..counters import (
     OVERVIEW,
     churn_counters,
-    delivering_counters,
     length_counters,
     lengths,
-    publishing_counters,
+    message_counters,
     vhost_key,
 )
 from ..lists import Item, in_slices
@@ -79,7 +78,7 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
     queue_totals = length_counters(totals)
     if request.caller.monitors and not request.headers.get("x-vhost"):
         counts = request.node.statistics()
-        message_stats = counters(counts.publishing, counts.delivered())
+        message_stats = message_counters(counts.publishing, counts.delivered())
         churn = churn_counters(request.node.churn)
         return {
             "message_stats": samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
@@ -89,7 +88,7 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
     each = []
     for vhost in request.vhosts():
         counts = vhost.statistics
-        own = counters(counts.publishing, counts.delivered())
+        own = message_counters(counts.publishing, counts.delivered())
         each.append(samples.details("vhost", vhost_key(vhost), own, asked, now_ms))
     lengths_of = [
         samples.details("vhost", vhost_key(vhost), length_counters(total_lengths(vhost)), asked, now_ms)
@@ -101,11 +100,6 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
         "churn_rates": {},
         "queue_totals": (added(lengths_of) or empty) | queue_totals,
     }
-
-
-def counters(publishing: Publishing, delivering: Delivering) -> dict[str, int]:
-    """`disk_reads` and `disk_writes` are of files that there are not here."""
-    return {**publishing_counters(publishing), **delivering_counters(delivering), "disk_reads": 0, "disk_writes": 0}
 
 
 def total_lengths(vhost: VHost) -> tuple[int, int, int]:

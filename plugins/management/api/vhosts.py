@@ -8,9 +8,13 @@ from broker.plugin import VHost
 
 from ..access import ADMIN, ANY
 from ..answers import Answer, Refusal, done, found, put
+from ..counters import length_counters, message_counters, vhost_key
+from ..figures import Figures
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
+from ..samples import OCTETS
+from ..totals import Totals, totals_of
 
 
 class VHostBody(msgspec.Struct):
@@ -22,15 +26,19 @@ class VHostBody(msgspec.Struct):
     default_queue_type: str | None = None
 
 
-def list_vhosts(request: Request) -> Listing[VHost]:
+async def list_vhosts(request: Request) -> Listing[VHost]:
     """Those that the user sees."""
-    return Listing(request.vhosts(), lambda vhost: described(request, vhost), lambda vhost: vhost.name)
+    figures, vhosts = Figures(request), request.vhosts()
+    totals = await totals_of(vhosts, request.host.connections())
+    node = request.node.name
+    return Listing(vhosts, lambda vhost: described(node, figures, totals, vhost), lambda vhost: vhost.name)
 
 
-def described(request: Request, vhost: VHost) -> Item:
+def described(node: str, figures: Figures, totals: Totals, vhost: VHost) -> Item:
+    """`node` is the name of the one it is on."""
     kept = vhost.metadata
     default_queue_type = kept.default_queue_type or "classic"
-    return {
+    item: Item = {
         "name": vhost.name,
         "description": kept.description,
         "tags": list(kept.tags),
@@ -42,13 +50,23 @@ def described(request: Request, vhost: VHost) -> Item:
         },
         "protected_from_deletion": kept.protected,
         "tracing": vhost.firehose is not None,
-        "cluster_state": {request.node.name: "running"},
+        "cluster_state": {node: "running"},
     }
+    key = vhost_key(vhost)
+    if figures.totals:
+        item |= figures.details("vhost", key, length_counters(totals.lengths[vhost.name]))
+    if figures.told:
+        item |= figures.details("vhost", key, dict(zip(OCTETS, totals.octets[vhost.name], strict=True)))
+        counted = vhost.statistics
+        item |= figures.message_stats("vhost", key, message_counters(counted.publishing, counted.delivered()))
+    return item
 
 
-def get_vhost(request: Request) -> Answer:
+async def get_vhost(request: Request) -> Answer:
     """One virtual host."""
-    return found(described(request, request.here()))
+    vhost = request.here()
+    totals = await totals_of([vhost], request.host.connections())
+    return found(described(request.node.name, Figures(request), totals, vhost))
 
 
 def put_vhost(request: Request) -> Answer:

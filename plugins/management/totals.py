@@ -1,0 +1,41 @@
+"""What is summed up over all that is in a virtual host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.plugin import Connection, VHost
+
+from .counters import Values, lengths
+from .lists import in_slices
+
+
+class Totals:
+    """Of virtual hosts by their names: lengths of queues, and octets of connections, the closed ones too."""
+
+    __slots__ = ("lengths", "octets")
+
+    def __init__(self) -> None:
+        self.lengths: dict[str, Values] = {}
+        self.octets: dict[str, Values] = {}
+
+
+async def totals_of(vhosts: Iterable[VHost], connections: Iterable[Connection]) -> Totals:
+    """In slices, as there may be many queues."""
+    totals = Totals()
+    queues = []
+    for vhost in vhosts:
+        totals.lengths[vhost.name] = (0, 0, 0)
+        totals.octets[vhost.name] = (vhost.statistics.received_bytes, vhost.statistics.sent_bytes)
+        queues += list(vhost.queues.values())
+    for queue, each in zip(queues, await in_slices(queues, lengths), strict=True):
+        totals.lengths[queue.vhost] = plus(totals.lengths[queue.vhost], each)
+    for one in connections:
+        if one.vhost is not None and one.vhost.name in totals.octets:
+            own = (one.received_bytes, one.sent_bytes)
+            totals.octets[one.vhost.name] = plus(totals.octets[one.vhost.name], own)
+    return totals
+
+
+def plus(one: Values, other: Values) -> Values:
+    return tuple(left + right for left, right in zip(one, other, strict=True))
