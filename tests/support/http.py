@@ -35,6 +35,53 @@ class Response:
         return self.status, self.json["error"], self.json["reason"]
 
 
+def scope_of(
+    method: str,
+    path: str,
+    body: object = None,
+    user: str | None = "guest",
+    password: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    address: str = "127.0.0.1",
+) -> tuple[dict[str, Any], bytes]:
+    """A request as ASGI has it, and its body. A body that is not octets is sent as JSON."""
+    sent = {name.lower(): text for name, text in (headers or {}).items()}
+    if user is not None:
+        pair = f"{user}:{user if password is None else password}"
+        sent.setdefault("authorization", "Basic " + base64.b64encode(pair.encode()).decode())
+    octets = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    sent.setdefault("content-length", str(len(octets)))
+    raw_path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "method": method,
+        "raw_path": b"/api" + raw_path.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.encode(), text.encode()) for name, text in sent.items()],
+        "client": (address, 50000),
+        "server": ("127.0.0.1", 15672),
+    }
+    return scope, octets
+
+
+async def answered(
+    application: Any, scope: dict[str, Any], octets: bytes, before: Callable[[], None] = lambda: None
+) -> Response:
+    """What the application says; `before` is called when it wants the body."""
+    events: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        before()
+        return {"type": "http.request", "body": octets, "more_body": False}
+
+    async def send(event: Any) -> None:
+        events.append(event)
+
+    await application(scope, receive, send)
+    headers = {name.decode(): text.decode() for name, text in events[0]["headers"]}
+    return Response(events[0]["status"], headers, b"".join(event.get("body", b"") for event in events[1:]))
+
+
 class Api:
     """Of a broker of its own, `peer`, unless one is given. Users are guest unless a request names another."""
 
@@ -66,39 +113,14 @@ class Api:
         address: str = "127.0.0.1",
     ) -> Response:
         """`path` comes after /api. A body that is not octets is sent as JSON. The password is the name unless given."""
-        sent = {name.lower(): text for name, text in (headers or {}).items()}
-        if user is not None:
-            pair = f"{user}:{user if password is None else password}"
-            sent.setdefault("authorization", "Basic " + base64.b64encode(pair.encode()).decode())
-        octets = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        sent.setdefault("content-length", str(len(octets)))
-        raw_path, _, query = path.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "raw_path": b"/api" + raw_path.encode(),
-            "query_string": query.encode(),
-            "headers": [(name.encode(), text.encode()) for name, text in sent.items()],
-            "client": (address, 50000),
-            "server": ("127.0.0.1", 15672),
-        }
-        return asyncio.run(self._exchange(scope, octets))
-
-    async def _exchange(self, scope: dict[str, Any], octets: bytes) -> Response:
-        events: list[Any] = []
-
-        async def receive() -> dict[str, Any]:
-            while self._changes:
-                self._changes.pop()()
-            return {"type": "http.request", "body": octets, "more_body": False}
-
-        async def send(event: Any) -> None:
-            events.append(event)
-
-        await self._application(scope, receive, send)
+        scope, octets = scope_of(method, path, body, user, password, headers, address)
+        response = asyncio.run(answered(self._application, scope, octets, self._change))
         self.peer.settle()
-        headers = {name.decode(): text.decode() for name, text in events[0]["headers"]}
-        return Response(events[0]["status"], headers, b"".join(event.get("body", b"") for event in events[1:]))
+        return response
+
+    def _change(self) -> None:
+        while self._changes:
+            self._changes.pop()()
 
     def get(self, path: str, **more: Any) -> Response:
         return self.request("GET", path, **more)

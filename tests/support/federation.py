@@ -1,0 +1,389 @@
+"""Warrens in this process that federate: each a whole broker on a port of 127.0.0.1, all of them on one loop.
+
+A `Site` is a broker, a `Place` one of its virtual hosts, which is all that most scenarios need two of.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from broker.app import Store, build_node, build_settings, tls
+from broker.config import Config, SSLOptions
+from broker.core.exchange import Exchange
+from broker.core.queue import Queue
+from broker.core.registry import Registry
+from broker.host import Host
+from broker.loading import load_exchange_types
+from broker.net.clock import LoopClock
+from broker.net.resources import Resources
+from broker.net.server import Server
+from broker.properties import Properties
+from broker.table import Table, Value
+from federation.service import FederationService
+from federation.upstream_exchange import UpstreamExchange
+
+from .amqp import Client
+from .background import BackgroundLoop
+from .broker import SocketPeer
+from .channel import Channel
+from .http import Response, answered, scope_of
+from .received import Content
+
+WITHIN_S = 20.0  # for whatever is to happen: the machine may be busy
+LOOK_S = 0.01
+QUIET_S = 0.25  # without a change, after which nothing more is expected
+SOON_S = 0.1  # the delay between attempts
+UPSTREAM_TYPE = "x-federation-upstream"
+
+T = TypeVar("T")
+Row = dict[str, Any]
+_numbers = itertools.count(1)
+
+
+def until(condition: Callable[[], T], what: str | Callable[[], object] = "it", within_s: float = WITHIN_S) -> T:
+    """The first true answer. Where there is none in that time, `what` says what was waited for, or how it is."""
+    give_up = time.monotonic() + within_s
+    while not (answer := condition()):
+        assert time.monotonic() < give_up, f"not within {within_s:.0f} s: {what() if callable(what) else what}"
+        time.sleep(LOOK_S)
+    return answer
+
+
+def quiet(look: Callable[[], object], for_s: float = QUIET_S) -> None:
+    """Until what is looked at has stayed the same so long: what was to come has come by then."""
+    seen, since = look(), time.monotonic()
+    while time.monotonic() < since + for_s:
+        time.sleep(LOOK_S)
+        if (now := look()) != seen:
+            seen, since = now, time.monotonic()
+
+
+def registry() -> Registry:
+    """All types, also where the environment was made before federation had one."""
+    types = Registry()
+    load_exchange_types(types)
+    if UPSTREAM_TYPE not in types.names():
+        types.register(UPSTREAM_TYPE, UpstreamExchange)
+    return types
+
+
+class Site:
+    """A broker that stores nothing. `log` has what it reported: event, level, fields.
+
+    Its cluster is called as the site is; `settings` are those of `Config`.
+    """
+
+    def __init__(self, loop: BackgroundLoop, name: str, **settings: Any) -> None:
+        self.loop = loop
+        self.name = name
+        self.log: list[tuple[str, str, dict[str, object]]] = []
+        listeners = {"listeners_tcp": (("127.0.0.1", 0),), "cluster_name": name, "node": f"{name}@test"}
+        self.config = Config(**{"memory": True, **listeners, **settings})
+        self.federation = FederationService()
+        self.port = 0
+        self.loop.run(self._start())
+        self.peer = SocketPeer(f"127.0.0.1:{self.port}")
+
+    async def _start(self) -> None:
+        clock = LoopClock(self.loop.loop)
+        self.node = build_node(self.config, clock, Store(self.config), None, registry())
+        resources = Resources(self.node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
+        settings = build_settings(self.config)
+        self.server = Server(self.node, settings, 10, self._report)
+        self.port = int((await self.server.listen("127.0.0.1", 0))[0].rpartition(":")[2])
+
+        def with_tls(options: SSLOptions) -> Any:
+            return tls(self.config, self._report, options)
+
+        self.host = Host(self.node, self.config, settings, self.server, resources, with_tls, [])
+        await self.begin_federating()
+
+    def _report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        self.log.append((event, level, fields))
+
+    async def begin_federating(self) -> None:
+        self.federation = FederationService()
+        self.host.services["federation"] = self.federation
+        await self.federation.start(self.host)
+
+    async def stop_federating(self) -> None:
+        await self.host.services.pop("federation").stop()
+
+    def close(self) -> None:
+        self.peer.close()
+        if "federation" in self.host.services:
+            self.loop.run(self.stop_federating())
+        self.loop.run(self.server.stop("shutdown"))
+
+    # What it is asked
+
+    def place(self, vhost: str = "") -> "Place":
+        """A virtual host of this name, or a new one, in which guest may do everything."""
+        name = vhost or f"{self.name}-{next(_numbers)}"
+
+        def make() -> None:
+            with self.host.acting("guest"):
+                if name not in self.node.vhosts:
+                    self.node.add_vhost(name)
+                self.node.users.set_permission("guest", name, ".*", ".*", ".*")
+
+        self.loop.call(make)
+        return Place(self, name)
+
+    def rows(self) -> list[Row]:
+        """One for each link."""
+        return self.loop.call(self.federation.status)
+
+    def request(self, method: str, path: str, body: object = None, user: str = "guest", **more: Any) -> Response:
+        """Of the HTTP API; `path` comes after /api."""
+        from plugins.management.serving import application
+        from plugins.management.state import State
+
+        if not hasattr(self, "_application"):
+            self._application = application(self.host, State(self.host))
+        scope, octets = scope_of(method, path, body, user, **more)
+        return self.loop.run(answered(self._application, scope, octets))
+
+    def connections(self, name: str) -> list[Any]:
+        """Those of clients that call themselves so."""
+
+        def look() -> list[Any]:
+            return [one for one in self.host.connections() if name_of(one) == name]
+
+        return self.loop.call(look)
+
+    def add_user(self, name: str, vhosts: Mapping[str, tuple[str, str, str]], tags: tuple[str, ...] = ()) -> None:
+        """Whose password is the name, with permissions to configure, write and read."""
+        from broker.core.passwords import hash_password
+
+        def add() -> None:
+            with self.host.acting("guest"):
+                self.node.users.add(name, hash_password(name, b"salt"), tags)
+                for vhost, rights in vhosts.items():
+                    self.node.users.set_permission(name, vhost, *rights)
+
+        self.loop.call(add)
+
+
+def name_of(connection: Any) -> str:
+    """What a client calls its connection; empty where it does not."""
+    value = connection.client_properties.get("connection_name")
+    return text(value) if value is not None else ""
+
+
+class Place:
+    """A virtual host of a site. Keys of upstreams are written max_hops for max-hops; links try again soon."""
+
+    def __init__(self, site: Site, vhost: str) -> None:
+        self.site = site
+        self.vhost = vhost
+        self._clients: list[Client] = []
+        self._shared: Channel | None = None
+
+    @property
+    def inside(self) -> str:
+        """Its URI for links of the same broker."""
+        return f"amqp:///{escaped(self.vhost)}"
+
+    @property
+    def uri(self) -> str:
+        return self.through(self.site.port)
+
+    def through(self, port: int, query: str = "", user: str = "guest:guest") -> str:
+        """Its URI by a port of this machine."""
+        return f"amqp://{user}@127.0.0.1:{port}/{escaped(self.vhost)}{query}"
+
+    def connect(self, **options: Any) -> Client:
+        client = self.site.peer.connect(vhost=self.vhost, **options)
+        self._clients.append(client)
+        return client
+
+    def channel(self) -> Channel:
+        """One of a new connection."""
+        return self.connect().channel()
+
+    @property
+    def ch(self) -> Channel:
+        """One that the test uses again and again."""
+        if self._shared is None:
+            self._shared = self.channel()
+        return self._shared
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.vanish()
+        if self.vhost in self.site.node.vhosts:
+            self.act(self.site.node.delete_vhost, self.vhost)
+
+    # What operators do
+
+    def act(self, function: Callable[..., T], *args: Any) -> T:
+        """As an operator, between two turns of the loop."""
+
+        def acting() -> T:
+            with self.site.host.acting("guest"):
+                return function(*args)
+
+        return self.site.loop.call(acting)
+
+    def upstream(self, name: str, uri: str | list[str], **settings: Any) -> None:
+        value = {"uri": uri, "reconnect_delay": SOON_S, **settings}
+        self.parameter("federation-upstream", name, hyphened(value))
+
+    def upstream_set(self, name: str, *elements: Mapping[str, Any]) -> None:
+        self.parameter("federation-upstream-set", name, [hyphened(element) for element in elements])
+
+    def parameter(self, component: str, name: str, value: object) -> None:
+        self.act(self.site.node.parameters.set, self.vhost, component, name, value)
+
+    def clear_upstream(self, name: str) -> None:
+        self.act(self.site.node.parameters.clear, self.vhost, "federation-upstream", name)
+
+    def policy(
+        self, pattern: str, definition: Mapping[str, Any], name: str = "federate", priority: int = 0,
+        apply_to: str = "all",
+    ) -> None:  # fmt: skip
+        self.act(self.site.node.policies.set, self.vhost, name, pattern, dict(definition), priority, apply_to)
+
+    def clear_policy(self, name: str = "federate") -> None:
+        self.act(self.site.node.policies.clear, self.vhost, name)
+
+    def federate(self, pattern: str, *upstreams: str, **settings: Any) -> None:
+        """All that the pattern finds, from these URIs, by upstreams called u0, u1 and so on."""
+        for number, uri in enumerate(upstreams):
+            self.upstream(f"u{number}", uri, **settings)
+        self.policy(pattern, {"federation-upstream-set": "all"})
+
+    # What is there
+
+    def rows(self) -> list[Row]:
+        return [row for row in self.site.rows() if row["vhost"] == self.vhost]
+
+    def row(self, name: str = "", upstream: str = "") -> Row:
+        """The one link, of this object and upstream if named."""
+        rows = [row for row in self.rows() if name in ("", row["name"]) and upstream in ("", row["upstream"])]
+        assert len(rows) == 1, rows
+        return rows[0]
+
+    def running(self, count: int = 1) -> list[Row]:
+        """The links, once there are so many and all of them run."""
+
+        def all_run() -> list[Row]:
+            rows = self.rows()
+            return rows if len(rows) == count and all(row["status"] == "running" for row in rows) else []
+
+        return until(all_run, lambda: f"{count} links of {self.vhost} that run: {self.rows()}")
+
+    def down(self) -> Row:
+        """The one link, once it has failed."""
+        rows = until(
+            lambda: [row for row in self.rows() if row["status"] not in ("starting", "running")],
+            lambda: f"a link that is down: {self.rows()}",
+        )
+        assert len(rows) == 1, rows
+        return rows[0]
+
+    def without_links(self) -> None:
+        until(lambda: not self.rows(), lambda: f"no links: {self.rows()}")
+
+    def look(self, function: Callable[[Any], T]) -> T:
+        """Asked of the virtual host, on the loop."""
+        return self.site.loop.call(lambda: function(self.site.node.vhosts[self.vhost]))
+
+    def queue(self, name: str) -> Queue | None:
+        found: Queue | None = self.look(lambda vhost: vhost.queues.get(name))
+        return found
+
+    def exchange(self, name: str) -> Exchange | None:
+        found: Exchange | None = self.look(lambda vhost: vhost.exchanges.get(name))
+        return found
+
+    def queues(self) -> list[str]:
+        return self.look(lambda vhost: sorted(vhost.queues))
+
+    def exchanges(self) -> list[str]:
+        """Without those that every virtual host has."""
+        return self.look(lambda vhost: sorted(name for name in vhost.exchanges if name and name[:4] != "amq."))
+
+    def ready(self, queue: str) -> int:
+        """How many messages wait there; 0 where there is no such queue."""
+        return self.look(lambda vhost: vhost.queues[queue].ready if queue in vhost.queues else 0)
+
+    def bindings(self, exchange: str) -> list[tuple[str, str, Table]]:
+        """Destination, key and arguments of each that leads out of the exchange, sorted by key."""
+
+        def look(vhost: Any) -> list[tuple[str, str, Table]]:
+            out = vhost.exchanges[exchange].outgoing.values() if exchange in vhost.exchanges else ()
+            found = [(binding.destination.name, binding.routing_key, binding.arguments) for binding in out]
+            return sorted(found, key=lambda one: (one[1], one[0]))
+
+        return self.look(look)
+
+    def keys(self, exchange: str) -> list[str]:
+        """Of the bindings that links of federation have made there, sorted."""
+        return [key for destination, key, _ in self.bindings(exchange) if destination.startswith("federation: ")]
+
+    def bound(self, exchange: str, *keys: str) -> None:
+        """Until links have bound just these keys there."""
+        until(lambda: self.keys(exchange) == sorted(keys), lambda: f"{sorted(keys)}: {self.keys(exchange)}")
+
+    def listener(self, exchange: str, *keys: str, queue: str = "", **arguments: Any) -> str:
+        """A queue of this test's own that is bound with these keys, the empty one unless told; its name."""
+        name = queue or f"listener-{next(_numbers)}"
+        self.ch.declare(name, arguments=arguments)
+        for key in keys or ("",):
+            self.ch.bind(name, exchange, key)
+        return name
+
+    def counted(self, queue: str, count: int) -> None:
+        """Until so many messages are ready there."""
+        until(lambda: self.ready(queue) == count, lambda: f"{count} in {queue}: {self.ready(queue)}")
+
+    def get(self, queue: str) -> Content:
+        """The next message, once there is one."""
+        until(lambda: self.ready(queue), f"a message in {queue}")
+        message = self.ch.get(queue)
+        assert message is not None
+        return message
+
+    def bodies(self, queue: str, count: int) -> list[bytes]:
+        """All that is there, once there are so many."""
+        self.counted(queue, count)
+        return self.ch.drain(queue)
+
+
+def hyphened(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.replace("_", "-"): value for key, value in fields.items()}
+
+
+def escaped(vhost: str) -> str:
+    return vhost.replace("%", "%25").replace("/", "%2f")
+
+
+def plain(value: Value | None) -> Any:
+    """A field with its types, as tests write it: ("S", "text"), ("A", [...]), ("F", [(name, field), ...])."""
+    if value is None:
+        return None
+    letter, content = value
+    if isinstance(content, bytes):
+        return letter, content.decode()
+    if isinstance(content, Table):
+        return letter, fields(content)
+    return (letter, [plain(item) for item in content]) if isinstance(content, list) else value
+
+
+def fields(table: Table) -> list[tuple[str, Any]]:
+    return [(name, plain(value)) for name, value in table.items()]
+
+
+def text(value: Value) -> str:
+    content = plain(value)[1]
+    assert isinstance(content, str)
+    return content
+
+
+def headers(content: Content) -> dict[str, Any]:
+    """Of a message, with their types."""
+    table = Properties.decode(content.property_bytes).headers
+    return dict(fields(table)) if table is not None else {}

@@ -1,0 +1,150 @@
+"""Between a client and a server: TCP that can be cut, slowed down, or fall silent."""
+
+import asyncio
+import time
+
+from .background import BackgroundLoop
+
+CHUNK_BYTES = 1 << 16
+CHUNKS_LIMIT = 4096  # under way in one direction while they are delayed
+
+
+class Proxy:
+    """Listens on a port of its own for as long as the test lasts; `target` may change, as a server's that restarts.
+
+    `delay_s` is what each direction takes. `accepted` connections were in all, `open` are now; `octets` went through.
+    """
+
+    def __init__(self, loop: BackgroundLoop, target: tuple[str, int]) -> None:
+        self.target = target
+        self.delay_s = 0.0
+        self.accepted = 0
+        self.octets = 0
+        self.refusing = False
+        self.silent = False
+        self._loop = loop
+        self._pairs: set[Pair] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server = loop.run(self._listen())
+        self.port = int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def open(self) -> int:
+        return len(self._pairs)
+
+    def cut(self) -> None:
+        """Reset what is connected, and whatever connects until `restore`."""
+        self.refusing = True
+        self._loop.call(self._reset)
+
+    def blink(self) -> None:
+        """Reset what is connected."""
+        self._loop.call(self._reset)
+
+    def silence(self) -> None:
+        """Say nothing to either side any more, and take whatever connects: what is sent is lost."""
+        self.silent = True
+
+    def restore(self) -> None:
+        """Let everything through that connects from now on. What fell silent has missed something, and is reset."""
+        if self.silent:
+            self._loop.call(self._reset)
+        self.refusing = self.silent = False
+
+    def close(self) -> None:
+        self._loop.run(self._close())
+
+    def _reset(self) -> None:
+        for pair in list(self._pairs):
+            pair.abort()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._connected, "127.0.0.1", 0)
+
+    async def _close(self) -> None:
+        self._server.close()
+        self._reset()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        pair = Pair(self, reader, writer)
+        self._pairs.add(pair)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await pair.serve()
+        finally:
+            pair.abort()
+            self._pairs.discard(pair)
+            self._tasks.discard(task)
+
+
+class Pair:
+    """A connection of a client's, and the one to the server that goes with it."""
+
+    def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
+        self._reader = reader
+        self._writers = [writer]
+
+    def abort(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def serve(self) -> None:
+        if self._proxy.refusing:
+            return
+        try:
+            reader, writer = await asyncio.open_connection(*self._proxy.target)
+        except OSError:
+            return
+        self._writers.append(writer)
+        there = asyncio.ensure_future(self._carry(self._reader, writer))
+        back = asyncio.ensure_future(self._carry(reader, self._writers[0]))
+        try:
+            await asyncio.wait([there, back])
+        finally:
+            there.cancel()
+            back.cancel()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One direction, to its end; then the other side sees that end, too."""
+        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_LIMIT)
+        writing = asyncio.ensure_future(self._write(chunks, writer))
+        try:
+            while data := await reader.read(CHUNK_BYTES):
+                await chunks.put((time.monotonic() + self._proxy.delay_s, data))
+            await chunks.put((time.monotonic() + self._proxy.delay_s, b""))
+            await writing
+        except OSError:
+            self.abort()
+        finally:
+            writing.cancel()
+
+    async def _write(self, chunks: "asyncio.Queue[tuple[float, bytes]]", writer: asyncio.StreamWriter) -> None:
+        while True:
+            due_s, data = await chunks.get()
+            wait_s = due_s - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if self._proxy.silent:
+                continue
+            if not data:
+                if writer.can_write_eof():
+                    writer.write_eof()
+                return
+            self._proxy.octets += len(data)
+            try:
+                writer.write(data)
+                await writer.drain()
+            except OSError:
+                self.abort()
+                return
