@@ -42,6 +42,7 @@ from .session.connection import Connection
 from .session.consuming import Subscription
 from .session.inflow import Content, Inflow, Taken
 from .session.link import Peer
+from .session.notices import http_login
 from .session.operator import Got, OperatorChannel, Outcome
 from .table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
 
@@ -121,6 +122,7 @@ __all__ = [
     "exported",
     "framed",
     "hash_password",
+    "http_login",
     "imported",
     "json_of_table",
     "same",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from ..core.fields import terms
 from ..core.volatile import VolatileQueue
-from .link import Encryption
+from .link import Encryption, Peer
 
 if TYPE_CHECKING:
+    from ..core.events import Events
     from .channel import Channel
     from .connection import Connection
     from .consuming import Subscription
@@ -37,6 +38,22 @@ def logged_in(connection: Connection, error: str = "") -> None:
         "protocol": PROTOCOL,
         "auth_mechanism": connection.mechanism,
         "ssl": peer.encryption is not None,
+    }
+    if error:
+        fields["error"] = error
+    events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
+
+
+def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
+    """By a request, each of which is a login; or not, for that reason."""
+    if not events.heard:
+        return
+    fields: dict[str, object] = {
+        "name": name,
+        "connection_type": "http",
+        "host": host(peer.local_host),
+        "peer_host": host(peer.host),
+        "peer_port": peer.port,
     }
     if error:
         fields["error"] = error

@@ -12,7 +12,7 @@ import base64
 import binascii
 from collections.abc import Callable
 
-from broker.plugin import Host, StoredUser, User, VHost
+from broker.plugin import Host, Peer, StoredUser, User, VHost, http_login
 
 from .answers import REALM, Refusal, not_authorised
 
@@ -124,8 +124,10 @@ def credentials(header: str | None) -> tuple[str, bytes]:
     return name.decode("utf-8", "surrogateescape"), password
 
 
-def report_refused(host: Host, name: str, reason: str) -> None:
-    host.report("http_login_refused", "warning", {"user": name, "reason": f"user '{name}' - {reason}"})
+def report_refused(host: Host, name: str, peer: Peer, reason: str) -> None:
+    said = f"user '{name}' - {reason}"
+    host.report("http_login_refused", "warning", {"user": name, "reason": said})
+    http_login(host.node.events, name, peer, said)
 
 
 def present(host: Host, caller: Caller) -> Caller:
@@ -135,11 +137,12 @@ def present(host: Host, caller: Caller) -> Caller:
     return Caller(caller.user)
 
 
-async def authenticated(host: Host, header: str | None, loopback: bool) -> Caller:
+async def authenticated(host: Host, header: str | None, peer: Peer) -> Caller:
     """Raises Refusal (401)."""
     if host.config.management.disable_basic_auth:
         raise Refusal(401, "not_authorized", "Not_Authorized")
     name, password = credentials(header)
+    loopback = peer.loopback
     told: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
 
     def tell(user: User | None) -> None:
@@ -150,10 +153,11 @@ async def authenticated(host: Host, header: str | None, loopback: bool) -> Calle
     user = await told
     host.node.attempts["http"].count(user is not None)
     if user is not None:
+        http_login(host.node.events, name, peer)
         return Caller(user)
     known = host.node.users.get(name)
     if not loopback and known is not None and host.node.users.admitted(name, loopback) is None:
-        report_refused(host, name, "can only log in via localhost")
+        report_refused(host, name, peer, "can only log in via localhost")
         raise not_authorised("User can only log in via localhost")
-    report_refused(host, name, "invalid credentials")
+    report_refused(host, name, peer, "invalid credentials")
     raise Refusal(401, "not_authorized", "Not_Authorized")

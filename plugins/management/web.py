@@ -78,7 +78,7 @@ class Web:
         peer = peer_of(scope)
         caller = NOBODY
         if route.guard is not NONE:
-            caller = await authenticated(self._host, headers.get("authorization"), peer.loopback)
+            caller = await authenticated(self._host, headers.get("authorization"), peer)
             scope["user"] = caller.user.name
         query: dict[str, str] = {}
         for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):

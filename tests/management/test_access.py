@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from broker.properties import Properties
 from tests.support.http import Api
 
 REFUSED = (401, "not_authorized", "Not_Authorized")
@@ -58,3 +59,20 @@ def test_a_management_user_sees_the_virtual_hosts_it_has_permissions_in(api: Api
     api.peer.add_user("watch", ("monitoring",))
     assert [one["name"] for one in api.get("/vhosts", user="m").json] == ["/"]
     assert [one["name"] for one in api.get("/vhosts", user="watch").json] == ["/", "hidden"]
+
+
+def test_logins_are_told_to_who_listens_for_events(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("events")
+    channel.bind("events", "amq.rabbitmq.event", "user.authentication.*")
+    api.get("/vhosts", address="::1")
+    api.get("/vhosts", password="wrong")
+    told = []
+    while (event := channel.get("events")) is not None:
+        headers = Properties.decode(event.property_bytes).headers
+        assert headers is not None
+        told.append((event.method.routing_key, {name: value for name, (_, value) in headers.items()}))
+    (success, by), (failure, why) = told
+    assert (success, failure) == ("user.authentication.success", "user.authentication.failure")
+    assert (by["name"], by["connection_type"], by["peer_host"]) == (b"guest", b"http", b"{0,0,0,0,0,0,0,1}")
+    assert (why["name"], why["error"]) == (b"guest", b"user 'guest' - invalid credentials") and "error" not in by
