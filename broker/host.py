@@ -16,11 +16,13 @@ from .core.events import INTERNAL
 from .core.node import Node
 from .core.users import User
 from .core.vhost import VHost
+from .errors import Unknown
 from .net.listener import Listener
 from .net.resources import Resources
 from .net.server import Server
 from .net.tls import TLS
 from .session.connection import Connection
+from .session.inflow import Inflow
 from .session.link import Peer
 from .session.operator import OperatorChannel
 from .session.settings import Settings
@@ -123,6 +125,17 @@ class Host:
     def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
         """To act as this user may, who asks from there; it is to be closed."""
         return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report)
+
+    def inflow(self, vhost: str, name: str) -> Inflow:
+        """To publish into that virtual host as this node itself, under the name of a connection; it is to be closed.
+
+        Raises Unknown.
+        """
+        there = self.node.vhosts.get(vhost)
+        if there is None:
+            raise Unknown(f'Virtual host "{vhost}" does not exist')
+        soon = self._server.loop.call_soon
+        return Inflow(self.node, self.settings, there, name, self.report, soon, self.commit_soon)
 
     async def stored(self) -> None:
         """Until what was done so far is safe from the end of this process."""

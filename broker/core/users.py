@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 TAGS_LIMIT = 32
+INSIDER = "none"  # the name that RabbitMQ shows; there may be a user who is called so as well
 NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open's answers and in the user-id property
 
 
@@ -52,6 +53,14 @@ class User:
     def stored(self) -> StoredUser:
         """As it is kept."""
         return StoredUser(self.name, self.password_hash, self.tags, self.hashing_algorithm, dict(self.limits))
+
+
+class Insider(User):
+    """A part of this broker at work in one virtual host: it may do everything there, and nobody can log in as it."""
+
+    def __init__(self, vhost: str) -> None:
+        super().__init__(StoredUser(INSIDER, b"", ("administrator", "impersonator")))
+        self.permissions[vhost] = Permission(".*", ".*", ".*")
 
 
 class Users:

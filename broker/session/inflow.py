@@ -1,0 +1,314 @@
+"""The way in for messages that a part of this broker brings from elsewhere, such as a link of federation.
+
+They go by the functions that serve a client's publishes, so routing, limits, dead-lettering, the firehose and all that
+is counted are the same. What is missing is the client: nobody's permissions are asked, any user-id is accepted, and an
+alarm does not make it wait, as whoever has an Inflow looks at `Node.alarms` itself.
+
+Contents come as frames off another broker's wire and go into the queues as they are; only the header frame is made.
+What is published is delivered and stored at the end of the loop's turn, once for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ..core.message import content_frames
+from ..core.node import Node
+from ..core.ports import Timer
+from ..core.statistics import Publishing
+from ..core.users import Insider
+from ..core.vhost import VHost
+from ..errors import AMQPError, Invalid
+from ..wire import encode
+from ..wire.frames import Publishes
+from . import notices, publishing
+from .channel import Channel
+from .confirms import Confirms
+from .connection import Connection
+from .holding import HOLD_MS
+from .link import Link, Peer
+from .settings import Settings
+from .stage import RUNNING
+
+SHORT = 255  # octets of a short string, which exchange and routing key are on the wire
+TICKET = b"\x00\x3c\x00\x28\x00\x00"  # ids of basic.publish, and the ticket
+NOT_MANDATORY = b"\x00\xce"  # the flags, and the end of the frame
+NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
+BODY_SIZE = 8  # octets, in a header frame behind class and weight
+
+Content = tuple[bytes, int, bytes]
+"""Properties, the length of the body in octets, and the body's frames as they came off the wire, whole."""
+
+Report = Callable[[str, str, dict[str, object]], None]
+
+
+class Taken:
+    """What became of contents that were published together.
+
+    ticket   what the journal has to have on disk before they are safe; 0 where nothing has to be waited for
+    refused  those (by index) that some queue did not take
+    invalid  those (by index) that no client could have published, with the reason; nobody has them
+    """
+
+    __slots__ = ("ticket", "refused", "invalid")
+
+    def __init__(self, ticket: int, refused: frozenset[int], invalid: dict[int, str]) -> None:
+        self.ticket = ticket
+        self.refused = refused
+        self.invalid = invalid
+
+
+class Tally(Confirms):
+    """Notes what a confirm would wait for and say; nobody is told by it."""
+
+    __slots__ = ("ticket", "left_out")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ticket = 0
+        self.left_out: list[int] = []
+
+    def published(self, count: int, ticket: int, durable: int) -> bool:
+        self.next += count
+        if ticket > durable:
+            self.ticket = ticket
+        return False
+
+    def refused(self, durable: int) -> None:
+        self.left_out.append(self.next)
+        self.next += 1
+
+
+class Within(Peer):
+    """Who publishes is in this process, and has a name of its own."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__("", 0, "", 0, True)
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Sluice(Link):
+    """Holds back who publishes, as a transport does by not reading (`holding`). `changed` is told of each change."""
+
+    def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
+        self.held = False
+        self.connection: Connection | None = None
+        self._clock = node.clock
+        self._timer: Timer | None = None
+        self._changed = changed
+        self._report = report
+
+    def hold(self) -> None:
+        self.held = True
+        if self._timer is None:
+            self._look_later()
+
+    def release(self) -> None:
+        self.stop()
+        self.held = False
+        self._changed()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_later(self) -> None:
+        self._timer = self._clock.call_at(self._clock.now_ms() + HOLD_MS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.connection is None or not self.connection.holding.queues:
+            return
+        self.held = self.connection.holding.look()
+        self._look_later()
+        self._changed()
+
+    def flush_soon(self) -> None:
+        """The journal has caught up: there is nothing else that a connection without a client has to say."""
+        if self.connection is not None:
+            self.connection.take_output()
+        self._changed()
+
+    def running(self, heartbeat_s: int) -> None: ...
+
+    def close(self, after_s: float) -> None: ...
+
+    def report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        self._report(event, level, fields)
+
+
+class Inflow:
+    """Into one virtual host, until `close`. `name` is what the firehose calls the connection.
+
+    `soon` calls a function at the end of the loop's turn, `commit_soon` tells the committer that the journal has more.
+    While `held`, nothing more is to be published, as consumers or the disk do not keep up; `on_release` is called when
+    that is over. What is published all the same is taken. `counted` is as of a channel.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: Settings,
+        vhost: VHost,
+        name: str,
+        report: Report,
+        soon: Callable[[Callable[[], None]], object],
+        commit_soon: Callable[[], None],
+    ) -> None:
+        self.on_release: Callable[[], None] = lambda: None
+        self._node = node
+        self._soon = soon
+        self._commit_soon = commit_soon
+        self._flushes = False
+        self._was_held = False
+        self._closed = False
+        self._sluice = Sluice(node, report, self._look)
+        self._connection = connection = Connection(node, settings, Within(name), self._sluice)
+        self._sluice.connection = connection
+        user = Insider(vhost.name)
+        connection.user, connection.login_name, connection.vhost = user, user.name, vhost
+        connection.state = RUNNING
+        self._channel = Channel(connection, 1)
+        self._tally = self._channel.confirms = Tally()
+        notices.channel_created(self._channel)
+
+    @property
+    def counted(self) -> Publishing:
+        return self._channel.publishing
+
+    @property
+    def held(self) -> bool:
+        return self._sluice.held or self._connection.waits_for_journal
+
+    def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
+        """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
+        happened then; Invalid for names that fit no short string. HOT: tests/bench of federation."""
+        channel, tally = self._channel, self._tally
+        method = TICKET + short(exchange) + short(routing_key) + NOT_MANDATORY
+        if method not in channel.routes:
+            publishing.resolve(channel, method)
+        invalid: dict[int, str] = {}
+        whole, indexes, alike = self._framed(contents, invalid)
+        number, refused = channel.number, frozenset[int]()
+        tally.ticket = at = 0
+        while at < len(whole):
+            first, rest = tally.next, whole[at:] if at else whole
+            try:
+                publishing.publish(channel, Publishes(number, method, rest, alike))
+                done = len(rest)
+            except AMQPError as error:  # the first that was not published; the others go on
+                done = tally.next - first
+                invalid[indexes[at + done]] = error.reply_text
+                done += 1
+            if tally.left_out:
+                refused |= {indexes[at + left - first] for left in tally.left_out}
+                tally.left_out = []
+            at += done
+        # What federation brings in is counted by its links, from what this returns and what they were given.
+        self._confirm_later(len(contents) - len(invalid) - len(refused), tally.ticket)
+        self._flush_later()
+        self._was_held = self.held
+        return Taken(tally.ticket, refused, invalid)
+
+    def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
+        """Call `fn` once what was published with this ticket is on disk: now, where it is."""
+        journal = self._node.journal
+        if ticket <= journal.durable:
+            fn()
+        else:
+            journal.when_durable(ticket, fn)
+
+    def flush(self) -> None:
+        """Deliver and store what was published, without waiting for the end of the turn."""
+        self._flushes = False
+        self._node.pump()
+        self._commit_soon()
+
+    def close(self) -> None:
+        """Publish no more. What was published stays."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sluice.stop()
+        self._channel.end()
+        for queue in self._connection.holding.queues:
+            queue.publishers.forget(self._connection)
+        self.on_release = lambda: None
+
+    def _framed(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
+        """Header and body frames of each, its index, and whether all have the same header frame.
+
+        The header frame names the channel that the body frames name, so that these need not be copied.
+        """
+        limit = self._connection.settings.max_message_size
+        number = next((frames[NUMBER_AT:NUMBER_END] for _, _, frames in contents if frames), b"\x00\x01")
+        self._channel.number = int.from_bytes(number, "big")
+        seen, seen_bytes, header, headers = b"", -1, b"", 0
+        whole: list[bytes] = []
+        indexes: list[int] = []
+        for index, (raw, body_bytes, frames) in enumerate(contents):
+            if body_bytes != seen_bytes or raw != seen:
+                if body_bytes > limit:
+                    invalid[index] = f"message size {body_bytes} is larger than configured max size {limit}"
+                    continue
+                if len(raw) < 2:
+                    invalid[index] = "content header has no property flags"
+                    continue
+                seen, seen_bytes, headers = raw, body_bytes, headers + 1
+                header = header_frame(number, raw, body_bytes)
+            if frames and frames[NUMBER_AT:NUMBER_END] != number:
+                frames = encode.reframed(frames, self._channel.number, 0)
+            whole.append(header + frames)
+            indexes.append(index)
+        return whole, indexes, headers == 1
+
+    def _confirm_later(self, count: int, ticket: int) -> None:
+        """Count as confirmed what is, or will be, safe."""
+        if not ticket:
+            self._confirmed(count)
+        else:
+            self._node.journal.when_durable(ticket, partial(self._confirmed, count))
+
+    def _confirmed(self, count: int) -> None:
+        self._channel.publishing.confirm += count
+        self._channel.statistics.publishing.confirm += count
+
+    def _flush_later(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        if self._flushes:
+            self.flush()
+
+    def _look(self) -> None:
+        """Tell of the end of a hold, and be ready to tell of the next."""
+        held = self.held
+        if self._was_held and not held:
+            self._was_held = False
+            self.on_release()
+        else:
+            self._was_held = held
+
+
+def header_frame(number: bytes, raw: bytes, body_bytes: int) -> bytes:
+    """Of a content with these properties and a body of that length, on that channel."""
+    frame = content_frames(int.from_bytes(number, "big"), raw, b"")
+    size_at = len(frame) - 1 - len(raw) - BODY_SIZE
+    return frame[:size_at] + body_bytes.to_bytes(BODY_SIZE, "big") + frame[size_at + BODY_SIZE :]
+
+
+def short(text: str) -> bytes:
+    """Raises Invalid."""
+    octets = text.encode("utf-8", "surrogateescape")
+    if len(octets) > SHORT:
+        raise Invalid(f"a name or a routing key has at most {SHORT} octets")
+    return bytes((len(octets),)) + octets

@@ -1,0 +1,244 @@
+"""What a part of the broker publishes goes the way of what a client publishes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pamqp.commands import Connection
+
+from broker.core.message import Message, content_frames
+from broker.core.node import Node
+from broker.core.publishers import HOLD_ABOVE
+from broker.core.users import INSIDER
+from broker.errors import AccessRefused, Invalid, NotFound
+from broker.properties import Properties
+from broker.session.holding import HOLD_MS
+from broker.session.inflow import Content, Inflow
+from broker.session.settings import Settings
+from broker.table import Table
+from tests.support.channel import Channel
+from tests.support.clock import FakeClock
+from tests.support.session import SlowJournal, connected, dial, new_node
+
+NAME = "Federation link (upstream: up, policy: p)"
+
+
+class House:
+    """A node with a queue `q`, an inflow, and functions that the end of the turn calls."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.journal = SlowJournal()
+        self.node: Node = new_node(self.journal)
+        self.soon: list[Callable[[], None]] = []
+        self.commits = 0
+        self.released = 0
+        self.channel: Channel = connected(self.node).channel(1)
+        self.channel.declare("q", durable=True)
+        self.vhost = self.node.vhosts["/"]
+        self.inflow = Inflow(
+            self.node, Settings(Table.EMPTY, **settings), self.vhost, NAME, self._report, self.soon.append, self._commit
+        )
+        self.inflow.on_release = self._release
+
+    def _report(self, event: str, level: str, fields: dict[str, object]) -> None: ...
+
+    def _commit(self) -> None:
+        self.commits += 1
+
+    def _release(self) -> None:
+        self.released += 1
+
+    def turn(self) -> None:
+        """The end of the loop's turn."""
+        while self.soon:
+            self.soon.pop(0)()
+
+    def messages(self, queue: str = "q") -> list[Message]:
+        """What is ready in a queue, taken out of it."""
+        taken = []
+        while (found := self.vhost.queues[queue].get(True)) is not None:
+            taken.append(found[1])
+        return taken
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    house = House()
+    yield house
+    house.inflow.close()
+
+
+def content(body: bytes = b"body", channel: int = 3, cut: int = 0, **properties: Any) -> Content:
+    """As it comes off the wire on that channel, its body in frames of `cut` octets, or in one."""
+    whole = content_frames(channel, b"\x00\x00", body)[len(content_frames(channel, b"\x00\x00", b"")) :]
+    if cut:
+        pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
+        whole = b"".join(
+            b"\x03" + channel.to_bytes(2, "big") + len(piece).to_bytes(4, "big") + piece + b"\xce" for piece in pieces
+        )
+    return Properties(**properties).encode(), len(body), whole
+
+
+def test_contents_arrive_in_order_with_their_properties_and_bodies(house: House) -> None:
+    contents = [content(b"%d" % number, correlation_id=f"{number}") for number in range(3)]
+    contents += [content(b"long" * 3, cut=5), content(b""), content(b"other channel", channel=9)]
+    taken = house.inflow.publish("", "q", contents)
+    assert (taken.ticket, taken.refused, taken.invalid) == (0, frozenset(), {})
+    messages = house.messages()
+    assert [message.body for message in messages] == [b"0", b"1", b"2", b"long" * 3, b"", b"other channel"]
+    assert [message.property_bytes for message in messages] == [raw for raw, _, _ in contents]
+    assert {(message.address.exchange, message.address.routing_key) for message in messages} == {("", "q")}
+
+
+def test_a_consumer_gets_what_was_published_whatever_frames_it_can_take(house: House) -> None:
+    client = dial(house.node)
+    client.start()
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune(frame_max=4096)
+    client.call(Connection.Open, virtual_host="/")
+    small = client.channel(1)
+    small.declare("small")
+    small.consume("small", no_ack=True)
+    body = bytes(range(256)) * 64
+    house.inflow.publish("", "small", [content(body, cut=10_000), content(body), content(b"x", content_type="t")])
+    house.turn()
+    assert [small.delivery().body for _ in range(3)] == [body, body, b"x"]
+
+
+def test_alike_contents_are_taken_as_one_run(house: House) -> None:
+    taken = house.inflow.publish("", "q", [content(b"%03d" % number) for number in range(500)])
+    assert taken.ticket == 0
+    assert [message.body for message in house.messages()] == [b"%03d" % number for number in range(500)]
+
+
+def test_it_is_delivered_and_stored_once_at_the_end_of_the_turn(house: House) -> None:
+    house.channel.consume("q", no_ack=True)
+    for _ in range(3):
+        house.inflow.publish("", "q", [content()])
+    assert len(house.soon) == 1 and not house.commits
+    house.turn()
+    assert house.channel.delivery().body == b"body"
+    assert [house.commits, len(house.soon)] == [1, 0]
+
+
+def test_the_ticket_is_due_when_the_journal_has_the_messages(house: House) -> None:
+    done: list[str] = []
+    taken = house.inflow.publish("", "q", [content(delivery_mode=2), content(delivery_mode=2)])
+    assert taken.ticket == house.journal.ticket() > 0
+    assert house.inflow.counted.confirm == 0
+    house.inflow.when_durable(taken.ticket, lambda: done.append("stored"))
+    house.inflow.when_durable(0, lambda: done.append("at once"))
+    assert done == ["at once"]
+    house.journal.seal()
+    house.journal.commit(taken.ticket)
+    assert done == ["at once", "stored"]
+    assert house.inflow.counted.confirm == house.inflow.counted.publish == 2
+
+
+def test_what_a_queue_refuses_is_named(house: House) -> None:
+    house.channel.declare("short", arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+    taken = house.inflow.publish("", "short", [content(b"%d" % number) for number in range(4)])
+    assert taken.refused == {2, 3}
+    assert [message.body for message in house.messages("short")] == [b"0", b"1"]
+
+
+def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
+    house = House(max_message_size=100)
+    contents = [
+        content(b"first"),
+        content(b"x" * 101),
+        content(b"bad", expiration="soon"),
+        (b"\x20\x00\xff", 3, content(b"cut")[2]),
+        (b"", 3, content(b"cut")[2]),
+        content(b"last"),
+        content(b"worse", expiration="-1"),
+    ]
+    taken = house.inflow.publish("", "q", contents)
+    assert set(taken.invalid) == {1, 2, 3, 4, 6}
+    assert "larger than configured max size 100" in taken.invalid[1]
+    assert "invalid expiration 'soon'" in taken.invalid[2]
+    assert [message.body for message in house.messages()] == [b"first", b"last"]
+
+
+def test_indexes_of_refusals_count_what_is_invalid_before_them(house: House) -> None:
+    house.channel.declare("short", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    bad = content(b"bad", expiration="soon")
+    taken = house.inflow.publish("", "short", [bad, content(b"0"), bad, content(b"1"), bad, content(b"2")])
+    assert sorted(taken.invalid) == [0, 2, 4]
+    assert sorted(taken.refused) == [3, 5]
+
+
+def test_a_missing_exchange_takes_nothing(house: House) -> None:
+    with pytest.raises(NotFound, match="no exchange 'gone'"):
+        house.inflow.publish("gone", "q", [content()])
+    with pytest.raises(AccessRefused, match="internal"):
+        house.inflow.publish("amq.rabbitmq.trace", "q", [content()])
+    with pytest.raises(Invalid):
+        house.inflow.publish("", "k" * 256, [content()])
+    assert not house.soon
+
+
+def test_routing_looks_at_carbon_copies_bindings_and_time_to_live(house: House) -> None:
+    house.channel.declare("copy")
+    house.channel.bind("copy", "amq.topic", "a.*")
+    headers = Table.of({"CC": ["a.b"]})
+    house.inflow.publish("amq.topic", "other", [content(headers=headers)])
+    house.inflow.publish("amq.topic", "a.c", [content(expiration="10")])
+    house.turn()
+    assert house.vhost.queues["copy"].ready == 2
+    assert isinstance(house.node.clock, FakeClock)
+    house.node.clock.advance(11)
+    assert len(house.messages("copy")) == 1
+
+
+def test_a_route_is_forgotten_when_a_binding_changes(house: House) -> None:
+    house.inflow.publish("amq.direct", "k", [content(b"nobody's")])
+    house.channel.bind("q", "amq.direct", "k")
+    house.inflow.publish("amq.direct", "k", [content(b"ours")])
+    assert [message.body for message in house.messages()] == [b"ours"]
+    assert house.vhost.statistics.publishing.drop_unroutable == 1
+
+
+def test_any_user_id_is_taken_and_a_user_of_the_insiders_name_gains_nothing(house: House) -> None:
+    taken = house.inflow.publish("amq.direct", "q", [content(user_id="somebody")])
+    assert not taken.invalid
+    assert INSIDER not in house.vhost.routes
+
+
+def test_the_firehose_names_the_link(house: House) -> None:
+    house.channel.declare("traced")
+    house.channel.bind("traced", "amq.rabbitmq.trace", "publish.#")
+    house.node.set_tracing("/", True)
+    house.inflow.publish("", "q", [content()])
+    [copy] = house.messages("traced")
+    assert copy.headers.text("connection") == NAME
+
+
+def test_it_is_held_while_consumers_have_too_much_and_released_when_they_drain(house: House) -> None:
+    house.channel.declare("busy")
+    house.channel.qos(1)
+    house.channel.consume("busy")
+    house.inflow.publish("", "busy", [content() for _ in range(HOLD_ABOVE + 10)])
+    assert house.inflow.held and not house.released
+    house.vhost.queues["busy"].purge()
+    assert not house.inflow.held and house.released == 1
+
+
+def test_consumers_that_take_nothing_hold_it_back_for_a_while_only(house: House) -> None:
+    house.channel.declare("busy")
+    house.channel.qos(1)
+    house.channel.consume("busy")
+    house.inflow.publish("", "busy", [content() for _ in range(HOLD_ABOVE + 10)])
+    assert isinstance(house.node.clock, FakeClock)
+    house.node.clock.advance(HOLD_MS + 1)
+    assert not house.inflow.held and house.released == 1
+
+
+def test_it_is_held_while_the_journal_is_behind(house: House) -> None:
+    house.journal.much = True
+    taken = house.inflow.publish("", "q", [content(delivery_mode=2)])
+    assert house.inflow.held
+    house.journal.much = False
+    house.journal.seal()
+    house.journal.commit(taken.ticket)
+    assert not house.inflow.held and house.released == 1
