@@ -3,7 +3,9 @@
 What stands here keeps its name and meaning; the modules it comes from may change.
 """
 
+from . import properties
 from .config import Config, HTTPListener, Management, Prometheus, SSLOptions
+from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
 from .core.consumers import SingleActiveConsumers
 from .core.definitions import StoredUser
@@ -13,24 +15,39 @@ from .core.document import exported
 from .core.exchange import Exchange
 from .core.exchange_host import ExchangeHost
 from .core.exchange_type import ExchangeType, Notice
+from .core.features import FEATURES
 from .core.firehose import described
 from .core.json_table import json_of_table, table_of_json
+from .core.latencies import BOUNDS_S, Latencies
 from .core.limits import VHOST_LIMITS, user_limits
 from .core.message import Address, Message, framed
 from .core.node import Node
-from .core.parameters import CLUSTER_NAME, POLICY, Parameter
+from .core.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
 from .core.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
+from .core.patterns import Pattern
 from .core.permissions import Permission, TopicPermission
 from .core.plan import imported
 from .core.policies import Policy
+from .core.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.ports import Clock, Timer
 from .core.queue import Queue
 from .core.receipt import STORED, TAKEN, Receipt
 from .core.registry import Registry
+from .core.rules import CLASSIC, QUORUM
 from .core.sink import Sink
 from .core.stable_hash import stable_hash
-from .core.statistics import SIZES, Attempts, Churn, Delivering, Publishing, Statistics
+from .core.statistics import (
+    AT_MOST_ONCE,
+    DISABLED,
+    SIZES,
+    Attempts,
+    Churn,
+    Delivering,
+    Publishing,
+    Statistics,
+)
 from .core.stored import Stored
+from .core.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
 from .core.users import User
 from .core.vhost import VHost
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
@@ -42,21 +59,34 @@ from .session.connection import Connection
 from .session.consuming import Subscription
 from .session.inflow import Content, Inflow, Taken
 from .session.link import Peer
-from .session.notices import http_login
+from .session.notices import http_login, pid
 from .session.operator import Got, OperatorChannel, Outcome
 from .table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
 
 __all__ = [
     "ARGON2ID",
+    "AT_MOST_ONCE",
+    "BOUNDS_S",
+    "CLASSIC",
+    "CLUSTER_ID",
     "CLUSTER_NAME",
+    "DISABLED",
+    "FEATURES",
+    "DEDUPLICATE",
+    "FEDERATION",
     "FLOATS",
     "INTEGERS",
+    "MULTI_HOP",
     "POLICY",
+    "QUORUM",
     "SALT_BYTES",
     "SHA256",
+    "SHORT_STRING",
     "SIZES",
     "STORED",
     "TAKEN",
+    "UPSTREAM",
+    "UPSTREAM_SET",
     "VHOST_LIMITS",
     "AMQPError",
     "AccessRefused",
@@ -81,6 +111,7 @@ __all__ = [
     "Host",
     "Inflow",
     "Invalid",
+    "Latencies",
     "Listening",
     "Management",
     "Message",
@@ -91,6 +122,7 @@ __all__ = [
     "OperatorError",
     "Outcome",
     "Parameter",
+    "Pattern",
     "Peer",
     "Permission",
     "Policy",
@@ -125,6 +157,9 @@ __all__ = [
     "http_login",
     "imported",
     "json_of_table",
+    "pid",
+    "properties",
+    "safe_uri",
     "same",
     "server_expiry",
     "stable_hash",
@@ -132,5 +167,6 @@ __all__ = [
     "term_of",
     "text_of",
     "type_name",
+    "uri_fault",
     "user_limits",
 ]

@@ -60,4 +60,8 @@ PROMETHEUS_KEYS: tuple[Key, ...] = (
         "prometheus.return_per_object_metrics", Boolean(), "prometheus.return_per_object_metrics",
         "metrics of each object, not their sums",
     ),
+    Key(
+        "prometheus.authentication.enabled", Boolean(), "prometheus.authentication_enabled",
+        "ask for a user who monitors",
+    ),
 )  # fmt: skip

@@ -143,6 +143,7 @@ class Prometheus(Part):
     ssl_options: SSLOptions = SSLOptions()
     path: str = "/metrics"
     return_per_object_metrics: bool = False
+    authentication_enabled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

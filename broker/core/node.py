@@ -12,6 +12,7 @@ from .census import Census
 from .definitions import Change, StoredVHost
 from .events import Events
 from .firehose import Firehose
+from .latencies import Latencies
 from .limits import Limits
 from .numbering import Numbering
 from .parameters import CLUSTER_NAME, Parameters
@@ -71,6 +72,7 @@ class Node:
         self.census = Census()
         self.churn = Churn()
         self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
+        self.commits = Latencies()  # of batches of the journal: the write, and the sync
         self._gone = Statistics()  # of virtual hosts that were deleted
         self.events = Events(self)
         self.alarms = Alarms()

@@ -147,7 +147,7 @@ class Statistics:
     routed            messages into queues: one that goes to three counts three times
     delivering        by the type of the queue
     dead_lettered     by type of the queue, strategy and reason
-    received_bytes    by connections that are closed; so are `sent_bytes`
+    received_bytes    by connections that are closed; so are `sent_bytes`, `received_reads` and `sent_writes`
     """
 
     __slots__ = (
@@ -159,6 +159,8 @@ class Statistics:
         "sizes",
         "received_bytes",
         "sent_bytes",
+        "received_reads",
+        "sent_writes",
     )
 
     def __init__(self) -> None:
@@ -170,6 +172,8 @@ class Statistics:
         self.sizes = Sizes()
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.received_reads = 0
+        self.sent_writes = 0
 
     def delivered(self) -> Delivering:
         """From queues of all types."""
@@ -194,6 +198,8 @@ class Statistics:
         self.sizes.add(other.sizes)
         self.received_bytes += other.received_bytes
         self.sent_bytes += other.sent_bytes
+        self.received_reads += other.received_reads
+        self.sent_writes += other.sent_writes
 
 
 class Attempts:

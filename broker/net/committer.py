@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -22,7 +23,7 @@ SYNC_S = 0.05  # until declarations that no message depends on are synced
 class Committer:
     """`enough` says whether the disk has room to spare. `full` is told when it has not, so that nothing more comes in
     while there is still room to write what becomes of the messages that are there. `failed` is told, once, that the
-    journal is lost.
+    journal is lost. `took` is told how many seconds each batch needed.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Committer:
         enough: Callable[[], bool],
         full: Callable[[bool], None],
         failed: Callable[[Exception], None],
+        took: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._journal = journal
@@ -39,6 +41,7 @@ class Committer:
         self._looking: asyncio.TimerHandle | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._failed = failed
+        self._took = took
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         self._outstanding = False
         self._idle = asyncio.Event()
@@ -74,16 +77,18 @@ class Committer:
     def _run(self) -> None:
         while (batch := self._work.get()) is not None:
             error: Exception | None = None
+            begun_s = time.monotonic()
             try:
                 batch.commit()
             except Exception as raised:  # also a bug of ours: a worker that ended silently would confirm nothing more
                 error = raised
-            self._loop.call_soon_threadsafe(self._done, batch, error)
+            self._loop.call_soon_threadsafe(self._done, batch, error, time.monotonic() - begun_s)
 
     # On the loop
 
-    def _done(self, batch: Batch, error: Exception | None) -> None:
+    def _done(self, batch: Batch, error: Exception | None, seconds: float) -> None:
         if error is None:
+            self._took(seconds)
             self._outstanding = False
             self._look()
             self._journal.committed(batch.number)

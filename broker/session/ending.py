@@ -124,8 +124,11 @@ def clear(connection: Connection) -> None:
         connection.owned.clear()
         connection.node.open_connections -= 1
         connection.node.churn.connection_closed += 1
-        connection.vhost.statistics.received_bytes += connection.received_bytes
-        connection.vhost.statistics.sent_bytes += connection.sent_bytes
+        statistics = connection.vhost.statistics
+        statistics.received_bytes += connection.received_bytes
+        statistics.sent_bytes += connection.sent_bytes
+        statistics.received_reads += connection.received_reads
+        statistics.sent_writes += connection.sent_writes
         connection.node.census.disconnected(connection.vhost.name, connection.user.name if connection.user else "")
         connection.vhost = None
 

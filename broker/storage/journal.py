@@ -97,7 +97,7 @@ class Journal(ports.Journal):
         self.segments: dict[int, Segment] = {}
         self.shared: dict[int, set[int]] = {}  # of messages with several queues, those that still want them
         self.counted: dict[tuple[int, int], int] = {}  # attempts, by queue and id, of messages that came back there
-        self.next_id = 1
+        self.next_id = self._first_id = 1
         self.disk = disk
         self._metadata = metadata
         self._segment_bytes = segment_bytes
@@ -115,6 +115,10 @@ class Journal(ports.Journal):
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._compaction = Compaction(self)
 
+    @property
+    def written_messages(self) -> int:
+        return self.next_id - self._first_id
+
     def recover(self, known: set[int] | None = None) -> dict[int, list[tuple[int, int]]]:
         """By queue, id and place of each message that is still wanted, in order; `known` are the queues there are.
 
@@ -125,7 +129,7 @@ class Journal(ports.Journal):
         self._salt = found.salt
         self.segments = {segment.number: segment for segment in found.segments}
         self.shared = found.shared
-        self.next_id = found.next_id
+        self.next_id = self._first_id = found.next_id
         self.counted = found.counted
         self.recovered_bytes = found.body_bytes
         self.recovered_levels = found.levels
@@ -273,6 +277,7 @@ class Journal(ports.Journal):
         for queue, ids in self._settled.items():
             self._buffer += records.settled(self._current.salt, self.next_id, queue, ids)
         data = bytes(self._buffer)
+        self.written_bytes += len(data)
         segment = self._current
         sync = self._sync_due or bool(data)
         self._sync_due = False
@@ -354,6 +359,7 @@ class Journal(ports.Journal):
             if self.counted:
                 self._recount(queue, message)
             messages.append(message)
+        self.read_messages += len(messages)
         return messages
 
     def _recount(self, queue: int, message: Message) -> None:
@@ -373,4 +379,8 @@ class Journal(ports.Journal):
         file = segment.open(self.disk)
         data = file.read(offset, READ_BYTES)
         length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
-        return data if length <= len(data) else file.read(offset, length)
+        self.reads += 1
+        if length > len(data):
+            data = file.read(offset, length)
+        self.read_bytes += len(data)
+        return data

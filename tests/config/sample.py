@@ -16,7 +16,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("Log", LOG),
     ("Warren's own", OWN),
     ("HTTP API; the user interface is still to come", MANAGEMENT_KEYS),
-    ("Metrics: read, and not served yet", PROMETHEUS_KEYS),
+    ("Metrics, for Prometheus", PROMETHEUS_KEYS),
 )
 OF_THIS_MACHINE = ("warren.node",)
 DOC_COLUMN = 58

@@ -61,7 +61,8 @@ class Scene:
         self.alarms: list[bool] = []
         self.failures: list[Exception] = []
         self.failed = asyncio.Event()
-        self.committer = Committer(self.journal, lambda: self.room, self.alarms.append, self._fail)
+        self.took: list[float] = []
+        self.committer = Committer(self.journal, lambda: self.room, self.alarms.append, self._fail, self.took.append)
 
     def _fail(self, error: Exception) -> None:
         self.failures.append(error)
@@ -77,6 +78,7 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
     assert await scene.committer.stop()
     assert scene.journal.done == [1, 2, 3]
     assert scene.failures == []
+    assert len(scene.took) == 3 and all(seconds >= 0 for seconds in scene.took)
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,22 @@
+"""Latencies: which class a duration falls in."""
+
+import pytest
+
+from broker.core.latencies import BOUNDS_S, CLASSES, Latencies
+
+
+@pytest.mark.parametrize("index", range(CLASSES))
+def test_a_duration_counts_below_the_first_bound_that_it_does_not_reach(index: int) -> None:
+    latencies = Latencies()
+    latencies.count(BOUNDS_S[index] * 0.99)
+    assert latencies.counts[index] == 1 and sum(latencies.counts) == 1
+    latencies.count(BOUNDS_S[index] * 1.01)
+    assert latencies.counts[index + 1] == 1
+
+
+def test_what_takes_longer_than_all_bounds_and_what_a_clock_takes_back_is_counted_too() -> None:
+    latencies = Latencies()
+    latencies.count(3600.0)
+    latencies.count(0.0)
+    latencies.count(-0.001)
+    assert (latencies.counts[-1], latencies.counts[0], latencies.total_s) == (1, 2, 3600.0)
