@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from .config import Config, SSLOptions
 from .core.events import INTERNAL
 from .core.node import Node
-from .core.users import User
+from .core.users import Insider, User
 from .core.vhost import VHost
 from .errors import Unknown
 from .net.listener import Listener
@@ -26,6 +26,8 @@ from .session.inflow import Inflow
 from .session.link import Peer
 from .session.operator import OperatorChannel
 from .session.settings import Settings
+
+INSIDE = "inside"  # in the name of a connection, in place of an address
 
 
 class Listening:
@@ -91,6 +93,7 @@ class Host:
         self.services: dict[str, Service] = {}
         self._server = server
         self._bound: list[Listening] = []
+        self._insiders = 0  # connections from within, since the start
 
     def configuration(self) -> str:
         """All of it, as rabbitmq.conf would have it; secrets are left out."""
@@ -103,6 +106,16 @@ class Host:
     def connections(self) -> list[Connection]:
         """All of them, those that are still opening too, the oldest first."""
         return list(self._server.connections.values())
+
+    async def connect_inside(self, vhost: str, with_credentials: bool = False) -> socket.socket:
+        """One end of a connection to this very broker, over which AMQP is spoken as over any.
+
+        With credentials the login is that of any client on this machine. Without, whatever login is sent is the
+        node's own, which may do everything in that virtual host and nothing in any other. Raises OSError.
+        """
+        self._insiders += 1
+        insider = None if with_credentials else Insider(vhost)
+        return await self._server.connect_inside(Peer(INSIDE, self._insiders, INSIDE, 0, True, insider=insider))
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
         """As an operator does, with 320 and this text; how many those were."""

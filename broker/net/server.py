@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 from ..core.node import Node
@@ -67,6 +68,22 @@ class Server:
         if tls is not None and self._certificates is None:
             self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
         return listener.addresses
+
+    async def connect_inside(self, peer: Peer) -> socket.socket:
+        """One end of a connection to this broker that no network carries, to be given to a loop. `peer` is who has it.
+
+        Raises OSError.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            await self.loop.connect_accepted_socket(lambda: Transport(self, peer=peer), ours)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        return theirs
 
     def reload_certificates(self) -> None:
         """For connections that come from now on; files that cannot be used leave things as they are."""

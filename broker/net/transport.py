@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import InternalFault
 from ..session.connection import Connection
 from ..session.holding import HOLD_MS
-from ..session.link import Link
+from ..session.link import Link, Peer
 from ..wire.encode import HEARTBEAT
 from .peers import peer_of
 from .tls import TLS
@@ -31,11 +31,12 @@ WRITES = 8  # in one turn: what one fast consumer can take before the others hav
 
 
 class Transport(asyncio.Protocol, Link):
-    """Owned by the loop until the socket is gone."""
+    """Owned by the loop until the socket is gone. `peer` is who is at the other end, where the socket does not tell."""
 
-    def __init__(self, server: Server, tls: TLS | None = None) -> None:
+    def __init__(self, server: Server, tls: TLS | None = None, peer: Peer | None = None) -> None:
         self._server = server
         self._tls = tls
+        self._peer = peer
         self._loop = server.loop
         self._socket: asyncio.Transport | None = None
         self._connection: Connection | None = None
@@ -60,7 +61,7 @@ class Transport(asyncio.Protocol, Link):
         raw = socket_.get_extra_info("socket")
         if raw is not None:
             self._server.socket_options.apply(raw)
-        self._connection = self._server.connected(self, peer_of(socket_, self._tls))
+        self._connection = self._server.connected(self, self._peer or peer_of(socket_, self._tls))
         self._end_timer = self._loop.call_later(self._server.handshake_timeout_s, self._handshake_late)
 
     def data_received(self, data: bytes) -> None:

@@ -90,7 +90,11 @@ class Handshake:
         loopback = connection.peer.loopback
         logged_in = partial(self._logged_in, mechanism)
         connection.wait()
-        if mechanism not in connection.settings.mechanisms:
+        insider = connection.peer.insider
+        if insider is not None:
+            connection.login_name = insider.name
+            logged_in(insider)
+        elif mechanism not in connection.settings.mechanisms:
             logged_in(None)
         elif mechanism == "ANONYMOUS":
             connection.login_name = connection.settings.anonymous_user or ""

@@ -1,5 +1,12 @@
 """What a session asks of the connection's transport. `net.transport` implements it; tests have their own."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.users import Insider
+
 
 class Encryption:
     """What TLS settled on, as `tlsv1.3` and OpenSSL's name of the cipher.
@@ -20,10 +27,11 @@ class Encryption:
 class Peer:
     """Who is at the other end of the socket, and which end is ours. `encryption` is None where there is none.
 
-    `certificate_name` is the user that its certificate names, None where it showed none that was verified.
+    `certificate_name` is the user that its certificate names, None where it showed none that was verified. `insider` is
+    who it is where that is known without a login, as it is a part of this broker.
     """
 
-    __slots__ = ("host", "port", "local_host", "local_port", "loopback", "certificate_name", "encryption")
+    __slots__ = ("host", "port", "local_host", "local_port", "loopback", "certificate_name", "encryption", "insider")
 
     def __init__(
         self,
@@ -34,6 +42,7 @@ class Peer:
         loopback: bool,
         certificate_name: str | None = None,
         encryption: Encryption | None = None,
+        insider: Insider | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -42,6 +51,7 @@ class Peer:
         self.loopback = loopback
         self.certificate_name = certificate_name
         self.encryption = encryption
+        self.insider = insider
 
     def __str__(self) -> str:
         """As RabbitMQ names a connection."""

@@ -1,0 +1,84 @@
+"""Connections that come from within: AMQP over a pair of sockets, logged in without a login, or with one."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+from pamqp.commands import Connection
+
+from broker.core.users import Insider
+from broker.session.link import Peer
+from tests.support.amqp import Client
+from tests.support.broker import SocketPipe
+from tests.support.listening import Listening
+
+pytestmark = pytest.mark.sockets
+
+
+class InsidePipe(SocketPipe):
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(True)
+        self._socket = end
+
+
+@pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def listening(request: pytest.FixtureRequest) -> Iterator[Listening]:
+    loop: Callable[[], asyncio.AbstractEventLoop] = request.param
+    server = Listening(loop)
+    yield server
+    server.close()
+
+
+def inside(listening: Listening, insider: Insider | None) -> Client:
+    peer = Peer("inside", 7, "inside", 0, True, insider=insider)
+    client = Client(InsidePipe(listening.run(listening.server.connect_inside(peer))))
+    client.start()
+    return client
+
+
+def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(listening: Listening) -> None:
+    listening.call(listening.node.add_vhost, "other")
+    client = inside(listening, Insider("other"))
+    client.login("PLAIN", "\0nobody\0wrong")
+    client.tune()
+    client.call(Connection.Open, virtual_host="other")
+    channel = client.channel(1)
+    channel.declare("q")
+    channel.publish("", "q", b"body")
+    channel.consume("q", no_ack=True)
+    assert channel.delivery().body == b"body"
+    [connection] = listening.call(lambda: list(listening.server.connections.values()))
+    assert connection.name == "inside:7 -> inside:0" and connection.peer.loopback
+    client.vanish()
+
+
+def test_an_insider_has_no_right_in_another_vhost(listening: Listening) -> None:
+    client = inside(listening, Insider("other"))
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune()
+    client.send(Connection.Open, virtual_host="/")
+    assert "access to vhost '/' refused" in client.next().reply_text
+    client.vanish()
+
+
+def test_without_an_insider_the_login_counts_as_one_from_this_machine(listening: Listening) -> None:
+    right, wrong = inside(listening, None), inside(listening, None)
+    right.login("PLAIN", "\0guest\0guest")
+    right.tune()
+    right.call(Connection.Open, virtual_host="/")
+    wrong.login("PLAIN", "\0guest\0wrong", {"authentication_failure_close": True})
+    wrong.expect_close(403)
+    right.vanish()
+    wrong.vanish()
+
+
+def test_the_server_ends_what_came_from_within_as_it_ends_others(listening: Listening) -> None:
+    client = inside(listening, Insider("/"))
+    client.login("PLAIN", "\0\0")
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+    listening.call(listening.server.close_connections, lambda one: True, "enough")
+    assert client.next().reply_text == "CONNECTION_FORCED - enough"
+    client.vanish()
