@@ -8,10 +8,11 @@ declared is heard of as an observer; sessions and alarms tell the rest by `emit`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..properties import Properties
+from ..table import Table
 from .binding import Binding
 from .definitions import (
     Change,
@@ -38,15 +39,17 @@ VHOST_LIMITS = "vhost-limits"
 
 
 class Events(Observer):
-    """`actor` is who makes things happen now: a user, or one of RabbitMQ's names for an operator's door.
+    """`actor` is who makes things happen now: a user, or one of RabbitMQ's names for an operator's door. `hooks` are
+    told of each event, by name and fields, in the middle of what the core does.
 
     Of vhosts and users is kept what was there last, as their records do not say what has changed.
     """
 
-    __slots__ = ("actor", "_node", "_vhosts", "_users", "_pumps")
+    __slots__ = ("actor", "hooks", "_node", "_vhosts", "_users", "_pumps")
 
     def __init__(self, node: Node) -> None:
         self.actor = INTERNAL
+        self.hooks: list[Callable[[str, Table], object]] = []
         self._node = node
         self._vhosts: set[str] = set()
         self._users: dict[str, StoredUser] = {}
@@ -63,7 +66,7 @@ class Events(Observer):
     def heard(self) -> bool:
         """Whether anybody listens."""
         exchange = self._exchange()
-        return exchange is not None and len(exchange.outgoing) > 0
+        return bool(self.hooks) or (exchange is not None and len(exchange.outgoing) > 0)
 
     def _exchange(self) -> Exchange | None:
         vhost = self._node.vhosts.get(self._node.default_vhost)
@@ -71,13 +74,18 @@ class Events(Observer):
 
     def emit(self, name: str, fields: Mapping[str, object]) -> None:
         """Publish an event, such as `alarm.set`."""
-        exchange = self._exchange()
-        if exchange is None or not exchange.outgoing:
+        if not self.heard:
             return
         now_ms = self._node.clock.now_ms()
         told = {key: typed(value) for key, value in fields.items()}
         told["timestamp_in_ms"] = ("l", now_ms)
-        properties = Properties(headers=bounded(told), delivery_mode=2, timestamp=now_ms // 1000)
+        headers = bounded(told)
+        for hook in list(self.hooks):
+            hook(name, headers)
+        exchange = self._exchange()
+        if exchange is None or not exchange.outgoing:
+            return
+        properties = Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000)
         message = framed(Address(EVENT, name), properties, b"")
         vhost = self._node.vhosts[self._node.default_vhost]
         vhost.enqueue([message], 0, True, vhost.route(exchange, (name,), message)[0])

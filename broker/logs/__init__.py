@@ -24,10 +24,12 @@ if not _rich_is_loaded:
 
 from ..config.values import Log  # noqa: E402
 from .outputs import Exchange, Output, Publish, outputs  # noqa: E402
+from .recent import Recent  # noqa: E402
 from .record import Record  # noqa: E402
 
 _LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
 _exchange = Exchange()
+recent = Recent()
 
 
 def configure(log: Log | None = None, stream: TextIO | None = None, node: str = "") -> None:
@@ -71,6 +73,7 @@ class _Sink:
         with self._lock:
             for output in self._outputs:
                 output.put(_LEVELS[level], record)
+            recent.put(record)
         raise structlog.DropEvent
 
     def close(self) -> None:
