@@ -57,7 +57,7 @@ class Node:
         self.observers: list[Observer] = []
         users.attach(self.vhosts, self.observers)
         self.parameters = Parameters(self.vhosts, self.observers)
-        register_upstreams(self.parameters)
+        register_upstreams(self.parameters, self._barred)
         self.policies = Policies(self.parameters, self.vhosts, self.observers)
         self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
         self.product = "RabbitMQ"  # clients and tools switch features on by these two
@@ -165,6 +165,11 @@ class Node:
     def _tell(self, change: Change) -> None:
         for observer in self.observers:
             observer.configured(change)
+
+    def _barred(self, vhost: str) -> str:
+        """The user who acts now, if that is one who may not connect to this virtual host; else an empty text."""
+        user = self.users.get(self.events.actor)
+        return "" if user is None or vhost in user.permissions else user.name
 
     def finish(self) -> None:
         """Before the node stops: what queues have given up goes where it is to go."""

@@ -7,7 +7,8 @@ of URIs), it is refused when it is set. What is told of a URI names neither user
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+from collections.abc import Callable
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
 from .parameters import Component, Parameters
 from .shape import Rule, between, boolean, misshapen, number, one_of, term, text
@@ -119,11 +120,28 @@ OPTIONS: dict[str, Rule] = {
 }
 
 
+def direct_vhosts(uri: object) -> list[str]:
+    """The virtual hosts of this broker that a legal value of `uri` leads into without any password."""
+    all_ = [urlsplit(one) for one in (uri if isinstance(uri, list) else [str(uri)])]
+    return [unquote(parts.path[1:]) for parts in all_ if not parts.hostname and parts.path]
+
+
 class Upstream(Component):
-    __slots__ = ()
+    """`barred` names the user who is at it and may not connect to this virtual host; empty where there is none."""
+
+    __slots__ = ("_barred",)
+
+    def __init__(self, name: str, barred: Callable[[str], str]) -> None:
+        super().__init__(name)
+        self._barred = barred
 
     def validate(self, name: str, value: object) -> list[str]:
-        return misshapen(name, value, {"uri": uris, **OPTIONS}, ("uri",))
+        lines = misshapen(name, value, {"uri": uris, **OPTIONS}, ("uri",))
+        if not lines and isinstance(value, dict):
+            for vhost in direct_vhosts(value["uri"]):
+                user = self._barred(vhost)
+                lines += [f'user "{user}" may not connect to vhost "{vhost}"'] if user else []
+        return lines
 
 
 class UpstreamSet(Component):
@@ -147,6 +165,6 @@ class Legacy(Component):
         return ["name not recognised"]
 
 
-def register_upstreams(parameters: Parameters) -> None:
-    for component in (Upstream(UPSTREAM), UpstreamSet(UPSTREAM_SET), Legacy(LEGACY)):
+def register_upstreams(parameters: Parameters, barred: Callable[[str], str]) -> None:
+    for component in (Upstream(UPSTREAM, barred), UpstreamSet(UPSTREAM_SET), Legacy(LEGACY)):
         parameters.register(component)

@@ -149,7 +149,7 @@ class Site:
         """Those of clients that call themselves so."""
 
         def look() -> list[Any]:
-            return [one for one in self.host.connections() if name_of(one) == name]
+            return [one for one in self.host.connections() if one.client_name == name]
 
         return self.loop.call(look)
 
@@ -164,12 +164,6 @@ class Site:
                     self.node.users.set_permission(name, vhost, *rights)
 
         self.loop.call(add)
-
-
-def name_of(connection: Any) -> str:
-    """What a client calls its connection; empty where it does not."""
-    value = connection.client_properties.get("connection_name")
-    return text(value) if value is not None else ""
 
 
 class Place:
