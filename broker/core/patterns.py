@@ -31,41 +31,42 @@ _BRACE = re.compile(r"(\\(?:[pPxgNko]\{[^}]*\}|.))|(\{\d+(?:,\d*)?\})|\{(\w+)\}|
 class Pattern:
     """A pattern to be searched for, not matched whole; the empty one is found in the empty name alone.
 
-    Of the `variables`, `{name}` stands for the value as it is, whatever characters it has.
+    Of the `variables`, `{name}` stands for the value as it is, whatever characters it has. With `ignore_case` it finds
+    upper and lower case alike.
     """
 
     __slots__ = ("text", "exhausted", "_compiled")
 
-    def __init__(self, text: str, variables: dict[str, str] | None = None) -> None:
+    def __init__(self, text: str, variables: dict[str, str] | None = None, ignore_case: bool = False) -> None:
         """Raises Invalid."""
         check_text("a regular expression", text, LONGEST)
         self.text = text
         self.exhausted = False  # a search took too long
         self._compiled: regex.Pattern[str] | None = None
         if text not in EVERYTHING and text not in NOTHING:
-            self._compiled = compiled(text, variables or {})
+            self._compiled = compiled(text, variables or {}, ignore_case)
 
-    def found(self, name: str) -> bool:
-        """Whether it is found in the name."""
+    def found(self, name: str, within_s: float = SEARCH_S) -> bool:
+        """Whether it is found in the name; it is not if that takes longer."""
         if self._compiled is None:
             return not name or self.text in EVERYTHING
         if self.exhausted:
             return False
         try:
-            return self._compiled.search(name, timeout=SEARCH_S) is not None
+            return self._compiled.search(name, timeout=within_s) is not None
         except TimeoutError:
             self.exhausted = True
             return False
 
 
-def compiled(text: str, variables: dict[str, str]) -> regex.Pattern[str]:
+def compiled(text: str, variables: dict[str, str], ignore_case: bool) -> regex.Pattern[str]:
     """Raises Invalid for what is no pattern, or too large."""
     import regex  # here, as most brokers have no pattern but `.*`, and it takes 2 MiB
 
     if size(text) > LARGEST:
         raise Invalid(f"regular expression '{text[:100]}' is too large")
     try:
-        return regex.compile(plain_braces(text, variables))
+        return regex.compile(plain_braces(text, variables), regex.IGNORECASE if ignore_case else 0)
     except (regex.error, RecursionError, ValueError, OverflowError):
         raise Invalid(f"regular expression '{text[:100]}' is invalid") from None
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-import regex
+from broker.plugin import Invalid, Pattern
 
 from .answers import Answer, Refusal, bad, json_of
 
@@ -24,6 +24,8 @@ SLICE_S = 0.0002  # what a message may have to wait for, besides what it takes a
 PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
 PATTERN_LIMIT = 1024  # characters
 PATTERN_S = 0.02  # processor time for all names together
+MOMENT_S = 1e-6
+BAD_PAGE = "Pagination parameters are invalid"
 
 
 class Listing(Generic[T]):
@@ -42,16 +44,29 @@ class Listing(Generic[T]):
         self.name = name
 
 
+def pattern_of(text: str) -> Pattern:
+    """Raises Refusal (400) for a pattern that is none, or too large."""
+    if len(text) > PATTERN_LIMIT:
+        raise bad(BAD_PAGE)
+    try:
+        return Pattern(text, ignore_case=True)
+    except Invalid:
+        raise bad(BAD_PAGE) from None
+
+
 class Page:
     """What part of a list is asked for. Raises Refusal (400)."""
 
-    __slots__ = ("number", "size", "name", "use_regex")
+    __slots__ = ("number", "size", "_part", "_pattern", "_left_s")
 
     def __init__(self, query: Query) -> None:
         self.number = whole(query["page"])
         self.size = whole(query.get("page_size", str(PAGE_SIZE)))
-        self.name = query.get("name", "")
-        self.use_regex = query.get("use_regex", "").lower() == "true"
+        name = query.get("name", "")
+        use_regex = name and query.get("use_regex", "").lower() == "true"
+        self._part = "" if use_regex else name.casefold()
+        self._pattern = pattern_of(name) if use_regex else None
+        self._left_s = PATTERN_S
         if self.number < 1 or not 1 <= self.size <= PAGE_SIZE_LIMIT:
             size = self.size if "page_size" in query else "undefined"
             raise Refusal(
@@ -60,21 +75,16 @@ class Page:
                 f"Invalid pagination parameters: page number {self.number}, page size {size}",
             )
 
-    def wants(self, names: Sequence[str]) -> list[bool]:
-        """Which of these match the filter. Raises Refusal (400) for a pattern that is none, or takes too long."""
-        if not self.name:
-            return [True] * len(names)
-        if not self.use_regex:
-            wanted = self.name.casefold()
-            return [wanted in name.casefold() for name in names]
-        if len(self.name) > PATTERN_LIMIT:
-            raise bad("Pagination parameters are invalid")
-        until = time.process_time() + PATTERN_S
-        try:
-            pattern = regex.compile(self.name, regex.IGNORECASE)
-            return [pattern.search(name, timeout=max(until - time.process_time(), 1e-6)) is not None for name in names]
-        except (regex.error, TimeoutError, RecursionError, OverflowError):
-            raise bad("Pagination parameters are invalid") from None
+    def wants(self, name: str) -> bool:
+        """Whether the filter takes it. Raises Refusal (400) for a pattern that takes too long."""
+        if self._pattern is None:
+            return self._part in name.casefold()
+        begun = time.process_time()
+        found = self._pattern.found(name, max(self._left_s, MOMENT_S))
+        self._left_s -= time.process_time() - begun
+        if self._pattern.exhausted:
+            raise bad(BAD_PAGE)
+        return found
 
     def cut(self, matching: Sequence[T]) -> list[T]:
         """Raises Refusal (400) beyond the end."""
@@ -106,8 +116,9 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
     objects = listing.objects
     total = len(objects)
     if page is not None:
-        assert listing.name is not None
-        wanted = page.wants([listing.name(one) for one in objects])
+        name = listing.name
+        assert name is not None
+        wanted = await in_slices(objects, lambda one: page.wants(name(one)))
         objects = [one for one, wants in zip(objects, wanted, strict=True) if wants]
     matching = len(objects)
     sort = query.get("sort", "")
@@ -152,7 +163,7 @@ async def in_slices(objects: Iterable[T], make: Callable[[T], Any]) -> list[Any]
 def whole(text: str) -> int:
     """Raises Refusal (400)."""
     if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 18:
-        raise bad("Pagination parameters are invalid")
+        raise bad(BAD_PAGE)
     return int(text)
 
 
