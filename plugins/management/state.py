@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from broker.plugin import Host, Management
@@ -12,6 +12,15 @@ from .readings import Readings
 from .samples import Samples, retention_of
 
 DISTRIBUTION = "warrenmq"
+
+
+@cache
+def product_version() -> str:
+    """Of the distribution, whatever version the broker passes for."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0.0.0"
 
 
 class State:
@@ -25,10 +34,6 @@ class State:
         self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)
         self.readings = Readings(host)
 
-    @cached_property
+    @property
     def product_version(self) -> str:
-        """Of the distribution, whatever version the broker passes for."""
-        try:
-            return version(DISTRIBUTION)
-        except PackageNotFoundError:
-            return "0.0.0"
+        return product_version()

@@ -14,10 +14,11 @@ from ..figures import Figures
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
+from ..sizes import sizes
 from .consumers import consumers_of
 from .consumers import described as described_consumer
 
-MESSAGE_BYTES = 600  # that a message in memory takes beside its body, about
+STORAGE_VERSION = 2  # of RabbitMQ's classic queues, the newest
 NO_GARBAGE = dict.fromkeys(  # other languages have less of it
     ("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0
 )
@@ -94,7 +95,7 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
         item |= figures.details("queue", queue_key(queue), length_counters(lengths(queue)))
     if figures.told:
         item["effective_policy_definition"] = dict(queue.effective)
-        item |= sizes(queue) | consuming(queue) | owner(queue)
+        item |= sizes(queue) | consuming(queue) | owner(queue) | {"storage_version": STORAGE_VERSION}
         item |= figures.message_stats("queue", queue_key(queue), queue_counters(queue))
         item |= figures.idle_since("queue", queue_key(queue))
     return item
@@ -108,26 +109,6 @@ def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
         item["consumer_details"] = [described_consumer(consumer) for consumer in consumers_of(queue)]
         item |= {"incoming": [], "deliveries": [], "garbage_collection": NO_GARBAGE}
     return item
-
-
-def sizes(queue: Queue) -> Item:
-    """In memory is all that is not left in the journal to be read back."""
-    away = sum(len(line.backlog) for line in queue.lines.all)
-    ram = queue.ready - away
-    ram_bytes = max(queue.ready_bytes - away * queue.lines.average_bytes, 0) + queue.unacked_bytes
-    return {
-        "messages_ram": ram + queue.unacked,
-        "messages_ready_ram": ram,
-        "messages_unacknowledged_ram": queue.unacked,
-        "messages_persistent": queue.kept.count,
-        "message_bytes": queue.ready_bytes + queue.unacked_bytes,
-        "message_bytes_ready": queue.ready_bytes,
-        "message_bytes_unacknowledged": queue.unacked_bytes,
-        "message_bytes_ram": ram_bytes,
-        "message_bytes_persistent": queue.kept.body_bytes,
-        "memory": ram_bytes + (ram + queue.unacked) * MESSAGE_BYTES,
-        "storage_version": 2,
-    }
 
 
 def consuming(queue: Queue) -> Item:

@@ -1,0 +1,26 @@
+"""How large a queue is, and how much of it is in memory, by RabbitMQ's names."""
+
+from __future__ import annotations
+
+from broker.plugin import Queue
+
+MESSAGE_BYTES = 600  # that a message in memory takes beside its body, about
+
+
+def sizes(queue: Queue) -> dict[str, int]:
+    """In memory is all that is not left in the journal to be read back."""
+    away = sum(len(line.backlog) for line in queue.lines.all)
+    ram = queue.ready - away
+    ram_bytes = max(queue.ready_bytes - away * queue.lines.average_bytes, 0) + queue.unacked_bytes
+    return {
+        "messages_ram": ram + queue.unacked,
+        "messages_ready_ram": ram,
+        "messages_unacknowledged_ram": queue.unacked,
+        "messages_persistent": queue.kept.count,
+        "message_bytes": queue.ready_bytes + queue.unacked_bytes,
+        "message_bytes_ready": queue.ready_bytes,
+        "message_bytes_unacknowledged": queue.unacked_bytes,
+        "message_bytes_ram": ram_bytes,
+        "message_bytes_persistent": queue.kept.body_bytes,
+        "memory": ram_bytes + (ram + queue.unacked) * MESSAGE_BYTES,
+    }
