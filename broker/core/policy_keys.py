@@ -19,6 +19,7 @@ Definition = Mapping[str, object]
 Allowed = Callable[[object], bool]
 
 FEDERATION = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
+DEDUPLICATE, MULTI_HOP = "federation-deduplicate", "federation-multi-hop"  # Warren's own: of exchanges, of queues
 PATTERN_BYTES = 1024
 LARGEST_SEGMENT = 3_000_000_000
 MIRRORING = (  # of RabbitMQ 3, accepted so that its definitions can be imported; they mean nothing here
@@ -37,6 +38,10 @@ def at_least(least: int, most: int = (1 << 63) - 1) -> Allowed:
 
 def is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def is_name(value: object) -> bool:
@@ -81,6 +86,8 @@ KEYS: dict[str, tuple[Allowed, str]] = {
     "dead-letter-strategy": (among("at-most-once", "at-least-once"), "is not a valid dead letter strategy"),
     "delivery-limit": (at_least(-(1 << 63)), "is not a valid delivery limit"),
     "expires": (at_least(1), "is not a valid queue expiry"),
+    DEDUPLICATE: (is_flag, "is not a valid federation deduplicate flag"),
+    MULTI_HOP: (is_flag, "is not a valid federation multi-hop flag"),
     "federation-upstream": (is_text, "is not a valid federation upstream name"),
     "federation-upstream-pattern": (is_pattern, "is not a valid federation upstream pattern"),
     "federation-upstream-set": (is_text, "is not a valid federation upstream set name"),
