@@ -1,0 +1,198 @@
+"""Which links there should be, by what the node's policies and parameters say (spec/federation.md 1, 3); pure.
+
+A link is one per federated object, upstream, and name of the object there. What a policy asks for is looked up once for
+all that it holds for; an object whose policy says nothing of federation costs three lookups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.plugin import (
+    DEDUPLICATE,
+    FEDERATION,
+    MULTI_HOP,
+    UPSTREAM,
+    UPSTREAM_SET,
+    Exchange,
+    Invalid,
+    Node,
+    Pattern,
+    Queue,
+    stable_hash,
+)
+
+from .settings import Kind, LinkSettings, link_settings
+from .uris import endpoint
+
+Definition = Mapping[str, object]
+
+ONE, SET, PATTERN = FEDERATION
+EVERY = "all"  # the set of all upstreams, which nobody defines
+PURPOSE = "x-internal-purpose"
+RESERVED = "amq."
+
+
+class LinkKey(NamedTuple):
+    """What tells links apart. `upstream_name` is the name of the exchange or queue at the upstream."""
+
+    vhost: str
+    kind: Kind
+    name: str
+    upstream: str
+    upstream_name: str
+
+    @property
+    def id(self) -> str:
+        """8 hex digits, the same after a restart and on every machine."""
+        octets = b""
+        for part in self:
+            encoded = part.encode("utf-8", "surrogatepass")
+            octets += len(encoded).to_bytes(4, "big") + encoded
+        return f"{stable_hash(octets) >> 32:08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A link that should run. `policy` is the name of the one that asks for it."""
+
+    key: LinkKey
+    settings: LinkSettings
+    policy: str
+    deduplicate: bool = False
+    multi_hop: bool = False
+
+
+def wanted(node: Node) -> dict[LinkKey, Wanted]:
+    """All of the node's."""
+    found: dict[LinkKey, Wanted] = {}
+    for vhost in node.vhosts.values():
+        upstreams: Upstreams | None = None
+        targets: list[Exchange | Queue] = [*vhost.exchanges.values(), *vhost.queues.values()]
+        for target in targets:
+            if not asks(target.effective) or not can_be_federated(target):
+                continue
+            if upstreams is None:
+                upstreams = Upstreams(node, vhost.name)
+            found.update(links_of(target, upstreams))
+    return found
+
+
+def wanted_for(node: Node, target: Exchange | Queue) -> dict[LinkKey, Wanted]:
+    """Those of one exchange or queue; none where it is gone."""
+    vhost = node.vhosts.get(target.vhost)
+    there: Mapping[str, object] = {}
+    if vhost is not None:
+        there = vhost.queues if isinstance(target, Queue) else vhost.exchanges
+    if there.get(target.name) is not target or not asks(target.effective) or not can_be_federated(target):
+        return {}
+    return links_of(target, Upstreams(node, target.vhost))
+
+
+def asks(definition: Definition) -> bool:
+    """Whether it says anything of federation."""
+    return ONE in definition or SET in definition or PATTERN in definition
+
+
+def can_be_federated(target: Exchange | Queue) -> bool:
+    """Not the default exchange nor what the broker has for itself; of queues none that is one connection's, or has a
+    name that the broker made up, since these come and go with their clients."""
+    if isinstance(target, Exchange):
+        return target.name != "" and not target.internal
+    if target.owner is not None or target.name.startswith(RESERVED):
+        return False
+    return target.arguments.text(PURPOSE) is None
+
+
+class Upstreams:
+    """Of one virtual host, as its parameters say now."""
+
+    __slots__ = ("_definitions", "_node", "_vhost", "_asked")
+
+    def __init__(self, node: Node, vhost: str) -> None:
+        self._node = node
+        self._vhost = vhost
+        self._definitions = {
+            parameter.name: parameter.value
+            for parameter in node.parameters.all(vhost, UPSTREAM)
+            if isinstance(parameter.value, dict)
+        }
+        # By the identity of a definition, which is kept so that no other can have it.
+        self._asked: dict[int, tuple[Definition, list[LinkSettings]]] = {}
+
+    def asked_by(self, definition: Definition) -> list[LinkSettings]:
+        """The links that a policy's definition asks for, for each object that it holds for."""
+        known = self._asked.get(id(definition))
+        if known is None:
+            known = self._asked[id(definition)] = (definition, list(self._looked_up(definition)))
+        return known[1]
+
+    def _looked_up(self, definition: Definition) -> Iterable[LinkSettings]:
+        one, set_, pattern = (definition.get(key) for key in FEDERATION)
+        if isinstance(one, str):
+            return self._of([{"upstream": one}])
+        if isinstance(set_, str) and set_ != EVERY:
+            elements = self._node.parameters.get(self._vhost, UPSTREAM_SET, set_)
+            return self._of(elements if isinstance(elements, list) else [])
+        if isinstance(pattern, str):
+            return self._of([{"upstream": name} for name in matching(pattern, self._definitions)])
+        return self._of([{"upstream": name} for name in self._definitions])
+
+    def _of(self, elements: list[object]) -> Iterable[LinkSettings]:
+        """Those whose upstream there is: it may be defined later."""
+        for element in elements:
+            name = element.get("upstream") if isinstance(element, dict) else None
+            if isinstance(element, dict) and isinstance(name, str) and name in self._definitions:
+                yield link_settings(name, self._definitions[name], element)
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """Those in which the pattern is found."""
+    try:
+        compiled = Pattern(pattern or ".*")
+    except Invalid:
+        return []
+    return [name for name in names if compiled.found(name)]
+
+
+def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, Wanted]:
+    """Of one that can be federated. An element of a set that repeats another one's names adds nothing."""
+    definition = target.effective
+    policy = target.policy.name if target.policy is not None else ""
+    exchange = isinstance(target, Exchange)
+    kind: Kind = "exchange" if exchange else "queue"
+    found: dict[LinkKey, Wanted] = {}
+    for settings in upstreams.asked_by(definition):
+        there = (settings.exchange if exchange else settings.queue) or target.name
+        key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)
+        deduplicate = exchange and definition.get(DEDUPLICATE) is True
+        multi_hop = not exchange and definition.get(MULTI_HOP) is True
+        found.setdefault(key, Wanted(key, settings.of_kind(kind), policy, deduplicate, multi_hop))
+    return found
+
+
+def reattaches(old: Wanted, new: Wanted) -> bool:
+    """Whether the upstream queue of the old link serves the new one, so that what waits in it is kept: it would be
+    declared the same, at a broker that is still among those that are named."""
+    before, after = old.settings, new.settings
+    if old.key != new.key or (before.expires_ms, before.message_ttl_ms, before.queue_type) != (
+        after.expires_ms,
+        after.message_ttl_ms,
+        after.queue_type,
+    ):
+        return False
+    return before.uris == after.uris or not places(before).isdisjoint(places(after))
+
+
+def places(settings: LinkSettings) -> set[tuple[str, int, str | None]]:
+    """Host, port and virtual host of each URI that is one."""
+    found: set[tuple[str, int, str | None]] = set()
+    for uri in settings.uris:
+        try:
+            one = endpoint(uri)
+        except Invalid:
+            continue
+        found.add((one.host, one.port, one.vhost))
+    return found
