@@ -12,6 +12,13 @@ from broker.plugin import Host
 
 DESCRIPTORS = Path("/proc/self/fd")
 PROC_LIMIT = 1_048_576  # of Erlang's processes; our tasks have no limit
+MEMORY = (
+    *("connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs"),
+    *("quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs"),
+    *("stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia"),
+    *("quorum_ets", "metadata_store_ets", "other_ets", "binary", "msg_index", "code", "atom", "other_system"),
+    *("allocated_unused", "reserved_unallocated"),
+)
 
 
 class Readings:
@@ -24,6 +31,15 @@ class Readings:
     def mem_used(self) -> int:
         """In octets; 0 where the system does not tell, as below."""
         return self._host.resources.used_bytes() or 0
+
+    def memory_by_use(self, samples_bytes: int) -> dict[str, int]:
+        """As far as it is known: messages, samples, and all the rest as one."""
+        total = self.mem_used
+        used = dict.fromkeys(MEMORY, 0)
+        used["binary"] = min(self._host.node.budget.used_bytes, total)
+        used["mgmt_db"] = min(samples_bytes, total - used["binary"])
+        used["other_system"] = total - used["binary"] - used["mgmt_db"]
+        return used
 
     @property
     def disk_free(self) -> int:

@@ -41,13 +41,6 @@ GC_QUEUES = (
     *("connection_closed", "channel_closed", "consumer_deleted", "exchange_deleted", "queue_deleted", "vhost_deleted"),
     *("node_node_deleted", "channel_consumer_deleted"),
 )
-MEMORY = (
-    *("connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs"),
-    *("quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs"),
-    *("stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia"),
-    *("quorum_ets", "metadata_store_ets", "other_ets", "binary", "msg_index", "code", "atom", "other_system"),
-    *("allocated_unused", "reserved_unallocated"),
-)
 
 
 def list_nodes(request: Request) -> Listing[Host]:
@@ -151,13 +144,7 @@ def memory(request: Request) -> Item:
 
 
 def used_bytes(request: Request) -> dict[str, int]:
-    """As far as it is known: messages, samples, and all the rest as one."""
-    total = request.state.readings.mem_used
-    used = dict.fromkeys(MEMORY, 0)
-    used["binary"] = min(request.node.budget.used_bytes, total)
-    used["mgmt_db"] = min(request.state.samples.used_bytes, total - used["binary"])
-    used["other_system"] = total - used["binary"] - used["mgmt_db"]
-    return used
+    return request.state.readings.memory_by_use(request.state.samples.used_bytes)
 
 
 ROUTES = (
