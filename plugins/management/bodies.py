@@ -16,15 +16,16 @@ from .answers import bad
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 TOO_LONG = "Exceeded HTTP request body size limit"
+TOO_LONG_HERE = "Payload size limit exceeded"  # where the route has a limit of its own
 NOT_JSON = "not_json"
 DOUBLE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 EMPTY = (b"", b"null", b"undefined")
 
 
-async def read(receive: Receive, length: str | None, limit: int) -> bytes:
-    """All of it. Raises Refusal (400) as soon as it is known to be longer than the limit, in octets."""
+async def read(receive: Receive, length: str | None, limit: int, too_long: str) -> bytes:
+    """All of it. Raises Refusal (400), for the reason `too_long`, once it is known to be longer than `limit` octets."""
     if length is not None and length.isdecimal() and int(length) > limit:
-        raise bad(TOO_LONG)
+        raise bad(too_long)
     pieces, size, more = [], 0, True
     while more:
         event = await receive()
@@ -34,7 +35,7 @@ async def read(receive: Receive, length: str | None, limit: int) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > limit:
-            raise bad(TOO_LONG)
+            raise bad(too_long)
         more = event.get("more_body", False)
     return b"".join(pieces)
 

@@ -107,10 +107,12 @@ class Web:
         """Raises Refusal (400, 408)."""
         assert route.body is not None
         config = self._state.config
-        limit = config.max_body_bytes if route.body_limit is None else route.body_limit
+        limit, too_long = config.max_body_bytes, bodies.TOO_LONG
+        if route.body_limit is not None:
+            limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
         try:
             async with asyncio.timeout(config.tcp.inactivity_timeout / 1000):
-                octets = await bodies.read(receive, request.headers.get("content-length"), limit)
+                octets = await bodies.read(receive, request.headers.get("content-length"), limit, too_long)
         except TimeoutError:
             raise Refusal(408, "request_timeout", "the body did not come in time") from None
         if issubclass(route.body, msgspec.Struct):

@@ -18,6 +18,7 @@ from ..routes import Route
 
 EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
 NO_KEYS = (EMPTY, "null", "undefined")  # what tools write for that
+BODY_LIMIT = 5_000  # octets, as RabbitMQ takes for a binding
 
 Bound = tuple[VHost, Binding]
 
@@ -177,8 +178,8 @@ ROUTES = (
     Route("GET", "/exchanges/{vhost}/{exchange}/bindings/destination", VISIBLE, list_of_destination),
     Route("GET", TO_QUEUE, VISIBLE, list_between),
     Route("GET", TO_EXCHANGE, VISIBLE, list_between),
-    Route("POST", TO_QUEUE, VHOST, post_binding, Wish),
-    Route("POST", TO_EXCHANGE, VHOST, post_binding, Wish),
+    Route("POST", TO_QUEUE, VHOST, post_binding, Wish, BODY_LIMIT),
+    Route("POST", TO_EXCHANGE, VHOST, post_binding, Wish, BODY_LIMIT),
     Route("GET", TO_QUEUE + "/{props}", VISIBLE, get_binding),
     Route("GET", TO_EXCHANGE + "/{props}", VISIBLE, get_binding),
     Route("DELETE", TO_QUEUE + "/{props}", VHOST, delete_binding),

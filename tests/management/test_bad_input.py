@@ -1,0 +1,137 @@
+"""Bad input: refused with RabbitMQ's status and words, soon, and with nothing changed (spec/operator.md 1.1-1.4)."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.support.http import Api
+
+WITHIN_S = 0.05  # of processor time, as others use the machine too
+ALL = {"configure": ".*", "write": ".*", "read": ".*"}
+UPSTREAM = "/parameters/federation-upstream/%2F/up"
+MISSING = ("Object Not Found", "Not Found")
+BINDING = "/bindings/%2F/e/amq.topic/q/there"
+LARGE = {"routing_key": "k" * 5001}
+HUGE = "((a{999}){999}){999}"
+REGEX = "/queues?page=1&use_regex=true&"
+BAD_PAGE = "Pagination parameters are invalid"
+NESTED = json.dumps({"arguments": {"x": 1}}).replace("1", "[" * 200 + "]" * 200).encode()
+
+Row = tuple[str, str, Any, int, str, str]
+ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reason
+    ("PUT", "/queues/%2F/q", b"{", 400, "bad_request", "not_json"),
+    ("PUT", "/queues/%2F/q", b"[1]", 400, "bad_request", "not_json"),
+    ("PUT", "/queues/%2F/q", b'"{}"', 400, "bad_request", "invalid payload: the request body JSON-decoded to a string"),
+    ("PUT", "/queues/%2F/q", b"\xff\xfe", 400, "bad_request", "not_json"),
+    ("PUT", "/queues/%2F/q", b"[" * 500_000, 400, "bad_request", "not_json"),
+    ("PUT", "/queues/%2F/q", NESTED, 400, "bad_request", ""),
+    ("PUT", "/queues/%2F/q", {"durable": "perhaps"}, 400, "bad_request", "Expected `bool`"),
+    ("PUT", "/queues/%2F/q", {"arguments": 5}, 400, "bad_request", "Expected `object | array | null`"),
+    ("PUT", "/queues/%2F/q", {"arguments": {"x": 1 << 80}}, 400, "bad_request", ""),
+    ("PUT", "/queues/%2F/q", {"arguments": {"x-max-length": "ten"}}, 400, "bad_request", "invalid arg 'x-max-length'"),
+    ("PUT", "/queues/%2F/q", {"arguments": {"x-queue-type": "nope"}}, 400, "bad_request", ""),
+    ("PUT", "/queues/%2F/" + "q" * 256, {}, 400, "bad_request", ""),
+    ("PUT", "/queues/nowhere/q", {}, 404, *MISSING),
+    ("GET", "/queues/nowhere", None, 404, *MISSING),
+    ("GET", "/queues/%252F/there", None, 404, *MISSING),
+    ("PUT", "/exchanges/%2F/x", {"type": "nope"}, 400, "bad_request", "unknown exchange type 'nope'"),
+    ("POST", BINDING, LARGE, 400, "bad_request", "Payload size limit exceeded"),
+    ("POST", BINDING, {"routing_key": "k" * 256}, 400, "bad_request", ""),
+    ("POST", "/bindings/nowhere/e/amq.topic/q/there", {}, 404, *MISSING),
+    ("PUT", "/permissions/%2F/guest", {"configure": ".*"}, 400, "bad_request", "[{key_missing,write}]"),
+    ("PUT", "/permissions/%2F/guest", ALL | {"read": "("}, 400, "bad_request", ""),
+    ("PUT", "/permissions/%2F/guest", ALL | {"read": HUGE}, 400, "bad_request", ""),
+    ("PUT", "/permissions/nowhere/guest", ALL, 400, "bad_request", "vhost_or_user_not_found"),
+    ("PUT", "/policies/%2F/p", {"pattern": "("}, 400, "bad_request", "[{key_missing,definition}]"),
+    ("PUT", "/policies/%2F/p", {"pattern": HUGE, "definition": {"expires": 1}}, 400, "bad_request", ""),
+    ("PUT", "/policies/nowhere/p", {"pattern": "", "definition": {"expires": 1}}, 404, *MISSING),
+    ("PUT", UPSTREAM, {"value": {}}, 400, "bad_request", "Validation failed"),
+    ("PUT", UPSTREAM, {"value": {"uri": "amqp://", "max-hops": "x"}}, 400, "bad_request", "Validation failed"),
+    ("PUT", UPSTREAM, {"value": {"uri": "amqp://", "nope": 1}}, 400, "bad_request", "Validation failed"),
+    ("PUT", "/parameters/nope/%2F/p", {"value": 1}, 400, "bad_request", "Validation failed"),
+    ("PUT", "/vhost-limits/%2F/max-queues", {"value": "many"}, 400, "bad_request", ""),
+    ("PUT", "/vhost-limits/%2F/max-queues", {"value": 1 << 80}, 400, "bad_request", ""),
+    ("PUT", "/users/u", {"tags": "", "password_hash": "no hash"}, 400, "bad_request", "invalid password hash"),
+    ("PUT", "/users/" + "u" * 5000, {"tags": ""}, 400, "bad_request", ""),
+    ("POST", "/definitions", b'{"queues": [{}]}', 400, "bad_request", ""),
+    ("POST", "/definitions", b"nope", 400, "bad_request", "failed_to_parse_json"),
+    ("POST", "/queues/%2F/there/get", {"count": -1, "ackmode": "x", "encoding": "auto"}, 400, "bad_request", ""),
+    ("POST", "/queues/%2F/there/get", {"count": 1, "ackmode": "x", "encoding": "auto"}, 400, "bad_request", "ackmode"),
+    ("GET", "/queues?page=0", None, 400, "invalid_pagination_parameters", "Invalid pagination parameters"),
+    ("GET", "/queues?page=x", None, 400, "bad_request", BAD_PAGE),
+    ("GET", "/queues?page=9", None, 400, "page_out_of_range", "Page out of range"),
+    ("GET", REGEX + "name=(", None, 400, "bad_request", BAD_PAGE),
+    ("GET", REGEX + "name=((a%7B999%7D)%7B999%7D)%7B999%7D", None, 400, "bad_request", BAD_PAGE),
+    ("GET", REGEX + "name=%5E(%5Cw%7C%5Cw%5Cw)%2B%5B%5E%5Cw%5D%24", None, 400, "bad_request", BAD_PAGE),
+    ("GET", "/queues?lengths_age=1000&lengths_incr=1", None, 400, "invalid_range_parameters", "Invalid range"),
+    ("GET", "/queues?lengths_age=0&lengths_incr=5", None, 400, "invalid_range_parameters", "Invalid range"),
+    ("DELETE", "/queues/%2F/there?if-unused=perhaps", None, 400, "bad_request", "if-unused should be true or false"),
+    ("DELETE", "/queues/%2F/there?if-empty=true", None, 400, "bad_request", "queue 'there' in vhost '/' not empty"),
+    ("DELETE", "/connections/nobody", None, 404, *MISSING),
+    ("PUT", "/overview", {}, 405, "method_not_allowed", "Method Not Allowed"),
+    ("GET", "/nope", None, 404, *MISSING),
+]
+
+
+@pytest.fixture
+def filled(api: Api) -> Api:
+    """With a queue that has a message and a name on which a pattern can take its time."""
+    channel = api.peer.connect().channel()
+    for name in ("there", "there" * 12):
+        channel.declare(name, durable=True)
+    channel.fill("there", b"x")
+    return api
+
+
+def state(api: Api) -> Any:
+    """All that a request could change."""
+    document = api.get("/definitions").json
+    lengths = {queue["name"]: queue["messages"] for queue in api.get("/queues").json}
+    return document, lengths, len(api.get("/connections").json)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]} {row[2]!s}"[:70])
+def test_it_is_refused_soon_with_a_reason_and_nothing_is_changed(filled: Api, row: Row) -> None:
+    method, path, body, status, error, reason = row
+    before = state(filled)
+    spent = []
+    for _ in range(3):
+        begun = time.process_time()
+        answer = filled.request(method, path, body)
+        spent.append(time.process_time() - begun)
+        assert answer.error[:2] == (status, error), answer.json
+        assert isinstance(answer.json["reason"], str) and answer.json["reason"].startswith(reason), answer.json
+    assert min(spent) < WITHIN_S
+    assert state(filled) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/queues/%2F/q", {}),
+        ("DELETE", "/queues/%2F/there", None),
+        ("DELETE", "/queues/%2F/there/contents", None),
+        ("POST", "/queues/%2F/there/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}),
+        ("POST", BINDING, {}),
+        ("PUT", "/exchanges/%2F/x", {}),
+        ("DELETE", "/exchanges/%2F/amq.topic", None),
+    ],
+)
+def test_who_lacks_the_permission_is_refused_soon_and_changes_nothing(
+    filled: Api, method: str, path: str, body: object
+) -> None:
+    filled.peer.add_user("m", ("management",), ("", "", ""))
+    before = state(filled)
+    begun = time.process_time()
+    assert filled.request(method, path, body, user="m").error == (401, "not_authorised", "Access refused.")
+    assert time.process_time() - begun < 10 * WITHIN_S
+    assert state(filled) == before
+
+
+@pytest.mark.parametrize("path", ["/users", "/nodes", "/definitions", "/permissions", "/config/effective"])
+def test_who_lacks_the_tag_is_told_which(filled: Api, path: str) -> None:
+    filled.peer.add_user("m", ("management",))
+    wanted = "Not monitor user" if path == "/nodes" else "Not administrator user"
+    assert filled.get(path, user="m").error == (401, "not_authorised", wanted)
