@@ -1,0 +1,213 @@
+"""What the rows of the log are reduced to before anything is reported: few, and such that parts can be merged.
+
+Every fact has keys and columns that are summed, or of which the least or the greatest is kept. So it comes out the same
+whether it is made of all files at once, or of some after others, here or on a cluster: sums are of whole numbers, and
+quantiles are read off histograms with fixed bounds. Functions of DataFrames, without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from . import schema
+from .schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
+
+WEIGHT = 1000  # of a record that stands for one message; half the sampling rate, twice the weight
+FINENESS = 128  # bounds of histograms for each power of e: a quantile is off by 0.4 % at most
+BLOCK_BITS = 6  # 64 rows of the log are one block, and each a bit of it
+UNROUTABLE = "unroutable"
+
+
+class Fact(NamedTuple):
+    """`merge` says of each column beside the keys how those of two parts become one: sum, min, max, bit_or."""
+
+    name: str
+    table: str
+    make: Callable[[DataFrame], DataFrame]
+    keys: tuple[str, ...]
+    merge: Mapping[str, str]
+
+
+def merged(fact: Fact, parts: DataFrame) -> DataFrame:
+    """Parts of one fact, together."""
+    if not fact.keys:
+        return parts
+    return parts.groupBy(*fact.keys).agg(*[F.expr(f"{how}({name})").alias(name) for name, how in fact.merge.items()])
+
+
+def bucket(microseconds: Column) -> Column:
+    """The bucket of a histogram for a time; below 0 counts as 0."""
+    return F.floor(F.log(F.greatest(microseconds, F.lit(0)) + 1) * FINENESS).cast("int")
+
+
+def middle(bucket_number: Column) -> Column:
+    """Microseconds in the middle of a bucket, a whole number."""
+    return F.round(F.exp((bucket_number + 0.5) / FINENESS) - 1).cast("long")
+
+
+def weight() -> Column:
+    return F.round(F.lit(WEIGHT) / F.col("sample_rate")).cast("long")
+
+
+def count_if(condition: Column) -> Column:
+    return F.sum(condition.cast("long"))
+
+
+def is_event(*names: str) -> Column:
+    return F.col("event").isin(*names)
+
+
+def traffic(events: DataFrame) -> DataFrame:
+    """How many of what in which second."""
+    unrouted = is_event(PUBLISH, FED_IN) & (F.col("routed") == 0) & F.col("reason").isNull()
+    return (
+        events.withColumn("reason", F.nullif(F.col("reason"), F.lit("")))
+        .withColumn("reason", F.when(unrouted, UNROUTABLE).otherwise(F.coalesce("reason", F.lit(""))))
+        .withColumn("second", F.floor(F.unix_micros("ts_us") / 1_000_000))
+        .groupBy(*TRAFFIC_KEYS)
+        .agg(
+            F.count("*").alias("records"),
+            F.sum(weight()).alias("weight"),
+            F.sum(F.col("size") * weight()).alias("bytes"),
+            F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
+            F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
+            F.count("lat_us").alias("timed"),
+        )
+    )
+
+
+TRAFFIC_KEYS = ("node", "boot_id", "vhost", "queue", "user", "event", "reason", "no_ack", "redelivered", "second")
+STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publish_deliver", ACK: "publish_ack"}
+
+
+def latencies(events: DataFrame) -> DataFrame:
+    """Histograms of the time since a message was published; of deliveries the first ones alone."""
+    first = ~F.coalesce("redelivered", F.lit(False)) | ~is_event(DELIVER)
+    stage = F.lit(None)
+    for event, name in STAGES.items():
+        stage = F.when(is_event(event), name).otherwise(stage)
+    return (
+        events.where(is_event(*STAGES) & F.col("lat_us").isNotNull() & first)
+        .select("node", "vhost", "queue", stage.alias("stage"), bucket(F.col("lat_us")).alias("bucket"), "lat_us")
+        .groupBy(*LATENCY_KEYS)
+        .agg(F.count("*").alias("records"), F.max(F.greatest("lat_us", F.lit(0))).alias("highest_us"))
+    )
+
+
+LATENCY_KEYS = ("node", "vhost", "queue", "stage", "bucket")
+
+
+def routes(events: DataFrame) -> DataFrame:
+    """What was published with which key, and what of it came back or went nowhere."""
+    published = is_event(PUBLISH, FED_IN)
+    nowhere = published & (F.col("routed") == 0) & (F.coalesce("reason", F.lit("")) == "")
+    return (
+        events.where(is_event(PUBLISH, FED_IN, RETURN))
+        .groupBy("node", "vhost", "exchange", "routing_key")
+        .agg(
+            F.sum(F.when(published, weight()).otherwise(0)).alias("published"),
+            F.sum(F.when(published, F.col("size") * weight()).otherwise(0)).alias("bytes"),
+            F.sum(F.when(nowhere, weight()).otherwise(0)).alias("unroutable"),
+            F.sum(F.when(is_event(RETURN), weight()).otherwise(0)).alias("returned"),
+        )
+    )
+
+
+def rows(events: DataFrame) -> DataFrame:
+    """Which numbers of the log are there, a bit each, and how the wall clock stood against the monotonic one."""
+    offset = F.unix_micros("ts_us") - F.floor(F.col("mono_ns") / 1000)
+    return (
+        events.select("node", "boot_id", "row", "ts_us", "sample_rate", offset.alias("offset"))
+        .withColumn("block", F.shiftright("row", BLOCK_BITS))
+        .groupBy("node", "boot_id", "block")
+        .agg(
+            F.expr(f"bit_or(shiftleft(1L, cast(row & {(1 << BLOCK_BITS) - 1} as int)))").alias("bits"),
+            F.count("*").alias("records"),
+            F.min("row").alias("first_row"),
+            F.max("row").alias("last_row"),
+            F.min("ts_us").alias("first"),
+            F.max("ts_us").alias("last"),
+            F.min("offset").alias("least_offset"),
+            F.max("offset").alias("greatest_offset"),
+            F.min("sample_rate").alias("sample_rate"),
+        )
+    )
+
+
+def attempts(events: DataFrame) -> DataFrame:
+    """Messages that went out more than once, or came back."""
+    again = is_event(DELIVER) & F.col("redelivered")
+    return (
+        events.where(again | is_event(REQUEUE))
+        .groupBy("node", "boot_id", "vhost", "queue", "msg_seq")
+        .agg(
+            count_if(again).alias("redelivered"),
+            count_if(is_event(REQUEUE)).alias("requeued"),
+            F.max("message_id").alias("message_id"),
+            F.max("routing_key").alias("routing_key"),
+            F.min("ts_us").alias("first"),
+            F.max("ts_us").alias("last"),
+        )
+    )
+
+
+def crossings(events: DataFrame) -> DataFrame:
+    """What a link took from one broker and brought to another, by the identity of the message."""
+    came, discarded = is_event(FED_IN), F.coalesce("reason", F.lit("")) != ""
+    published = F.unix_micros("ts_us") - F.col("lat_us")
+    return (
+        events.where(is_event(FED_IN, FED_OUT))
+        .groupBy("link", "identity")
+        .agg(
+            count_if(is_event(FED_OUT)).alias("taken"),
+            count_if(came).alias("came"),
+            count_if(came & discarded).alias("discarded"),
+            F.max(F.when(came, F.col("node"))).alias("node"),
+            F.max(F.when(came, F.col("vhost"))).alias("vhost"),
+            F.max(F.when(came, F.col("upstream"))).alias("upstream"),
+            F.max(F.when(~came, F.col("node"))).alias("upstream_node"),
+            F.max("hops").alias("hops"),
+            F.min(F.when(~came, published)).alias("published"),
+            F.max(F.when(~came, F.unix_micros("ts_us"))).alias("left"),
+            F.min(F.when(came, F.unix_micros("ts_us"))).alias("entered"),
+        )
+    )
+
+
+def whole(table: DataFrame) -> DataFrame:
+    """Of what is small already: as it is."""
+    return table
+
+
+_CROSSING = {
+    **dict.fromkeys(("taken", "came", "discarded"), "sum"),
+    **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left"), "max"),
+    **dict.fromkeys(("published", "entered"), "min"),
+}
+_TRAFFIC = dict.fromkeys(("records", "weight", "bytes", "routed", "latency_us", "timed"), "sum")
+_ROWS = {
+    **dict.fromkeys(("first_row", "first", "least_offset", "sample_rate"), "min"),
+    **dict.fromkeys(("last_row", "last", "greatest_offset"), "max"),
+    "bits": "bit_or",
+    "records": "sum",
+}
+_ATTEMPTS = {
+    **dict.fromkeys(("redelivered", "requeued"), "sum"),
+    **dict.fromkeys(("message_id", "routing_key", "last"), "max"),
+    "first": "min",
+}
+_ROUTES = dict.fromkeys(("published", "bytes", "unroutable", "returned"), "sum")
+_LATENCY = {"records": "sum", "highest_us": "max"}
+
+TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
+LATENCIES = Fact("latencies", schema.EVENTS, latencies, LATENCY_KEYS, _LATENCY)
+ROUTES = Fact("routes", schema.EVENTS, routes, ("node", "vhost", "exchange", "routing_key"), _ROUTES)
+ROWS = Fact("rows", schema.EVENTS, rows, ("node", "boot_id", "block"), _ROWS)
+ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
+CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
+STATS = Fact("queue_stats", schema.QUEUE_STATS, whole, (), {})
+METRICS = Fact("metrics", schema.METRICS, whole, (), {})

@@ -1,0 +1,98 @@
+"""The way of each message through each queue: that it came, went out, and left. The finest fact, as large as the log.
+
+A way is closed when the message came once and left once. The stream folds closed ways into two small facts, `balances`
+and `stages`, and carries on only the others. Functions of DataFrames, without effect.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from .facts import Fact, bucket, count_if, is_event
+from .schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EVENTS, EXPIRE, FED_OUT, LEAVING
+
+QUEUE = ("node", "boot_id", "vhost", "queue")
+WAYS_OUT = {
+    "acknowledged": ACK,
+    "federated": FED_OUT,
+    "expired": EXPIRE,
+    "dropped": DROP,
+    "dead_lettered": DEAD_LETTER,
+}
+OUT = ("delivered_without_ack", *WAYS_OUT)  # how a message leaves a queue
+
+
+def journeys(events: DataFrame) -> DataFrame:
+    """One row for each message in each queue. Times are monotonic, in nanoseconds of its boot."""
+    without_ack = is_event(DELIVER) & F.col("no_ack")
+    leaves = is_event(*LEAVING) | without_ack
+    number, time = F.col("row"), F.col("mono_ns")
+    return (
+        events.where(is_event(ENQUEUE, DELIVER, *LEAVING))
+        .groupBy(*QUEUE, "msg_seq")
+        .agg(
+            count_if(is_event(ENQUEUE)).alias("entered"),
+            count_if(is_event(DELIVER)).alias("delivered"),
+            count_if(leaves).alias("left"),
+            count_if(without_ack).alias("delivered_without_ack"),
+            *[count_if(is_event(event)).alias(name) for name, event in WAYS_OUT.items()],
+            F.min(F.when(is_event(ENQUEUE), number)).alias("enter_row"),
+            F.max(F.when(leaves, number)).alias("leave_row"),
+            F.min(F.when(is_event(ENQUEUE), time)).alias("enter_ns"),
+            F.min(F.when(is_event(DELIVER), time)).alias("deliver_ns"),
+            F.max(F.when(is_event(DELIVER), time)).alias("last_deliver_ns"),
+            F.max(F.when(leaves, time)).alias("leave_ns"),
+            F.max("ts_us").alias("last"),
+        )
+    )
+
+
+_SUMS = ("entered", "delivered", "left", *OUT)
+_MERGE = {
+    **dict.fromkeys(_SUMS, "sum"),
+    **dict.fromkeys(("enter_row", "enter_ns", "deliver_ns"), "min"),
+    **dict.fromkeys(("leave_row", "last_deliver_ns", "leave_ns", "last"), "max"),
+}
+JOURNEYS = Fact("journeys", EVENTS, journeys, (*QUEUE, "msg_seq"), _MERGE)
+
+
+def closed(journey_cut: Column, before: Column) -> Column:
+    """Whether nothing more is to come: it left once, below a row, and its last event is older than `before`."""
+    once = (F.col("entered") == 1) & (F.col("left") == 1)
+    shown = (F.col("acknowledged") + F.col("federated") == 0) | (F.col("delivered") > 0)
+    return F.coalesce(once & shown & (F.col("leave_row") < journey_cut) & (F.col("last") < before), F.lit(False))
+
+
+def balances(closed_journeys: DataFrame) -> DataFrame:
+    """Closed ways, counted by queue."""
+    return closed_journeys.groupBy(*QUEUE).agg(*[F.sum(name).alias(name) for name in ("entered", *OUT)])
+
+
+def stages(some_journeys: DataFrame) -> DataFrame:
+    """Histograms of the waits within a queue, in the form of `facts.latencies`."""
+    waits = {
+        "enqueue_deliver": F.col("deliver_ns") - F.col("enter_ns"),
+        "deliver_ack": F.when(F.col("acknowledged") + F.col("federated") > 0, F.col("leave_ns"))
+        - F.col("last_deliver_ns"),
+    }
+    pairs = [F.struct(F.lit(name).alias("stage"), F.floor(ns / 1000).alias("us")) for name, ns in waits.items()]
+    return (
+        some_journeys.select("node", "vhost", "queue", F.explode(F.array(*pairs)).alias("wait"))
+        .where(F.col("wait.us").isNotNull())
+        .select("node", "vhost", "queue", "wait.stage", bucket(F.col("wait.us")).alias("bucket"), "wait.us")
+        .groupBy("node", "vhost", "queue", "stage", "bucket")
+        .agg(F.count("*").alias("records"), F.max(F.greatest("us", F.lit(0))).alias("highest_us"))
+    )
+
+
+BALANCES = Fact(
+    "balances", EVENTS, lambda events: balances(journeys(events)), QUEUE, dict.fromkeys(("entered", *OUT), "sum")
+)
+STAGES = Fact(
+    "stages",
+    EVENTS,
+    lambda events: stages(journeys(events)),
+    ("node", "vhost", "queue", "stage", "bucket"),
+    {"records": "sum", "highest_us": "max"},
+)
