@@ -96,8 +96,20 @@ class Channel:
     def exchange(self, exchange: str | bytes, exchange_type: str = "direct", **fields: Any) -> None:
         self.call(Exchange.Declare, exchange=exchange, exchange_type=exchange_type, **fields)
 
+    def delete(self, queue: str) -> None:
+        self.call(Queue.Delete, queue=queue)
+
+    def delete_exchange(self, exchange: str) -> None:
+        self.call(Exchange.Delete, exchange=exchange)
+
     def bind(self, queue: str, exchange: str, routing_key: str = "", **fields: Any) -> None:
         self.call(Queue.Bind, queue=queue, exchange=exchange, routing_key=routing_key, **fields)
+
+    def unbind(self, queue: str, exchange: str, routing_key: str = "", **fields: Any) -> None:
+        self.call(Queue.Unbind, queue=queue, exchange=exchange, routing_key=routing_key, **fields)
+
+    def bind_exchange(self, destination: str, source: str, routing_key: str = "", **fields: Any) -> None:
+        self.call(Exchange.Bind, destination=destination, source=source, routing_key=routing_key, **fields)
 
     def publish(self, exchange: str, routing_key: str | bytes, body: bytes = b"", properties: Any = None,
                 mandatory: bool = False, immediate: bool = False) -> None:  # fmt: skip
