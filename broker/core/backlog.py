@@ -21,21 +21,31 @@ class Budget:
 
 
 class Backlog:
-    """Pages, first in, first out: each an id and a place."""
+    """Pages, first in, first out: each an id and a place, and with a message log what that knows the message by."""
 
-    __slots__ = ("_ids", "_places", "_first")
+    __slots__ = ("_ids", "_places", "_seqs", "_first")
 
     def __init__(self) -> None:
         self._ids = array("Q")
         self._places = array("Q")
+        self._seqs = array("Q")  # shorter than the others where those behind have none
         self._first = 0
 
     def __len__(self) -> int:
         return len(self._ids) - self._first
 
-    def append(self, id_: int, place: int) -> None:
+    def append(self, id_: int, place: int, seq: int = 0) -> None:
+        if seq:
+            self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
+            self._seqs.append(seq)
         self._ids.append(id_)
         self._places.append(place)
+
+    def seqs(self, count: int) -> list[int]:
+        """Of the first pages, that many or as many as there are; `Message.seq` of each."""
+        end = min(self._first + count, len(self._ids))
+        known = self._seqs[self._first : end].tolist()
+        return known + [0] * (end - self._first - len(known))
 
     def take(self, count: int) -> list[tuple[int, int]]:
         """The first pages, that many or as many as there are."""
@@ -45,5 +55,6 @@ class Backlog:
         if end * 2 > len(self._ids):  # what was taken is as long as what is left: let go of it
             del self._ids[:end]
             del self._places[:end]
+            del self._seqs[:end]
             self._first = 0
         return pages

@@ -11,6 +11,7 @@ from .. import properties
 from .dead_letters import REJECTED, copied, cycles, dead_lettered, routing_keys
 from .life import NEVER, NO_TTL, Life
 from .message import Message, total_bytes
+from .message_log import DEAD_LETTERED, MADE
 from .ports import Journal
 from .queue import Queue
 from .receipt import STORED, TAKEN, Receipt
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 
-def enqueue_carefully(messages: list[Message], queues: tuple[Queue, ...]) -> Receipt:
+def enqueue_carefully(messages: list[Message], queues: tuple[Queue, ...], source: str = MADE) -> Receipt:
     """One by one into each queue. A message gets a life of its own for each, and is stored for each."""
     stored = False
     refused: set[int] = set()
+    if source and len(queues) > 1 and (log := queues[0].home.message_log) is not None:
+        log.made(messages)
     for queue in queues:
         if isinstance(queue, Sink):
             stored = queue.take(messages).stored or stored
             continue
-        entry = _Entry(queue, len(queues) == 1)
+        entry = _Entry(queue, len(queues) == 1, source)
         for index, message in enumerate(messages):
             if not entry.take(message):
                 refused.add(index)
@@ -58,12 +61,25 @@ def store(
 class _Entry:
     """The way into one queue. `run` are messages of one priority that are pushed together."""
 
-    __slots__ = ("queue", "rules", "alone", "stored", "now_ms", "run", "level", "run_bytes", "_seen", "_seen_level")
+    __slots__ = (
+        "queue",
+        "rules",
+        "alone",
+        "source",
+        "stored",
+        "now_ms",
+        "run",
+        "level",
+        "run_bytes",
+        "_seen",
+        "_seen_level",
+    )
 
-    def __init__(self, queue: Queue, alone: bool) -> None:
+    def __init__(self, queue: Queue, alone: bool, source: str) -> None:
         self.queue = queue
         self.rules = queue.rules
         self.alone = alone
+        self.source = source
         self.stored = False
         self.now_ms = queue.home.clock.now_ms()
         self.run: list[Message] = []
@@ -114,6 +130,8 @@ class _Entry:
             queue.home.journal.append([queue.number], persistent)
             queue.kept.add(len(persistent), total_bytes(persistent))
             self.stored = True
+        if queue.home.message_log is not None:
+            queue.home.message_log.enqueued((queue,), run, self.source)
         queue.push_at(self.level, run, run_bytes)
 
     def _hand_over(self, message: Message) -> None:
@@ -205,4 +223,4 @@ def alike(one: Message, other: Message) -> bool:
 def publish(vhost: VHost, messages: list[Message], queues: tuple[Queue, ...]) -> None:
     """Messages that are all persistent, or all not."""
     if messages and queues:
-        vhost.enqueue(messages, total_bytes(messages), messages[0].persistent, queues)
+        vhost.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)

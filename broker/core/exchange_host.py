@@ -9,6 +9,7 @@ from .binding import Destination
 from .exchange import Exchange
 from .exchange_type import Notice
 from .message import Message
+from .message_log import DELAYED
 from .ports import Clock, Timer
 from .queue import Queue
 from .receipt import STORED, TAKEN, Receipt
@@ -59,7 +60,7 @@ class ExchangeHost:
             elif isinstance(end, Queue):
                 found[end] = None
         if found:
-            home.enqueue([message], message.body_bytes, message.persistent, tuple(found))
+            home.enqueue([message], message.body_bytes, message.persistent, tuple(found), DELAYED)
 
     # What a type keeps. It says so with `stores`.
 

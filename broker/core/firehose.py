@@ -14,23 +14,13 @@ from ..table import Table, check, value_of
 from .dead_letters import routing_keys
 from .fields import HEADERS_LIMIT_BYTES, bounded, shortened
 from .message import Address, Message, framed
+from .origin import Origin
 from .queue import Queue
 
 if TYPE_CHECKING:
     from .vhost import VHost
 
 TRACE = "amq.rabbitmq.trace"
-
-
-class Origin:
-    """Whose publish or delivery it is: the connection by its name, the channel by its number."""
-
-    __slots__ = ("connection", "channel", "user")
-
-    def __init__(self, connection: str, channel: int, user: str) -> None:
-        self.connection = connection
-        self.channel = channel
-        self.user = user
 
 
 class Firehose:

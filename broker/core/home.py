@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .backlog import Budget
 from .message import Message
+from .message_log import MessageLog
 from .ports import Clock, Journal
 from .rules import Rulebook
 from .statistics import Statistics
@@ -26,6 +27,22 @@ class Home:
         self.pending = pending
         self.rulebook = Rulebook()
         self.statistics = Statistics()
+        self.message_log: MessageLog | None = None  # while what becomes of messages is logged
+
+    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        """For the message log, if there is one: the queue has them no more."""
+        if self.message_log is not None:
+            self.message_log.left(queue, messages, reason)
+
+    def cleared(self, queue: Queue, reason: str) -> None:
+        """Likewise: it is about to have nothing that is ready."""
+        if self.message_log is not None:
+            self.message_log.cleared(queue, reason)
+
+    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+        """Likewise: the queue gets it back."""
+        if self.message_log is not None:
+            self.message_log.requeued(queue, message, reason)
 
     def pump(self) -> None:
         """Deliver what can be delivered now, also what a delivery itself makes ready."""

@@ -170,13 +170,17 @@ class Line:
         if loose:
             self._journal.append([], loose)
         for page in pages:
-            self.backlog.append(page.id, page.place)
+            self.backlog.append(page.id, page.place, page.seq)
 
     def _unpage(self, average_bytes: int) -> None:
         """Read the next of the backlog."""
-        pages = self.backlog.take(min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1))
-        messages = self._journal.read(pages, self._number)
-        for message in messages:
+        count = min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
+        seqs = self.backlog.seqs(count)
+        messages = self._journal.read(self.backlog.take(count), self._number)
+        if len(messages) < len(seqs):
+            seqs = [0] * len(messages)  # something is damaged: nobody knows which they are
+        for message, seq in zip(messages, seqs, strict=True):
+            message.seq = seq
             if not (self._number and message.persistent):
                 self._journal.settle(0, message.id, message.place)
                 message.id = message.place = 0

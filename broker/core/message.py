@@ -45,9 +45,21 @@ class Message:
     persistent    delivery mode 2
     id, place     what the journal knows it by; 0 where it is not stored
     life          what a queue knows of it besides; None where that is nothing. A message with a life is in one queue
+    seq           what the message log knows it by; 0 where it does not
     """
 
-    __slots__ = ("address", "frames", "channel", "body_bytes", "largest_frame", "persistent", "id", "place", "life")
+    __slots__ = (
+        "address",
+        "frames",
+        "channel",
+        "body_bytes",
+        "largest_frame",
+        "persistent",
+        "id",
+        "place",
+        "life",
+        "seq",
+    )
 
     def __init__(
         self, address: Address, frames: bytes, channel: int, body_bytes: int, largest_frame: int, persistent: bool
@@ -61,11 +73,12 @@ class Message:
         self.id = 0
         self.place = 0
         self.life: Life | None = None
+        self.seq = 0
 
     def again(self) -> Message:
         """The same message, to be stored and queued another time."""
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, self.persistent)
-        copy.life = self.life
+        copy.life, copy.seq = self.life, self.seq
         return copy
 
     def anew(self) -> Message:
@@ -84,7 +97,7 @@ class Message:
         """The same message in the same place of the journal, with other properties."""
         frames = content_frames(0, property_bytes, self.body)
         copy = Message(self.address, frames, 0, self.body_bytes, 0, self.persistent)
-        copy.id, copy.place, copy.life = self.id, self.place, self.life
+        copy.id, copy.place, copy.life, copy.seq = self.id, self.place, self.life, self.seq
         return copy
 
     def counted(self, life: Life) -> Message:

@@ -22,6 +22,7 @@ from .life import Life
 from .line import LEVEL_SHIFT, Line, due
 from .lines import Lines
 from .message import Message, total_bytes
+from .message_log import CHANNEL, DELETED, PURGED
 from .ports import Consumer
 from .publishers import Publishers
 from .rules import NO_POLICY, NONE, QUORUM
@@ -82,10 +83,8 @@ class Queue(Destination):
         self, home: Home, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
     ) -> None:
         super().__init__(name)
-        self.home = home
-        self.vhost = home.name
-        self.durable = durable
-        self.number = number
+        self.home, self.vhost = home, home.name
+        self.durable, self.number = durable, number
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments
@@ -94,9 +93,7 @@ class Queue(Destination):
         self.effective: Mapping[str, object] = NO_POLICY
         self.rules = home.rulebook.rules(arguments, NO_POLICY)
         self.incoming: dict[bytes, Binding] = {}
-        self.consumers = Consumers()
-        if self.rules.single:
-            self.consumers = SingleActiveConsumers(self.rules.type == QUORUM)
+        self.consumers = SingleActiveConsumers(self.rules.type == QUORUM) if self.rules.single else Consumers()
         self.lines = Lines(self.rules, number, home.journal, home.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.deleted = self.dirty = False
@@ -154,15 +151,12 @@ class Queue(Destination):
         self.published += len(messages)
         self.mark()
 
-    def requeue(self, position: int, message: Message, nacked: bool = False) -> None:
+    def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """A delivered message comes back to its original place, to be delivered as redelivered.
 
         In a quorum queue it does not count as a failed attempt where a consumer `nacked` it (spec/core.md 9.9, 13.6).
         """
-        self.unacked -= 1
-        self.unacked_bytes -= message.body_bytes
-        if self.deleted:
-            self.done([message])
+        if not self._returned(message):
             return
         if self.rules.counts and not (nacked and self.rules.type == QUORUM):
             life = message.life or Life(level=position >> LEVEL_SHIFT)
@@ -173,6 +167,7 @@ class Queue(Destination):
             if self.number and message.persistent:
                 self._journal.count(self.number, message.id, message.place, life.attempts)
             message = message.counted(life)
+        self.home.requeued(self, message, reason)
         self.lines.back(position, message)
         self._came_back = True
         self.mark()
@@ -320,15 +315,21 @@ class Queue(Destination):
 
     def reject(self, position: int, message: Message) -> None:
         """A delivered message is refused for good."""
+        if self._returned(message):
+            self.bury([message], "rejected")
+
+    def _returned(self, message: Message) -> bool:
+        """No consumer has it any more; False where that is its end, as the queue has gone."""
         self.unacked -= 1
         self.unacked_bytes -= message.body_bytes
         if self.deleted:
+            self.home.left(self, [message], DELETED)
             self.done([message])
-        else:
-            self.bury([message], "rejected")
+        return not self.deleted
 
     def bury(self, messages: list[Message], reason: str) -> None:
         """They will not be delivered: to the dead letter exchange with them, if there is one (spec/core.md 13)."""
+        self.home.left(self, messages, reason)
         if self.rules.dead_letter_exchange is not None:
             self.dying.add(messages, reason)
             if not self._feeding:
@@ -361,8 +362,9 @@ class Queue(Destination):
             self.dropped += len(dropped)
             self.bury(dropped, "maxlen")
 
-    def purge(self) -> int:
+    def purge(self, reason: str = PURGED) -> int:
         """Drop what is ready, not what is out (spec/core.md 6.6); how many there were."""
+        self.home.cleared(self, reason)
         count = self.lines.clear()
         self.kept.limit(self.unacked, self.unacked_bytes)
         self.publishers.release()

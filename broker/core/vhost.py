@@ -25,6 +25,7 @@ from .exchange import Exchange, binding_key, check_exchange_arguments
 from .exchange_host import ExchangeHost, deliver_notices
 from .home import Home
 from .message import Message
+from .message_log import DELETED, MADE
 from .queue import Queue
 from .receipt import STORED, TAKEN, Receipt
 from .router import Route, route
@@ -266,7 +267,7 @@ class VHost(Home):
         queue.dying.bury_all()
         if queue.number:
             self.journal.gone(queue.number)
-        ready = queue.purge()
+        ready = queue.purge(DELETED)
         queue.end()
         self.queues.pop(queue.name, None)
         self.volatile.pop(queue.name, None)
@@ -362,20 +363,22 @@ class VHost(Home):
 
     # Messages
 
-    def enqueue(self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...]) -> Receipt:
+    def enqueue(
+        self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...], source: str = MADE
+    ) -> Receipt:
         """Store messages once for all their durable queues, and give them to all of them.
 
         `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. A message with a life comes
-        alone, or with others that have one. HOT: bench A-M.
+        alone, or with others that have one. `source`: where it is no client (`message_log`). HOT: bench A-M.
         """
-        if messages[0].life is not None:
-            return enqueue_carefully(messages, queues)
         for queue in queues:
-            if queue.rules.careful:
-                return enqueue_carefully(messages, queues)
+            if queue.rules.careful or messages[0].life is not None:
+                return enqueue_carefully(messages, queues, source)
         numbers = [queue.number for queue in queues if queue.number] if persistent else []
         if numbers:
             messages = store(self.journal, messages, body_bytes, queues, numbers)
+        if self.message_log is not None:
+            self.message_log.enqueued(queues, messages, source)
         for queue in queues:
             queue.push(messages, body_bytes)
         return STORED if numbers else TAKEN

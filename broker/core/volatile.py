@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .dead_letters import MAXLEN
 from .message import Message
 from .queue import Queue
 
@@ -26,5 +27,6 @@ class VolatileQueue(Queue):
         free = self.LIMIT - self.ready
         if len(messages) <= free:
             return messages, body_bytes
+        self.home.left(self, messages[max(free, 0) :], MAXLEN)
         messages = messages[: max(free, 0)]
         return messages, sum(message.body_bytes for message in messages)

@@ -144,6 +144,8 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
     channel.delivery_tag += 1
     if not no_ack:
         channel.unacked[channel.delivery_tag] = (queue, None, position, message)
+    if channel.vhost.message_log is not None:
+        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], redelivered, no_ack)
     if channel.vhost.firehose is not None:
         tracing.delivered(channel, [message], queue, redelivered)
     return channel.delivery_tag, message, redelivered

@@ -10,6 +10,7 @@ from pamqp import base
 
 from ..core.events import INTERNAL
 from ..core.message import Message
+from ..core.origin import Origin
 from ..core.queue import Queue
 from ..core.rules import QUORUM
 from ..core.statistics import Delivering, Publishing
@@ -87,6 +88,7 @@ class Channel:
         self.publishing = Publishing()
         self.delivering = Delivering()
         self.statistics = self.vhost.statistics
+        self.origin = Origin(connection.name, number, self.user.name)
         connection.node.census.channel_opened(self.user.name)
         connection.node.churn.channel_created += 1
 
@@ -223,9 +225,12 @@ class Channel:
 
     def send_confirms(self) -> None:
         if self.confirms is not None and not self.closing:
-            before = self.confirms.confirmed
+            before, told = self.confirms.confirmed, self.confirms.told
+            refused = self.confirms.refusals() if self.vhost.message_log is not None else ()
             frame = self.confirms.take(self.number)
             if frame:
+                if self.vhost.message_log is not None:
+                    self.vhost.message_log.confirmed(self.origin, told + 1, self.confirms.told, refused)
                 self.send(frame)
                 confirmed = self.confirms.confirmed - before
                 self.publishing.confirm += confirmed

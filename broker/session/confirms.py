@@ -54,6 +54,10 @@ class Confirms:
         """Whether a refusal is still to be told."""
         return len(self._refused) > 0
 
+    def refusals(self) -> list[int]:
+        """The publishes whose refusal is still to be told."""
+        return list(self._refused)
+
     def refused(self, durable: int) -> None:
         """One more was published, and some queue did not take it."""
         self._refused.append(self.next)

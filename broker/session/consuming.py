@@ -106,6 +106,8 @@ class Subscription(Consumer):
         if self.shares:
             channel.served(self, len(messages))
         connection.send(b"")
+        if channel.vhost.message_log is not None:
+            channel.vhost.message_log.delivered(channel.origin, self.tag, queue, messages, redelivered, self.no_ack)
         if channel.vhost.firehose is not None:
             tracing.delivered(channel, messages, queue, redelivered)
 

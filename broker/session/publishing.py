@@ -79,7 +79,7 @@ def publish(channel: Channel, publishes: Publishes) -> None:
         for message in messages:
             publish_one(channel, route, message)
     else:
-        enqueue(channel, route.exchange, messages, whole_bytes, persistent, route.queues, route.mandatory)
+        enqueue(channel, route.exchange, messages, whole_bytes, persistent, route.queues, route.mandatory, True)
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
@@ -254,12 +254,17 @@ def enqueue(
     persistent: bool,
     queues: tuple[Queue, ...],
     mandatory: bool,
+    alike: bool = False,
 ) -> bool:
     """Give messages to their queues, return them if they must not be lost, count them for confirms; whether all of the
     queues took all of them.
 
-    `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. HOT: bench A-M.
+    `body_bytes` is the sum of their bodies; `persistent` says whether any of them is; those that are `alike` have the
+    same header. HOT: bench A-M.
     """
+    log = channel.vhost.message_log
+    if log is not None:
+        log.publishing(channel.origin, messages, alike, channel.confirms.next if channel.confirms is not None else 0)
     connection = channel.connection
     count = len(messages)
     statistics = channel.statistics
@@ -272,7 +277,9 @@ def enqueue(
         statistics.routed += routed
     else:
         unroutable(channel, messages, mandatory)
-    receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues)
+    receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
+    if log is not None:
+        log.published()
     if receipt.stored and connection.node.journal.behind():
         connection.wait_for_journal()
     for queue in queues:
@@ -310,6 +317,8 @@ def unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> No
     if mandatory:
         channel.publishing.return_unroutable += len(messages)
         totals.return_unroutable += len(messages)
+        if channel.vhost.message_log is not None:
+            channel.vhost.message_log.returned(channel.origin, messages)
         for message in messages:
             send_back(channel, message)
     else:

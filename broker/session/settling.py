@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..core.message import Message
+from ..core.message_log import CHANNEL, NACK, RECOVER, REJECT
 from ..core.queue import Queue
 from ..errors import NotSupported, PreconditionFailed
 from ..table import Table
@@ -14,6 +15,7 @@ from ..wire import encode
 
 if TYPE_CHECKING:
     from .channel import Channel, Unacked
+    from .consuming import Subscription
 
 End = int
 """How a delivery ends: acknowledged; refused for good; sent back by basic.nack, which is no failure; or otherwise."""
@@ -31,32 +33,35 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         return
     unacked = channel.unacked
     consumed = 0
-    run: list[Message] = []  # of one queue
+    run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
+    by: Subscription | None = None
     try:
         for tag in tags:
             entry = unacked.pop(tag, None)
             if entry is None:
                 raise unknown(tag)
             queue, subscription, _, message = entry
-            if queue is not of:
+            if queue is not of or subscription is not by:
                 if of is not None:
-                    settle(channel, of, run)
-                of, run = queue, []
+                    settle(channel, of, run, by)
+                of, by, run = queue, subscription, []
             run.append(message)
             if subscription is not None:
                 subscription.settled()
                 consumed += subscription.shares
     finally:  # also what came before a tag that is not known
         if of is not None:
-            settle(channel, of, run)
+            settle(channel, of, run, by)
     if consumed and channel.prefetch_limit:
         channel.released(consumed)
 
 
-def settle(channel: Channel, queue: Queue, messages: list[Message]) -> None:
+def settle(channel: Channel, queue: Queue, messages: list[Message], subscription: Subscription | None) -> None:
     """They are acknowledged. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
+    if channel.vhost.message_log is not None:
+        channel.vhost.message_log.acked(channel.origin, tag_of(subscription), queue, messages)
     queue.settle(messages)
 
 
@@ -83,7 +88,7 @@ def recover_all(channel: Channel, back: bool) -> None:
     """Raises NotSupported (540) unless the messages are to go back to their queues."""
     if not back:
         raise NotSupported("requeue=false")
-    requeue(channel, list(channel.unacked))
+    requeue(channel, list(channel.unacked), RECOVER)
 
 
 def refuse(channel: Channel, tags: list[int], end: End) -> None:
@@ -96,9 +101,9 @@ def refuse(channel: Channel, tags: list[int], end: End) -> None:
         finish(channel, [(take(channel, tag), end) for tag in tags])
 
 
-def requeue(channel: Channel, tags: list[int]) -> None:
+def requeue(channel: Channel, tags: list[int], reason: str = CHANNEL) -> None:
     """Back to their queues, whether there is a transaction or not; in order, as with `refuse`."""
-    finish(channel, [(take(channel, tag), RETURNED) for tag in tags])
+    finish(channel, [(take(channel, tag), RETURNED) for tag in tags], reason)
 
 
 def outstanding(channel: Channel, tag: int) -> list[int]:
@@ -123,21 +128,29 @@ def take(channel: Channel, tag: int) -> Unacked:
     return entry
 
 
-def finish(channel: Channel, ends: list[tuple[Unacked, End]]) -> None:
-    """What follows from deliveries that were taken off the list."""
+def finish(channel: Channel, ends: list[tuple[Unacked, End]], reason: str = "") -> None:
+    """What follows from deliveries that were taken off the list; `reason` is empty where the consumer said so."""
     consumed = 0
+    log = channel.vhost.message_log
     for (queue, subscription, position, message), end in ends:
+        if log is not None and end != ACKED and not reason:
+            log.refused(channel.origin, tag_of(subscription), queue, message)
         if end == ACKED:
-            settle(channel, queue, [message])
+            settle(channel, queue, [message], subscription)
         elif end == REJECTED:
             queue.reject(position, message)
         else:
-            queue.requeue(position, message, end == NACKED)
+            queue.requeue(position, message, end == NACKED, reason or (NACK if end == NACKED else REJECT))
         if subscription is not None:
             subscription.settled()
             consumed += subscription.shares
     if consumed and channel.prefetch_limit:
         channel.released(consumed)
+
+
+def tag_of(subscription: Subscription | None) -> str:
+    """Empty of a basic.get."""
+    return subscription.tag if subscription is not None else ""
 
 
 def unknown(tag: int) -> PreconditionFailed:

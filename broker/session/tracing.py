@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.firehose import Origin
 from ..core.message import Message
 from ..core.queue import Queue
 
@@ -16,16 +15,11 @@ def published(channel: Channel, message: Message, keys: tuple[str, ...], queues:
     """A message that is valid, and is about to go to these queues."""
     firehose = channel.vhost.firehose
     if firehose is not None:
-        firehose.published(origin(channel), message, keys, queues)
+        firehose.published(channel.origin, message, keys, queues)
 
 
 def delivered(channel: Channel, messages: list[Message], queue: Queue, redelivered: bool) -> None:
     firehose = channel.vhost.firehose
     if firehose is not None:
-        of = origin(channel)
         for message in messages:
-            firehose.delivered(of, message, queue.name, redelivered)
-
-
-def origin(channel: Channel) -> Origin:
-    return Origin(channel.connection.name, channel.number, channel.user.name)
+            firehose.delivered(channel.origin, message, queue.name, redelivered)
