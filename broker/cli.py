@@ -3,13 +3,20 @@
 argparse, where warrenctl has click: a daemon keeps for its life what it has once imported.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .host import Command
 
 USAGE_STATUS = 2
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
+
+OURS = ("serve", "plugins", "doctor", "--version")  # with which commands of plugins are not looked for
 
 # the options of `serve` that stand in for a key of the file
 FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "sync", "log_level")
@@ -40,8 +47,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line of `warren`, without abbreviations."""
+def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser:
+    """The command line of `warren`, without abbreviations; `more` are the commands of plugins."""
     warren = _Parser(prog="warren", description="Warren, an AMQP 0-9-1 broker.", allow_abbrev=False)
     warren.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = warren.add_subparsers(metavar="COMMAND", required=True)
@@ -74,6 +81,11 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("doctor", help=about, description=about, allow_abbrev=False)
     command.set_defaults(run=doctor)
     command.add_argument("--data", metavar="DIR", default="./data", help="the broker's folder; default ./data")
+
+    for name, plugged in (more or {}).items():
+        command = commands.add_parser(name, help=plugged.about, description=plugged.about, allow_abbrev=False)
+        command.set_defaults(run=plugged.run)
+        plugged.add_options(command)
     return warren
 
 
@@ -138,7 +150,18 @@ def doctor(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of `warren` with these arguments (None: those of the process)."""
-    options = parser().parse_args(arguments)
+    if arguments is None:
+        arguments = sys.argv[1:]
+    more: Mapping[str, Command] = {}
+    if arguments[:1] and arguments[0] not in OURS:
+        from .loading import BROKEN_PLUGIN, PluginError, load_commands
+
+        try:
+            more = load_commands()
+        except PluginError as error:
+            print(f"warren: {error}", file=sys.stderr)
+            return BROKEN_PLUGIN
+    options = parser(more).parse_args(arguments)
     status: int = options.run(options)
     return status
 

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from .config import Config, SSLOptions
 from .core.events import INTERNAL
@@ -27,6 +28,9 @@ from .session.link import Peer
 from .session.operator import OperatorChannel
 from .session.settings import Settings
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
 INSIDE = "inside"  # in the name of a connection, in place of an address
 
 
@@ -43,6 +47,22 @@ class Listening:
         self.host = host.strip("[]")
         self.port = int(port)
         self.tls = tls
+
+
+class Command:
+    """A command of `warren` that a plugin brings, such as the analysis of what was exported. Made without arguments.
+
+    `about` is its line in the help. Its libraries are imported in `run`: the class is loaded also to show the help.
+    """
+
+    about = ""
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Say what it takes."""
+
+    def run(self, options: Namespace) -> int:
+        """Returns the exit status."""
+        raise NotImplementedError
 
 
 class Service:

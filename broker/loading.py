@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
 
 from .core.exchange_type import ExchangeType
 from .core.registry import Registry
-from .host import Service
+from .host import Command, Service
 
 EXCHANGE_TYPES = "warren.exchange_types"  # the name of an entry point is the type's name on the wire
 SERVICES = "warren.services"
+COMMANDS = "warren.commands"  # the name of an entry point is that of the command
 BROKEN_PLUGIN = 70  # EX_SOFTWARE of sysexits: the status of a start that a plugin prevents
+
+Made = TypeVar("Made", Command, Service)
 
 
 class PluginError(Exception):
@@ -29,8 +33,16 @@ def load_services() -> dict[str, Service]:
     """By the names of their entry points. Raises PluginError."""
     services: dict[str, Service] = {}
     for entry, distribution in installed(SERVICES):
-        load(entry, f"service '{entry.name}' of {distribution}", partial(make, services, entry))
+        load(entry, f"service '{entry.name}' of {distribution}", partial(make, services, Service, entry))
     return services
+
+
+def load_commands() -> dict[str, Command]:
+    """By the names of their entry points. Raises PluginError."""
+    commands: dict[str, Command] = {}
+    for entry, distribution in installed(COMMANDS):
+        load(entry, f"command '{entry.name}' of {distribution}", partial(make, commands, Command, entry))
+    return commands
 
 
 def installed(group: str) -> Iterator[tuple[EntryPoint, str]]:
@@ -62,9 +74,10 @@ def register(registry: Registry, entry: EntryPoint, distribution: str, loaded: o
     registry.register(entry.name, loaded, distribution)
 
 
-def make(services: dict[str, Service], entry: EntryPoint, loaded: object) -> None:
-    if not (isinstance(loaded, type) and issubclass(loaded, Service)):
-        raise TypeError(f"{entry.value} is no Service")
-    if entry.name in services:
+def make(made: dict[str, Made], kind: type[Made], entry: EntryPoint, loaded: object) -> None:
+    """One of that kind, under its name."""
+    if not (isinstance(loaded, type) and issubclass(loaded, kind)):
+        raise TypeError(f"{entry.value} is no {kind.__name__}")
+    if entry.name in made:
         raise ValueError("the name is taken")
-    services[entry.name] = loaded()
+    made[entry.name] = loaded()

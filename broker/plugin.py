@@ -51,7 +51,7 @@ from .core.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_faul
 from .core.users import User
 from .core.vhost import VHost
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
-from .host import Host, Listening, Service
+from .host import Command, Host, Listening, Service
 from .net.expiry import authority_expiries, server_expiry
 from .properties import Properties
 from .session.channel import Channel
@@ -96,6 +96,7 @@ __all__ = [
     "Channel",
     "Churn",
     "Clock",
+    "Command",
     "Config",
     "Connection",
     "Content",
