@@ -44,7 +44,8 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add((node.module or "").partition(".")[0])
-    needed = {IMPORTED_AS.get(name, name) for name in names(PROJECT["dependencies"])}
+    declared = names(PROJECT["dependencies"]) | names(PROJECT["optional-dependencies"]["analytics"])
+    needed = {IMPORTED_AS.get(name, name) for name in declared}
     assert imported - set(sys.stdlib_module_names) - set(PACKAGES) == needed
 
 
