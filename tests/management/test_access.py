@@ -6,6 +6,7 @@ import pytest
 
 from broker.properties import Properties
 from tests.support.http import Api
+from tests.support.in_process import InProcessPeer
 
 REFUSED = (401, "not_authorized", "Not_Authorized")
 
@@ -41,6 +42,14 @@ def test_guest_is_let_in_from_this_machine_alone(api: Api) -> None:
     assert api.get("/vhosts", address="::ffff:10.0.0.1").error == refused
     api.peer.add_user("other", ("management",))
     assert api.get("/vhosts", user="other", address="10.0.0.1").status == 200
+
+
+def test_guest_is_let_in_from_everywhere_where_that_is_configured() -> None:
+    peer = InProcessPeer()
+    peer.node.users.loopback_only = frozenset()
+    api = Api(peer)
+    assert api.get("/vhosts", address="10.0.0.1").status == 200
+    api.close()
 
 
 def test_refused_logins_are_counted_and_logged_without_the_password(api: Api) -> None:

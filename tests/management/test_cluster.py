@@ -23,6 +23,8 @@ def test_a_hash_that_is_asked_for_lets_its_password_in(api: Api) -> None:
     octets = api.get("/auth/hash_password/pass%2Fword").json["ok"]
     assert len(base64.b64decode(octets)) == 36
     assert verify_password(octets.encode(), b"pass/word")
+    assert api.put("/users/u", {"tags": "", "password_hash": octets}).status == 201
+    assert api.get("/users/u").json["password_hash"] == octets
 
 
 def test_attempts_to_log_in_are_counted_by_protocol(api: Api) -> None:

@@ -26,6 +26,93 @@ def test_what_is_exported_can_be_imported_elsewhere(api: Api, path: str) -> None
     other.close()
 
 
+# As RabbitMQ 3.10 exports it, with what is there of later versions.
+OF_RABBITMQ: dict[str, Any] = {
+    "rabbit_version": "3.10.8",
+    "rabbitmq_version": "3.10.8",
+    "product_name": "RabbitMQ",
+    "product_version": "3.10.8",
+    "rabbitmq_definition_format": "cluster",
+    "original_cluster_name": "rabbit@there",
+    "explanation": "Definitions of cluster 'rabbit@there'",
+    "users": [
+        {
+            "name": "test12",
+            "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["administrator"],
+            "limits": {"max-channels": 7},
+        },
+        {"name": "old", "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "tags": "a,b"},
+    ],
+    "vhosts": [
+        {"name": "/"},
+        {"name": "v", "description": "d", "metadata": {"description": "d", "tags": ["t"]}, "tags": ["t"], "limits": []},
+    ],
+    "permissions": [{"user": "test12", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
+    "topic_permissions": [{"user": "test12", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": ".*"}],
+    "parameters": [
+        {"vhost": "/", "component": "federation-upstream", "name": "up", "value": {"uri": "amqp://there"}},
+        {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 9}},
+    ],
+    "global_parameters": [{"name": "cluster_name", "value": "burrow"}],
+    "policies": [
+        {
+            "vhost": "/",
+            "name": "p",
+            "pattern": "^q",
+            "apply-to": "queues",
+            "definition": {"expires": 60000},
+            "priority": 1,
+        }
+    ],
+    "queues": [
+        {
+            "name": "q",
+            "vhost": "/",
+            "type": "classic",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-queue-type": "classic", "x-max-length": 5},
+        }
+    ],
+    "exchanges": [
+        {
+            "name": "x",
+            "vhost": "/",
+            "type": "headers",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {"alternate-exchange": "amq.fanout"},
+        }
+    ],
+    "bindings": [
+        {
+            "source": "x",
+            "vhost": "/",
+            "destination": "q",
+            "destination_type": "queue",
+            "routing_key": "",
+            "arguments": {"x-match": "any", "n": 1},
+        }
+    ],
+}
+
+
+def test_what_rabbitmq_has_exported_is_taken_over(api: Api) -> None:
+    assert api.post("/definitions", OF_RABBITMQ).status == 204
+    document = api.get("/definitions").json
+    for section in ("permissions", "topic_permissions", "parameters", "policies", "bindings"):
+        assert all(item in document[section] for item in OF_RABBITMQ[section]), section
+    assert api.get("/queues/%2F/q").json["arguments"]["x-max-length"] == 5
+    assert api.get("/exchanges/%2F/x").json["arguments"] == {"alternate-exchange": "amq.fanout"}
+    assert api.get("/overview").json["cluster_name"] == "burrow"
+    assert api.get("/users/test12").json["limits"] == {"max-channels": 7}
+    assert api.get("/users/old").json["tags"] == ["a", "b"]
+    assert api.get("/vhosts/v").json["tags"] == ["t"]
+
+
 def test_one_virtual_host_is_exported_and_imported_into_another(api: Api) -> None:
     api.post("/definitions", DOCUMENT)
     document = api.get("/definitions/%2F").json

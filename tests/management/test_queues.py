@@ -1,5 +1,6 @@
-"""Queues over HTTP (spec/operator.md 1.6, 1.7; acceptance 1, 14, 15, 16)."""
+"""Queues over HTTP (spec/operator.md 1.6, 1.7; acceptance 1, 3, 14, 15, 16, 21, 24, 25)."""
 
+from plugins.management.sampler import Sampler
 from tests.support.http import Api
 
 GONE = (404, "Object Not Found", "Not Found")
@@ -103,3 +104,49 @@ def test_a_policy_shows_where_it_holds(api: Api) -> None:
     api.peer.set_policy("p", "^q$", {"max-length": 5})
     queue = api.get("/queues").json[0]
     assert (queue["policy"], queue["effective_policy_definition"]) == ("p", {"max-length": 5})
+
+
+def test_names_are_decoded_once_and_a_plus_is_a_plus(api: Api) -> None:
+    assert api.put("/queues/%2F/x%20y+z").status == 201
+    assert api.get("/queues/%2F/x%20y+z").json["name"] == api.get("/queues/%2F/x%20y%2Bz").json["name"] == "x y+z"
+    assert api.get("/queues/%2F/x+y+z").error == api.get("/queues/%2F/x%2520y+z").error == GONE
+
+
+def test_a_counter_stays_when_the_channel_that_moved_it_is_closed(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q")
+    for _ in range(1000):
+        channel.publish("", "q", b"x")
+    channel.close()
+    assert api.get("/channels").json == []
+    queue, overview = api.get("/queues/%2F/q").json, api.get("/overview").json
+    assert queue["message_stats"]["publish"] == overview["message_stats"]["publish"] == 1000
+
+
+def test_all_that_was_handed_out_is_the_sum_of_the_ways_it_went(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q")
+    channel.fill("q", *[b"x"] * 10)
+    for no_ack in (True, False, False):
+        assert channel.get("q", no_ack=no_ack) is not None
+    channel.consume("q", consumer_tag="auto", no_ack=True)
+    api.peer.settle()
+    stats = api.get("/queues/%2F/q").json["message_stats"]
+    ways = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+    assert [stats[way] for way in ways] == [0, 7, 2, 1]
+    assert stats["deliver_get"] == sum(stats[way] for way in ways) == 10
+
+
+def test_samples_are_as_far_apart_as_was_asked_and_the_newest_comes_first(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q")
+    sampler = Sampler(api.host.node, api.state.samples, api.host.connections)
+    for _ in range(4):
+        channel.fill("q", *[b"x"] * 10)
+        list(sampler.look(api.peer.clock.now_ms()))
+        api.peer.wait(5000)
+    details = api.get("/queues/%2F/q?lengths_age=60&lengths_incr=5").json["messages_details"]
+    assert [one["sample"] for one in details["samples"]] == [40, 30, 20, 10]
+    times = [one["timestamp"] for one in details["samples"]]
+    assert times == [times[0] - 5000 * step for step in range(4)] and times[0] % 5000 == 0
+    assert (details["rate"], details["avg_rate"], details["avg"]) == (2.0, 2.0, 25.0)

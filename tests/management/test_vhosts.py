@@ -1,6 +1,7 @@
 """Virtual hosts and limits over HTTP (spec/operator.md 1.6, 1.7, 10)."""
 
 import pytest
+from pamqp.commands import Connection
 
 from tests.support.http import Api
 
@@ -56,6 +57,24 @@ def test_limits_of_a_virtual_host_are_set_shown_and_cleared(api: Api) -> None:
     assert api.delete("/vhost-limits/%2F/max-connections").status == 204
     assert api.delete("/vhost-limits/%2F/max-connections").status == 204
     assert api.get("/vhost-limits/%2F").json == [] and api.get("/vhost-limits/nowhere").status == 404
+
+
+def test_limits_hold_for_what_comes_and_are_gone_once_cleared(api: Api) -> None:
+    api.peer.add_user("m")
+    assert api.put("/vhost-limits/%2F/max-queues", {"value": 1}).status == 204
+    assert api.put("/queues/%2F/one").status == 201
+    status, error, reason = api.put("/queues/%2F/two").error
+    assert (status, error) == (400, "bad_request") and "queue limit in vhost '/' (1) is reached" in reason
+    assert api.delete("/vhost-limits/%2F/max-queues").status == 204
+    assert api.put("/queues/%2F/two").status == 201
+    assert api.put("/user-limits/m/max-connections", {"value": 1}).status == 204
+    api.peer.connect(user="m", password="m")
+    second = api.peer.dial()
+    second.start()
+    second.login("PLAIN", "\0m\0m")
+    second.tune()
+    second.send(Connection.Open, virtual_host="/")
+    assert second.expect_close(530).reply_text.startswith("NOT_ALLOWED - ")
 
 
 def test_limits_of_a_user_are_set_shown_to_that_user_and_cleared(api: Api) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plugins.management.api import routes
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 
@@ -40,6 +41,17 @@ def test_options_need_no_password(api: Api) -> None:
 
 def test_head_is_allowed_wherever_get_is(api: Api) -> None:
     assert api.request("HEAD", "/vhosts").status == 200
+
+
+@pytest.mark.parametrize("path", sorted({route.path for route in routes().all if route.method == "GET"}))
+def test_a_head_is_what_get_answers_without_the_body(api: Api, path: str) -> None:
+    named = {"{vhost}": "%2F", "{exchange}": "amq.topic", "{source}": "amq.topic", "{destination}": "amq.fanout"}
+    segments = [named.get(part, part.strip("{}")) for part in path.split("/")]
+    at = "/".join(api.host.node.name if part == "node" else part for part in segments)
+    get, head = api.get(at), api.request("HEAD", at)
+    assert head.status == get.status and head.headers.get("content-type") == get.headers.get("content-type")
+    if get.status == 200 and get.headers["content-type"] == "application/json":
+        assert head.headers["cache-control"].startswith("no-cache")
 
 
 def test_answers_are_not_to_be_kept_and_come_with_the_headers_of_security(api: Api) -> None:
