@@ -111,6 +111,9 @@ class Channel:
     def bind_exchange(self, destination: str, source: str, routing_key: str = "", **fields: Any) -> None:
         self.call(Exchange.Bind, destination=destination, source=source, routing_key=routing_key, **fields)
 
+    def unbind_exchange(self, destination: str, source: str, routing_key: str = "", **fields: Any) -> None:
+        self.call(Exchange.Unbind, destination=destination, source=source, routing_key=routing_key, **fields)
+
     def publish(self, exchange: str, routing_key: str | bytes, body: bytes = b"", properties: Any = None,
                 mandatory: bool = False, immediate: bool = False) -> None:  # fmt: skip
         fields = {"exchange": exchange, "routing_key": routing_key, "mandatory": mandatory, "immediate": immediate}

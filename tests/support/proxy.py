@@ -12,13 +12,14 @@ CHUNKS_LIMIT = 4096  # under way in one direction while they are delayed
 class Proxy:
     """Listens on a port of its own for as long as the test lasts; `target` may change, as a server's that restarts.
 
-    `delay_s` is what each direction takes. `accepted` connections were in all, `open` are now; `octets` went through.
+    `delay_s` is what each direction takes. `accepted_s` is when it was connected to, by the monotonic clock; `open` is how
+    many connections there are now, `octets` what went through.
     """
 
     def __init__(self, loop: BackgroundLoop, target: tuple[str, int]) -> None:
         self.target = target
         self.delay_s = 0.0
-        self.accepted = 0
+        self.accepted_s: list[float] = []
         self.octets = 0
         self.refusing = False
         self.silent = False
@@ -31,6 +32,10 @@ class Proxy:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def accepted(self) -> int:
+        return len(self.accepted_s)
 
     @property
     def open(self) -> int:
@@ -73,7 +78,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
+        self.accepted_s.append(time.monotonic())
         pair = Pair(self, reader, writer)
         self._pairs.add(pair)
         task = asyncio.current_task()
