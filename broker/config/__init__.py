@@ -3,7 +3,7 @@
 from .errors import ConfigError
 from .kinds import parse_address
 from .sources import Sources
-from .values import NO_LOGIN, Config, HTTPListener, Management, Prometheus, SSLOptions
+from .values import NO_LOGIN, Config, HTTPListener, Management, Prometheus, SSLOptions, Throughput
 
 __all__ = [
     "NO_LOGIN",
@@ -14,5 +14,6 @@ __all__ = [
     "Prometheus",
     "SSLOptions",
     "Sources",
+    "Throughput",
     "parse_address",
 ]

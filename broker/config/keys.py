@@ -6,6 +6,7 @@ from .http_keys import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from .key import EMPTY, LIST, MAP, NAMES, NONE, Key
 from .kinds import Boolean, Choice, Fraction, Integer, Listener, Size, Text, Words
 from .log_keys import LOG
+from .throughput_keys import THROUGHPUT_KEYS
 from .tls_keys import tls_keys
 from .values import MESSAGE_SIZE_LIMIT, SMALLEST_FRAME
 
@@ -108,5 +109,5 @@ OWN = (
 
 KEYS: tuple[Key, ...] = (
     *LISTENERS, *tls_keys("ssl_options", "ssl_options"), *LIMITS, *ACCESS, *RESOURCES, *OBJECTS, *LOG, *OWN,
-    *MANAGEMENT_KEYS, *PROMETHEUS_KEYS,
+    *MANAGEMENT_KEYS, *PROMETHEUS_KEYS, *THROUGHPUT_KEYS,
 )  # fmt: skip

@@ -147,6 +147,21 @@ class Prometheus(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput(Part):
+    """The export of what becomes of every message."""
+
+    enabled: bool = False
+    directory: str = "./throughput"
+    vhosts: tuple[str, ...] = ()  # empty: all
+    sample_one_in: int = 1
+    headers: tuple[str, ...] = ()  # whose values are exported; no other's are
+    buffer_bytes: int = 64 << 20  # of what was not written yet
+    file_bytes: int = 64 << 20
+    file_age_s: int = 300
+    retention_days: int | None = 14  # None: for ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Part):
     """0 means no limit (frame_max, channel_max) or off (heartbeat_s)."""
 
@@ -214,6 +229,7 @@ class Config(Part):
 
     management: Management = Management()
     prometheus: Prometheus = Prometheus()
+    throughput: Throughput = Throughput()
 
     # Our own, which RabbitMQ has not: `warren.*`
     node: str = field(default_factory=default_node)

@@ -4,6 +4,7 @@ from broker.config.http_keys import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from broker.config.key import ANY, NONE, Key
 from broker.config.keys import ACCESS, LIMITS, LISTENERS, LOG, OBJECTS, OWN, RESOURCES
 from broker.config.printing import DEFAULTS, lines_of
+from broker.config.throughput_keys import THROUGHPUT_KEYS
 from broker.config.tls_keys import tls_keys
 
 SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
@@ -17,6 +18,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("Warren's own", OWN),
     ("HTTP API; the user interface is still to come", MANAGEMENT_KEYS),
     ("Metrics, for Prometheus", PROMETHEUS_KEYS),
+    ("Throughput export, with the extra `analytics`", THROUGHPUT_KEYS),
 )
 OF_THIS_MACHINE = ("warren.node",)
 DOC_COLUMN = 58
