@@ -22,16 +22,19 @@ _RECEIVED_FROM = RECEIVED_FROM.encode()
 _CC = CC.encode()
 
 
-def obstacle(raw: bytes, max_hops: int, cluster_name: str, vhost: str) -> str:
+def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
     """Why the message may not go on to that cluster and virtual host over a link with that limit: MAX, SEEN or empty.
 
-    Without a usable header it has not been anywhere. Identity is that of cluster name and virtual host together.
+    Without a usable header it has not been anywhere. Identity is that of cluster name and virtual host together; where
+    one of them is not known, nobody has it.
     """
     if _RECEIVED_FROM not in raw:
         return "" if max_hops > 0 else MAX
     entries = array(headers_of(raw).get(RECEIVED_FROM)) or []
     if len(entries) >= max_hops:
         return MAX
+    if cluster_name is None or vhost is None:
+        return ""
     return SEEN if any(is_identity(entry, cluster_name, vhost) for entry in entries) else ""
 
 

@@ -1,0 +1,100 @@
+"""The exchange type x-federation-upstream: what downstream links declare here to feed their queues
+(spec/federation.md 6.3).
+
+It is a fanout for all that may go to that downstream: what has made as many hops as the link allows, or has been in the
+downstream's cluster and virtual host, would be dropped there, and is spared the way. Brokers that give no name for the
+downstream, or no virtual host, are told nothing about identity. With the argument x-deduplicate, which Warren's links
+give where their exchange deduplicates, messages get an identity on their way (see `seen`).
+"""
+
+from __future__ import annotations
+
+from binascii import crc32
+
+from broker.plugin import (
+    INTEGERS,
+    STORED,
+    TAKEN,
+    Binding,
+    Destination,
+    Destinations,
+    ExchangeHost,
+    ExchangeType,
+    Message,
+    Notice,
+    PreconditionFailed,
+    Receipt,
+    Sink,
+    Table,
+    type_name,
+)
+
+from . import hops
+from .seen import Identities, carried, reach, with_identity
+
+MAX_HOPS = "x-max-hops"
+DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-downstream-name", "x-downstream-vhost"
+DEDUPLICATE = "x-deduplicate"
+
+_identities = Identities()  # of this process: all internal exchanges that a publish reaches give it the same
+
+
+class FederationUpstreamExchange(ExchangeType):
+    __slots__ = ("_bound", "_max_hops", "_cluster_name", "_vhost", "_deduplicates", "_identified")
+
+    by_key = False
+    fixed_arguments = (MAX_HOPS,)
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        given = arguments.get(MAX_HOPS)
+        if given is None:
+            raise PreconditionFailed(f"Argument {MAX_HOPS} missing")
+        if given[0] not in INTEGERS:
+            raise PreconditionFailed(f"Argument {MAX_HOPS} must be of type long, not {type_name(given)}")
+        self._max_hops = arguments.integer(MAX_HOPS) or 0
+        self._cluster_name = arguments.text(DOWNSTREAM_NAME)
+        self._vhost = arguments.text(DOWNSTREAM_VHOST)
+        self._deduplicates = arguments.flag(DEDUPLICATE) is True
+        self._bound = Destinations()
+        self._identified: list[Destination] = []
+
+    def attach(self, host: ExchangeHost) -> None:
+        self._identified = [Identified(host, self._bound)]
+
+    def bound(self, binding: Binding) -> list[Notice]:
+        self._bound.add(binding.destination)
+        return []
+
+    def unbound(self, binding: Binding) -> list[Notice]:
+        self._bound.remove(binding.destination)
+        return []
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        raw = message.property_bytes
+        limit = self._max_hops
+        known = True
+        if self._deduplicates:
+            # What has no identity yet gets one here: either way it has one from here on.
+            known = bool(carried(raw, crc32(message.body)))
+            limit = reach(limit, b"\x01")
+        if not self._bound or hops.obstacle(raw, limit, self._cluster_name, self._vhost):
+            return []
+        return self._bound.all() if known else self._identified
+
+
+class Identified(Sink):
+    """Gives messages their identity and hands them on."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, host: ExchangeHost, bound: Destinations) -> None:
+        super().__init__(host)
+        self._bound = bound
+
+    def take(self, messages: list[Message]) -> Receipt:
+        stored = False
+        for message, identity in zip(messages, _identities.of(messages), strict=True):
+            copy = message.again().with_properties(with_identity(message.property_bytes, identity))
+            stored = self.host.deliver(self._bound.all(), [copy]).stored or stored
+        return STORED if stored else TAKEN
