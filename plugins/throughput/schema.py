@@ -8,8 +8,8 @@ Layout, append-only, below the folder of the export; a file is written as `.<nam
 `dt` and `hour` are UTC, of the first row. Several brokers may write into one folder. Each file has the key
 `warren.schema` in its key-value metadata, and each row the column `schema`, with the number of `SCHEMA`.
 
-Identity. `boot_id` is one run of one broker. Within it `msg_seq` is one message, from 1: every row of that message has
-it, in all queues. A message that a boot found on its disk gets one when it is first mentioned; numbers of another boot
+Identity. `boot_id` is one run of one broker. Within it `msg_seq` is one message, above 0: every row of that message has
+it, in all queues. It grows, with gaps. A message that a boot found on its disk gets one when it is first mentioned; numbers of another boot
 mean nothing. A dead letter is a new message, as is what a delayed or recent-history exchange brings out. `row` numbers
 the rows of `events` of a boot from 0 without a gap, in the order in which things happened, and counts also those that
 were dropped because the buffer was full: a gap is a record that is missing, whoever lost it. What sampling leaves out
@@ -108,9 +108,9 @@ EVENT_COLUMNS = (
     Column("message_id", "string", True),
     Column("correlation", "string", True),
     Column("identity", "string", True),  # of fed_in and fed_out
-    Column("size", "int32"),  # octets of the body
+    Column("size", "int32", True),  # octets of the body; not of confirm
     Column("priority", "int8", True),
-    Column("persistent", "bool"),
+    Column("persistent", "bool", True),  # of publish and fed_in
     Column("redelivered", "bool"),  # of deliver
     Column("no_ack", "bool"),  # of deliver
     Column("routed", "int32", True),  # of publish and fed_in
