@@ -16,9 +16,9 @@ from what all copies have: message-id, routing key and body. Without a message-i
 dropped here, and max-hops limits it as ever.
 
 Window. Each exchange remembers what it was sent for the last GENERATION to 2 * GENERATION messages, or for AGE_MS to
-2 * AGE_MS where fewer came; some 20 MB at most. A link drops a repeat, and acknowledges it when all that the journal has
-by then is safe: the first copy may still be on its way to the disk. What a queue refuses has to be forgotten, since it
-comes again.
+2 * AGE_MS where fewer came; some 20 MB at most. A link drops a repeat, and acknowledges it when all that the journal
+has by then is safe: the first copy may still be on its way to the disk. What a queue refuses has to be forgotten, since
+it comes again.
 
 Hops. max-hops does not end the way of a message with an identity, unless it is 0: were hops counted, the copy that
 happens to come first might have taken the longer way and go no further, and the one that could be dropped as a repeat,
