@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
-def tests_in(file: str) -> frozenset[str]:
+def functions_of(file: str) -> frozenset[str]:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -26,4 +26,4 @@ def test_each_check_has_a_test_or_a_reason() -> None:
 def test_the_tests_of_a_check_are_there(number: int) -> None:
     for test in CHECKS[number]:
         file, name = located(test)
-        assert name in tests_in(file), test
+        assert name in functions_of(file), test
