@@ -34,6 +34,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
     "plugins/management/web.py::Web.__call__": "the root of a request; a failure ends that one, with 500",
+    "plugins/metrics/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
 }
 
 LEAVES = {"errors", "table", "properties"}
@@ -62,8 +63,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "listeners": EVERYTHING,
     "app": EVERYTHING,
     "cli": EVERYTHING,
-    "control": LEAVES | {"core", "config", "definition_files", "logs", "net", "session"},
-    "ctl": {"cli", "control.place", "click", "pamqp"},
+    "control": LEAVES | {"core", "config", "definition_files", "host", "logs", "net", "session", "regex"},
+    # Of control what knows no node: the words that both of them use.
+    "ctl": {"cli", "click", "pamqp"}
+    | {f"control.{name}" for name in ("answers", "columns", "links", "place", "question", "status")},
 }
 
 EFFECTS = {

@@ -139,8 +139,6 @@ def present(host: Host, caller: Caller) -> Caller:
 
 async def authenticated(host: Host, header: str | None, peer: Peer) -> Caller:
     """Raises Refusal (401)."""
-    if host.config.management.disable_basic_auth:
-        raise Refusal(401, "not_authorized", "Not_Authorized")
     name, password = credentials(header)
     loopback = peer.loopback
     told: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()

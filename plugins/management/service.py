@@ -21,11 +21,12 @@ class ManagementService(Service):
     def __init__(self) -> None:
         self._doors: Doors | None = None
         self._sampling: asyncio.Task[None] | None = None
+        self._state: State | None = None
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError; not where the port is taken that nobody asked for."""
         config = host.config.management
-        state = State(host)
+        state = self._state = State(host)
 
         def application() -> ASGIApp:
             from . import serving
@@ -37,6 +38,11 @@ class ManagementService(Service):
         if len(self._doors) and state.samples.mode != "none":
             sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges)
             self._sampling = asyncio.get_running_loop().create_task(sampler.run())
+
+    @property
+    def samples_bytes(self) -> int:
+        """What samples of counters take of memory."""
+        return self._state.samples.used_bytes if self._state is not None else 0
 
     async def stop(self) -> None:
         if self._sampling is not None:

@@ -1,20 +1,39 @@
-"""All that answers on the port of the API."""
+"""All that answers on the port of the API: the API, and the metrics for those who monitor."""
 
 from __future__ import annotations
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.plugin import Host
 
+from ..metrics.service import MetricsService
+from ..web.asgi import raw_path_of
 from .api import routes
 from .state import State
 from .web import Web
 
+METRICS = "prometheus"  # the entry point of the service
+
+
+class Shared:
+    """An ASGI application: requests for metrics go to the service that has them, if it runs, all others to the API."""
+
+    def __init__(self, host: Host, web: ASGIApp) -> None:
+        self._host = host
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        application = self._web
+        metrics = self._host.services.get(METRICS)
+        if isinstance(metrics, MetricsService) and metrics.answers(raw_path_of(scope)):
+            application = await metrics.guarded()
+        await application(scope, receive, send)
+
 
 def application(host: Host, state: State) -> ASGIApp:
     config = state.config
-    web = Web(host, state, routes())
+    web = Shared(host, Web(host, state, routes()))
     if not config.cors_allow_origins:
         return web
     return CORSMiddleware(

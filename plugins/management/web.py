@@ -78,6 +78,8 @@ class Web:
         peer = peer_of(scope)
         caller = NOBODY
         if route.guard is not NONE:
+            if self._state.config.disable_basic_auth:
+                raise Refusal(401, "not_authorized", "Not_Authorized")
             caller = await authenticated(self._host, headers.get("authorization"), peer)
             scope["user"] = caller.user.name
         query: dict[str, str] = {}

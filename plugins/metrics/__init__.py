@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, by the names that RabbitMQ gives them."""

@@ -1,0 +1,65 @@
+"""Which objects a scrape is about."""
+
+from __future__ import annotations
+
+import time
+
+import regex
+
+from broker.plugin import Channel, Connection, Exchange, Queue, VHost
+
+from ..management.lists import in_slices
+from .state import State
+
+PATTERN_LIMIT = 2000  # octets
+PATTERN_S = 0.05  # for all names of queues together
+
+
+class BadPattern(Exception):
+    """The text says what is wrong with the pattern."""
+
+
+class Scope:
+    """`vhosts` are those asked for; None is all. What there is, is looked at once: all that a scrape says of a queue is
+    said of the same queues."""
+
+    def __init__(self, state: State, vhosts: set[str] | None = None) -> None:
+        self.state = state
+        self.host = state.host
+        self.node = state.host.node
+        self.vhosts: list[VHost] = [
+            vhost for vhost in self.node.vhosts.values() if vhosts is None or vhost.name in vhosts
+        ]
+        self.queues: list[Queue] = [queue for vhost in self.vhosts for queue in vhost.queues.values()]
+        self.connections: list[Connection] = [one for one in self.host.connections() if one.vhost is not None]
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        return [exchange for vhost in self.vhosts for exchange in vhost.exchanges.values()]
+
+    @property
+    def channels(self) -> list[Channel]:
+        return [channel for connection in self.connections for channel in connection.channels.values()]
+
+    async def match(self, pattern: str) -> None:
+        """Only queues in whose names this is found. Raises BadPattern."""
+        if len(pattern.encode("utf-8", "surrogatepass")) > PATTERN_LIMIT:
+            raise BadPattern("'queue' regex too long")
+        try:
+            compiled = regex.compile(pattern)
+        except (regex.error, RecursionError, OverflowError) as error:
+            raise BadPattern(f"Invalid 'queue' regex: {error}") from None
+        left_s = PATTERN_S
+
+        def found(queue: Queue) -> bool:
+            nonlocal left_s
+            begun_s = time.process_time()
+            match = compiled.search(queue.name, timeout=max(left_s, 1e-6))
+            left_s -= time.process_time() - begun_s
+            return match is not None
+
+        try:
+            wanted = await in_slices(self.queues, found)
+        except TimeoutError:
+            raise BadPattern("'queue' regex takes too long") from None
+        self.queues = [queue for queue, wants in zip(self.queues, wanted, strict=True) if wants]

@@ -1,0 +1,65 @@
+"""The service: addresses of its own, and the same answers on the port of the HTTP API for those who monitor."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING
+
+from broker.plugin import Host, Prometheus, Service
+
+from ..web.door import Doors, Entrance
+from . import lag
+from .state import State
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+APPLICATION = f"{__package__}.application"  # with the libraries, which take a while to import
+
+
+class MetricsService(Service):
+    """What Prometheus scrapes."""
+
+    def __init__(self) -> None:
+        self._doors: Doors | None = None
+        self._state: State | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._guarded: ASGIApp | None = None
+
+    async def start(self, host: Host) -> None:
+        """Raises OSError, ValueError; not where the port is taken that nobody asked for."""
+        config = host.config.prometheus
+        state = self._state = State(host)
+
+        def application() -> ASGIApp:
+            from .application import Metrics
+
+            return Metrics(state, guarded=config.authentication_enabled)
+
+        self._doors = Doors(host, Entrance("prometheus", "http/prometheus", APPLICATION, application))
+        await self._doors.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
+        self._watching = asyncio.get_running_loop().create_task(lag.watch(state.lag))
+
+    async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._doors is not None:
+            await self._doors.close()
+
+    def answers(self, raw_path: str) -> bool:
+        """Whether a request for this path, on the port of the HTTP API, is one for metrics."""
+        if self._state is None:
+            return False
+        path = self._state.config.path.rstrip("/")
+        return bool(path) and (raw_path == path or raw_path.startswith(path + "/"))
+
+    async def guarded(self) -> ASGIApp:
+        """What answers there, always asking who it is."""
+        assert self._state is not None
+        if self._guarded is None:
+            await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, APPLICATION)
+            from .application import Metrics
+
+            self._guarded = Metrics(self._state, guarded=True)
+        return self._guarded
