@@ -88,7 +88,7 @@ class Channel:
         self.publishing = Publishing()
         self.delivering = Delivering()
         self.statistics = self.vhost.statistics
-        self.origin = Origin(connection.name, number, self.user.name)
+        self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
         connection.node.census.channel_opened(self.user.name)
         connection.node.churn.channel_created += 1
 
