@@ -72,7 +72,7 @@ def traffic(events: DataFrame) -> DataFrame:
         .agg(
             F.count("*").alias("records"),
             F.sum(weight()).alias("weight"),
-            F.sum(F.col("size") * weight()).alias("bytes"),
+            F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
             F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
             F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
             F.count("lat_us").alias("timed"),
@@ -110,7 +110,7 @@ def routes(events: DataFrame) -> DataFrame:
         .groupBy("node", "vhost", "exchange", "routing_key")
         .agg(
             F.sum(F.when(published, weight()).otherwise(0)).alias("published"),
-            F.sum(F.when(published, F.col("size") * weight()).otherwise(0)).alias("bytes"),
+            F.sum(F.when(published, F.coalesce("size", F.lit(0)) * weight()).otherwise(0)).alias("bytes"),
             F.sum(F.when(nowhere, weight()).otherwise(0)).alias("unroutable"),
             F.sum(F.when(is_event(RETURN), weight()).otherwise(0)).alias("returned"),
         )

@@ -1,0 +1,50 @@
+"""Numbers of the log that are missing: records that the broker dropped, or somebody removed."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..facts import BLOCK_BITS
+from .span import BOOT
+
+BLOCK = 1 << BLOCK_BITS
+REGION_BITS = 16  # rows that are looked at closely only where one of them is missing
+REGION = 1 << REGION_BITS
+
+
+def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
+    """One row for each block of the log in which a number is missing between `first_row` and `end_row`."""
+    ought = spans.where(F.col("end_row") > F.col("first_row")).select(*BOOT, "first_row", "end_row")
+    last = F.shiftright(F.col("end_row") - 1, REGION_BITS)
+    regions = ought.withColumn(
+        "region", F.explode(F.sequence(F.shiftright("first_row", REGION_BITS), last))
+    )
+    there = rows.groupBy(*BOOT, F.shiftright("block", REGION_BITS - BLOCK_BITS).alias("region")).agg(
+        F.sum(F.bit_count("bits")).alias("present")
+    )
+    low, high = inside(F.col("region"), REGION)
+    lacking = regions.join(there, [*BOOT, "region"], "left").where(F.coalesce("present", F.lit(0)) < high - low)
+    low, high = inside(F.col("region"), REGION)
+    blocks = lacking.withColumn(
+        "block", F.explode(F.sequence(F.shiftright(low, BLOCK_BITS), F.shiftright(high - 1, BLOCK_BITS)))
+    ).drop("present")
+    low, high = inside(F.col("block"), BLOCK)
+    numbers = F.sequence(low, high - 1)
+    bits = F.coalesce("bits", F.lit(0)).cast("long")
+    missing = F.filter(numbers, lambda row: F.getbit(bits, (row % BLOCK).cast("int")) == 0)
+    return (
+        blocks.join(rows.select(*BOOT, "block", "bits", "first"), [*BOOT, "block"], "left")
+        .withColumn("missing", missing)
+        .where(F.size("missing") > 0)
+        .select(
+            *BOOT,
+            F.array_min("missing").alias("first_row"),
+            F.array_max("missing").alias("last_row"),
+            F.size("missing").cast("long").alias("records"),
+            F.col("first").alias("near"),
+        )
+    )
+
+
+def inside(number: Column, size: int) -> tuple[Column, Column]:
+    """The rows, from and to (exclusive), of a block or region of that size, as far as they ought to be there."""
+    return F.greatest(number * size, F.col("first_row")), F.least((number + 1) * size, F.col("end_row"))

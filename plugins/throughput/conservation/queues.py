@@ -1,0 +1,109 @@
+"""The equation for each queue, and the ways of messages through it that cannot be."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..journeys import OUT, QUEUE
+from .span import BOOT, counts_at
+
+COUNTS = ("entered", *OUT)
+
+
+def inside(journeys: DataFrame, spans: DataFrame) -> DataFrame:
+    """Journeys with what lies within the span of their boot: `came` and `went`, each 0 or more."""
+    bounds = F.broadcast(spans.select(*BOOT, "from_row", "to_row"))
+    came = F.when(between("enter_row"), F.col("entered")).otherwise(0)
+    went = F.when(between("leave_row"), F.col("left")).otherwise(0)
+    return journeys.join(bounds, BOOT).withColumn("came", came).withColumn("went", went)
+
+
+def between(row: str) -> Column:
+    return F.coalesce((F.col(row) >= F.col("from_row")) & (F.col(row) < F.col("to_row")), F.lit(False))
+
+
+def balance(journeys: DataFrame, balances: DataFrame, queue_stats: DataFrame, spans: DataFrame) -> DataFrame:
+    """One row for each queue of each boot. `difference` is 0 where the equation holds, null where it cannot be made.
+
+    orphans  messages that left and had not come: at most as many as were there before
+    still    messages that came and did not leave: at most as many as are there after
+    """
+    open_ones = (
+        inside(journeys, spans)
+        .groupBy(*QUEUE)
+        .agg(
+            F.sum("came").alias("entered"),
+            *[F.sum(F.when(F.col("went") > 0, F.col(name)).otherwise(0)).alias(name) for name in OUT],
+            F.sum(((F.col("went") > 0) & (F.col("entered") == 0)).cast("long")).alias("orphans"),
+            F.sum(((F.col("came") > 0) & (F.col("went") == 0)).cast("long")).alias("still"),
+        )
+    )
+    all_ways = (
+        open_ones.unionByName(balances, allowMissingColumns=True)
+        .groupBy(*QUEUE)
+        .agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*COUNTS, "orphans", "still")])
+    )
+    before, after = (told(counts_at(queue_stats, spans, which), which) for which in ("from_snapshot", "to_snapshot"))
+    known = F.col("to_snapshot").isNotNull()
+    left_it = sum((F.col(name) for name in OUT), F.lit(0))
+    return (
+        all_ways.join(before, list(QUEUE), "full_outer")
+        .join(after, list(QUEUE), "full_outer")
+        .join(F.broadcast(spans.select(*BOOT, "to_snapshot")), BOOT)
+        .select(
+            *QUEUE,
+            *[F.coalesce(name, F.lit(0)).alias(name) for name in (*COUNTS, "orphans", "still")],
+            *[at(known, f"{name}_{when}") for when in ("before", "after") for name in ("ready", "unacked")],
+            (F.col("published_after") - F.coalesce("published_before", F.lit(0)) - F.col("entered")).alias("unlogged_in"),
+            (
+                F.col("acked_after") - F.coalesce("acked_before", F.lit(0)) - F.col("acknowledged") - F.col("federated")
+            ).alias("unlogged_acks"),
+        )
+        .withColumn("before", F.col("ready_before") + F.col("unacked_before"))
+        .withColumn("after", F.col("ready_after") + F.col("unacked_after"))
+        .withColumn("difference", F.col("before") + F.col("entered") - left_it - F.col("after"))
+    )
+
+
+def at(known: Column, name: str) -> Column:
+    """What a snapshot says; a queue that is not in it had nothing. Null without a snapshot."""
+    return F.when(known, F.coalesce(name, F.lit(0))).alias(name)
+
+
+def told(counts: DataFrame, which: str) -> DataFrame:
+    suffix = "before" if which == "from_snapshot" else "after"
+    names = ("ready", "unacked", "published", "acked")
+    return counts.select(*QUEUE, *[F.col(name).alias(f"{name}_{suffix}") for name in names])
+
+
+def impossible(journeys: DataFrame, queues: DataFrame, spans: DataFrame) -> DataFrame:
+    """Messages whose way cannot be, with the problem.
+
+    What left without having come, or came and did not leave, is a fault only in queues that have more of these than
+    were there before, or are there after; all such messages of the queue are named then, the faulty ones among them.
+    """
+    limits = queues.select(
+        *QUEUE,
+        (F.col("orphans") > F.coalesce("before", "orphans")).alias("too_many_orphans"),
+        (F.col("still") > F.coalesce("after", "still")).alias("too_many_still"),
+    )
+    suspects = queues.where((F.col("orphans") > 0) | (F.col("still") > 0)).select(*QUEUE)
+    problem = (
+        F.when(F.col("came") > 1, "entered twice")
+        .when(F.col("went") > 1, "left twice")
+        .when((F.col("went") > 0) & (F.col("acknowledged") + F.col("federated") > F.col("delivered")), UNDELIVERED)
+        .when((F.col("went") > 0) & (F.col("entered") == 0) & F.col("too_many_orphans"), "left without having entered")
+        .when((F.col("came") > 0) & (F.col("went") == 0) & F.col("too_many_still"), "entered, and is neither gone nor there")
+    )
+    odd = inside(journeys, spans).where(
+        (F.col("came") != 1) | (F.col("went") != 1) | (F.col("acknowledged") + F.col("federated") > F.col("delivered"))
+    )
+    del suspects
+    joined = odd.join(F.broadcast(limits), [F.equal_null(odd[k], limits[k]) for k in QUEUE], "left")
+    return joined.select(*[odd[k] for k in QUEUE], "msg_seq", "last", problem.alias("problem")).where(
+        F.col("problem").isNotNull()
+    )
+
+
+UNDELIVERED = "acknowledged without a delivery"

@@ -1,0 +1,1 @@
+"""The reports: functions that make tables of facts, and the list of them all."""

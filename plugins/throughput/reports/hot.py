@@ -1,0 +1,90 @@
+"""Where messages are published to: which exchanges and keys, how unevenly, and what hashing would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from ...comparison import TYPES, Bound
+from ..facts import WEIGHT
+
+EXCHANGE = ("node", "vhost", "exchange")
+KEYS = 1000  # of one exchange, that are hashed one by one; what has less is taken to be spread evenly
+EXCHANGES = 20  # of which advice is given
+QUEUES = (2, 4, 8, 16, 32)
+FAIR = 1.25  # as often as its share: what the busiest queue may get at the most
+
+
+def whole(weight: str) -> Column:
+    return F.round(F.col(weight) / WEIGHT).cast("long").alias(weight)
+
+
+def hot_keys(routes: DataFrame) -> DataFrame:
+    """The keys with most messages, of each exchange."""
+    by_exchange = Window.partitionBy(*EXCHANGE)
+    place = F.row_number().over(by_exchange.orderBy(F.desc("published"), "routing_key"))
+    return (
+        routes.where(F.col("published") > 0)
+        .withColumn("place", place)
+        .where(F.col("place") <= KEYS)
+        .join(routes.groupBy(*EXCHANGE).agg(F.sum("published").alias("all")), list(EXCHANGE))
+        .withColumn("share", F.round(F.col("published") / F.col("all"), 6))
+        .select(*EXCHANGE, "routing_key", "place", whole("published"), whole("bytes"), "share")
+    )
+
+
+def hot_exchanges(routes: DataFrame) -> DataFrame:
+    """`gini` is 0 where all keys have the same number of messages, and near to 1 where one has all of them."""
+    published = routes.where(F.col("published") > 0)
+    counts = published.groupBy(*EXCHANGE, "published").agg(F.count("*").alias("keys"))
+    order = Window.partitionBy(*EXCHANGE).orderBy("published")
+    before = F.sum("keys").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)) - F.col("keys")
+    each, number = F.col("published").cast("double"), F.col("keys")
+    ranks = number * before + number * (number + 1) / 2  # the sum of the places of keys with the same count
+    total, keys = F.sum(each * number), F.sum(number)
+    gini = 2 * F.sum(each * F.col("ranks")) / (keys * total) - (keys + 1) / keys
+    uneven = (
+        counts.withColumn("ranks", ranks).groupBy(*EXCHANGE).agg(F.round(gini, 6).alias("gini"), keys.alias("keys"))
+    )
+    sums = published.groupBy(*EXCHANGE).agg(
+        *[F.round(F.sum(name) / WEIGHT).cast("long").alias(name) for name in ("published", "bytes")],
+        F.max_by("routing_key", F.struct("published", "routing_key")).alias("top_key"),
+        F.round(F.max("published") / F.sum("published"), 6).alias("top_share"),
+    )
+    return sums.join(uneven, list(EXCHANGE))
+
+
+def hash_advice(keys: list[Row], exchanges: list[Row]) -> Iterator[dict[str, object]]:
+    """What the busiest of so many queues would get, behind either hash exchange in place of this one.
+
+    `keys` are rows of `hot_keys`, `exchanges` of `hot_exchanges`.
+    """
+    by_exchange: dict[tuple[object, ...], list[Row]] = {}
+    for key in keys:
+        by_exchange.setdefault(tuple(key[name] for name in EXCHANGE), []).append(key)
+    for exchange in exchanges[:EXCHANGES]:
+        place = tuple(exchange[name] for name in EXCHANGE)
+        known = by_exchange.get(place, [])
+        rest = exchange["published"] - sum(key["published"] for key in known)
+        for type_name in TYPES:
+            yield advice(place, type_name, known, rest, exchange["published"])
+
+
+def advice(place: tuple[object, ...], type_name: str, keys: list[Row], rest: int, total: int) -> dict[str, object]:
+    busiest = {}
+    for count in QUEUES:
+        routes = Bound(type_name, count).routes([(key["routing_key"] or "",) for key in keys])
+        loads: dict[str, float] = {}
+        for destination, key in zip(routes, keys, strict=True):
+            loads[destination.name] = loads.get(destination.name, rest / count) + key["published"]
+        busiest[count] = max([*loads.values(), rest / count]) / total
+    fair = [count for count, share in busiest.items() if share * count <= FAIR]
+    return {
+        **dict(zip(EXCHANGE, place, strict=True)),
+        "type": type_name,
+        "busiest_share": {str(count): round(share, 6) for count, share in busiest.items()},
+        "queues": max(fair, default=1),
+        "advice": f"up to {max(fair)} queues share evenly" if fair else "a few keys have most: do not partition by key",
+    }

@@ -1,0 +1,54 @@
+"""Federation links: what they took from one broker and brought to another."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from .. import schema
+from ..facts import bucket
+from ..quantiles import quantiles
+
+
+def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
+    """One row for each link. Lag is from the publish at the upstream to the entry here, by the clocks of both brokers.
+
+    `came` is what the link brought, `discarded` what of that went no further (hops, duplicates it recognised),
+    `duplicates` what entered more often than it was taken, `missing` what was taken and did not come, null where the
+    broker on that side exported nothing of the link; `clocks_apart` counts lags below zero.
+    """
+    lag = F.col("entered") - F.col("published")
+    came_at_all = F.sum("came") > 0
+    seconds = (F.max("entered") - F.min("entered")) / 1e6
+    sums = crossings.groupBy("link").agg(
+        *[F.max(name).alias(name) for name in ("node", "vhost", "upstream", "upstream_node")],
+        *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
+        F.sum(F.greatest(F.col("came") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
+        F.when(came_at_all, F.sum(F.greatest(F.col("taken") - F.col("came"), F.lit(0)))).alias("missing"),
+        F.when(seconds > 0, F.round(F.sum("came") / seconds, 3)).alias("messages_per_s"),
+        F.max("hops").alias("most_hops"),
+        F.round(F.avg("hops"), 3).alias("mean_hops"),
+        F.sum((lag < 0).cast("long")).alias("clocks_apart"),
+    )
+    lags = (
+        crossings.where(lag.isNotNull())
+        .select("link", bucket(lag).alias("bucket"), F.greatest(lag, F.lit(0)).alias("lag"))
+        .groupBy("link", "bucket")
+        .agg(F.count("*").alias("records"), F.max("lag").alias("highest_us"))
+    )
+    quantile = quantiles(lags, "link").drop("messages")
+    renamed = quantile.toDF("link", *[f"lag_{name}" for name in quantile.columns[1:]])
+    return sums.join(renamed, "link", "left").join(flaps(metrics), "link", "left")
+
+
+def flaps(metrics: DataFrame) -> DataFrame:
+    """How often each link was started, and failed."""
+    counted = (
+        metrics.where(F.col("name").isin(schema.LINK_STARTS, schema.LINK_FAILURES))
+        .groupBy("node", "boot_id", "name", F.col("labels")["link"].alias("link"))
+        .agg(F.max("value").alias("count"))
+    )
+    return counted.groupBy("link").agg(
+        *[
+            F.sum(F.when(F.col("name") == name, F.col("count"))).cast("long").alias(short)
+            for name, short in ((schema.LINK_STARTS, "starts"), (schema.LINK_FAILURES, "failures"))
+        ]
+    )

@@ -1,0 +1,105 @@
+"""How many messages, and how fast: totals, and the throughput of queues, virtual hosts and users."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from .. import schema
+from ..facts import UNROUTABLE, WEIGHT, is_event
+
+GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
+SCOPED = ("scope", "node", "vhost", "name", "flow")  # what throughput is told of
+FLOWS = {
+    "published": (schema.PUBLISH, schema.FED_IN),
+    "enqueued": (schema.ENQUEUE,),
+    "delivered": (schema.DELIVER,),
+    "acknowledged": (schema.ACK, schema.FED_OUT),
+}
+
+
+def messages(weight: Column) -> Column:
+    """A whole number of messages; of a sampled log an estimate."""
+    return F.coalesce(F.round(F.sum(weight) / WEIGHT), F.lit(0)).cast("long")
+
+
+def totals(traffic: DataFrame) -> DataFrame:
+    """One row: messages by what became of them."""
+    nack = F.col("reason") == "nack"
+    conditions = {
+        "published": is_event(schema.PUBLISH),
+        "unroutable": F.col("reason") == UNROUTABLE,
+        "returned": is_event(schema.RETURN),
+        "confirmed": is_event(schema.CONFIRM) & ~nack,
+        "refused": is_event(schema.CONFIRM) & nack,
+        "enqueued": is_event(schema.ENQUEUE),
+        "delivered": is_event(schema.DELIVER),
+        "redelivered": is_event(schema.DELIVER) & F.col("redelivered"),
+        "acknowledged": is_event(schema.ACK),
+        "rejected": is_event(schema.NACK),
+        "requeued": is_event(schema.REQUEUE),
+        "expired": is_event(schema.EXPIRE),
+        "dropped": is_event(schema.DROP),
+        "dead_lettered": is_event(schema.DEAD_LETTER),
+        "federated_in": is_event(schema.FED_IN),
+        "federated_out": is_event(schema.FED_OUT),
+    }
+    return traffic.agg(
+        *[messages(F.when(condition, F.col("weight"))).alias(name) for name, condition in conditions.items()],
+        F.coalesce(F.sum("records"), F.lit(0)).alias("records"),
+    )
+
+
+def flows(traffic: DataFrame) -> DataFrame:
+    """Traffic told of queues, virtual hosts and users, by second."""
+    flow = F.lit(None)
+    for name, events in FLOWS.items():
+        flow = F.when(is_event(*events), name).otherwise(flow)
+    scopes = F.array(*[F.struct(F.lit(scope).alias("scope"), F.col(scope).alias("name")) for scope in SCOPES])
+    return (
+        traffic.withColumn("flow", flow)
+        .where(F.col("flow").isNotNull())
+        .select("node", "vhost", "flow", "second", "weight", "bytes", F.explode(scopes).alias("of"))
+        .select("of.scope", "node", "vhost", "of.name", "flow", "second", "weight", "bytes")
+        .where(F.col("name").isNotNull() & ((F.col("scope") == "queue") != (F.col("flow") == "published")))
+        .where((F.col("scope") == "queue") | (F.col("flow") != "enqueued"))
+    )
+
+
+SCOPES = ("queue", "vhost", "user")
+
+
+def series(traffic: DataFrame, grain_s: int) -> DataFrame:
+    """Messages and octets in windows of so many seconds; a window without any has no row."""
+    start = F.timestamp_seconds(F.col("second") - F.col("second") % grain_s).alias("start")
+    octets = F.round(F.sum("bytes") / WEIGHT).cast("long")
+    return (
+        flows(traffic).groupBy(*SCOPED, start).agg(messages(F.col("weight")).alias("messages"), octets.alias("bytes"))
+    )
+
+
+def throughput(traffic: DataFrame) -> DataFrame:
+    """Mean and peak rates for each grain. The mean is over all windows from the first message to the last."""
+    parts = []
+    for grain, grain_s in GRAINS_S.items():
+        at = F.unix_seconds("start")
+        windows = (F.max(at) - F.min(at)) / grain_s + 1
+        mean = F.sum("messages") / windows
+        parts.append(
+            series(traffic, grain_s)
+            .groupBy(*SCOPED)
+            .agg(
+                F.lit(grain).alias("grain"),
+                F.sum("messages").alias("messages"),
+                F.sum("bytes").alias("bytes"),
+                F.min("start").alias("first"),
+                F.max("start").alias("last"),
+                F.round(mean / grain_s, 3).alias("mean_per_s"),
+                F.round(F.max("messages") / grain_s, 3).alias("peak_per_s"),
+                F.round(F.max("messages") / mean, 3).alias("peak_to_mean"),
+                F.round(F.sum("bytes") / windows / grain_s, 3).alias("mean_bytes_per_s"),
+            )
+        )
+    return reduce(DataFrame.unionByName, parts)
