@@ -4,11 +4,11 @@ What stands here keeps its name and meaning; the modules it comes from may chang
 """
 
 from . import properties
-from .config import Config, HTTPListener, Management, Prometheus, SSLOptions
+from .config import Config, HTTPListener, Management, Prometheus, SSLOptions, Throughput
 from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
 from .core.consumers import SingleActiveConsumers
-from .core.definitions import StoredUser
+from .core.definitions import Change, StoredUser, StoredVHost
 from .core.delayed_exchange import DelayedExchange
 from .core.destinations import Destinations
 from .core.document import exported
@@ -21,7 +21,9 @@ from .core.json_table import json_of_table, table_of_json
 from .core.latencies import BOUNDS_S, Latencies
 from .core.limits import VHOST_LIMITS, user_limits
 from .core.message import Address, Message, framed
+from .core.message_log import MessageLog
 from .core.node import Node
+from .core.origin import Origin
 from .core.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
 from .core.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
 from .core.patterns import Pattern
@@ -29,7 +31,7 @@ from .core.permissions import Permission, TopicPermission
 from .core.plan import imported
 from .core.policies import Policy
 from .core.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
-from .core.ports import Clock, Timer
+from .core.ports import Clock, Observer, Timer
 from .core.queue import Queue
 from .core.receipt import STORED, TAKEN, Receipt
 from .core.registry import Registry
@@ -93,6 +95,7 @@ __all__ = [
     "Address",
     "Attempts",
     "Binding",
+    "Change",
     "Channel",
     "Churn",
     "Clock",
@@ -116,11 +119,14 @@ __all__ = [
     "Listening",
     "Management",
     "Message",
+    "MessageLog",
     "Node",
     "NotFound",
     "Notice",
+    "Observer",
     "OperatorChannel",
     "OperatorError",
+    "Origin",
     "Outcome",
     "Parameter",
     "Pattern",
@@ -141,9 +147,11 @@ __all__ = [
     "Statistics",
     "Stored",
     "StoredUser",
+    "StoredVHost",
     "Subscription",
     "Table",
     "Taken",
+    "Throughput",
     "Timer",
     "TopicPermission",
     "Unknown",

@@ -136,6 +136,18 @@ class Lines:
             dropped.append(self.pop(line)[1])
         return dropped
 
+    def resident(self) -> list[Message]:
+        """Those that are in memory."""
+        there: list[Message] = []
+        for line in self.all:
+            there += [message for _, message in line.returned]
+            there += line.fresh
+        return there
+
+    def paged_seqs(self) -> list[int]:
+        """`Message.seq` of each that is not."""
+        return [seq for line in self.all for seq in line.backlog.seqs(len(line.backlog))]
+
     def next_deadline_ms(self) -> int:
         """When the next of them is due, NEVER where none is."""
         earliest_ms = NEVER
