@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,19 @@ STOP_WITHIN_S = 20
 class Daemon:
     """`warren serve --data FOLDER/data`. It may be started again after it has ended; the log goes on in one file.
 
-    `address` is where it listens, once it has been started. `python` is the interpreter, with what is installed there.
+    `address` is where it listens, once it has been started. `python` is the interpreter, with what is installed there;
+    `options` are further ones of `serve`.
     """
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+    def __init__(
+        self, folder: Path, python: str = sys.executable, node: str = "crash@test", options: Sequence[str] = ()
+    ) -> None:
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self.starts = 0
         self.address = ("", 0)
         self._python = python
+        self._options = ["--node", node, *options]
         self._path = os.pathsep.join([str(installed(folder / "installed")), str(ROOT)])
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,7 +45,7 @@ class Daemon:
         """Start it, and do not wait. What was connected before hangs up now: until then it reads what still came."""
         self._hang_up()
         line = [self._python, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0"]
-        line += ["--data", str(self.data), "--sync", sync, "--node", "crash@test"]
+        line += ["--data", str(self.data), "--sync", sync, *self._options]
         line += ["--config", str(config)] if config is not None else []
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:

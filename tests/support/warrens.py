@@ -1,0 +1,106 @@
+"""Warrens as processes that federate, each with a folder of its own, spoken to over AMQP and HTTP alone."""
+
+import base64
+import http.client
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tests.crash.daemon import Daemon
+
+from .federation import SOON_S, Row, hyphened, until
+
+PATIENCE_S = 20.0
+
+
+class Warren(Daemon):
+    """A broker whose cluster is called as it is. Links are asked for in the virtual host `/`."""
+
+    def __init__(self, folder: Path, name: str, *options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        named = ("--cluster-name", name, "--http", "127.0.0.1:0", *options)
+        super().__init__(folder, node=f"{name}@test", options=named)
+
+    @property
+    def port(self) -> int:
+        return self.address[1]
+
+    @property
+    def uri(self) -> str:
+        return f"amqp://127.0.0.1:{self.port}/%2f"
+
+    def request(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, Any]:
+        """Status, and what the answer says; `path` comes after /api."""
+        (address,) = self.events("ready")[0]["http"]
+        credentials = base64.b64encode(f"{user}:{user}".encode()).decode()
+        connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
+        try:
+            octets = None if body is None else json.dumps(body)
+            connection.request(method, "/api" + path, octets, {"Authorization": f"Basic {credentials}"})
+            response = connection.getresponse()
+            answer = response.read()
+        finally:
+            connection.close()
+        return response.status, json.loads(answer) if answer else None
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """The same, of what works."""
+        status, answer = self.request(method, path, body)
+        assert status < 300, (method, path, status, answer)
+        return answer
+
+    def upstream(self, name: str, uri: str | list[str], **settings: Any) -> None:
+        value = hyphened({"uri": uri, "reconnect_delay": SOON_S, **settings})
+        self.ask("PUT", f"/parameters/federation-upstream/%2f/{quote(name, '')}", {"value": value})
+
+    def policy(self, pattern: str, definition: Mapping[str, Any], name: str = "federate") -> None:
+        self.ask("PUT", f"/policies/%2f/{name}", {"pattern": pattern, "definition": definition})
+
+    def federate(self, pattern: str, *uris: str, **settings: Any) -> None:
+        """All that the pattern finds, by upstreams called u0, u1 and so on."""
+        for number, uri in enumerate(uris):
+            self.upstream(f"u{number}", uri, **settings)
+        self.policy(pattern, {"federation-upstream-set": "all"})
+
+    def rows(self) -> list[Row]:
+        found: list[Row] = self.ask("GET", "/federation-links")
+        return found
+
+    def running(self, count: int = 1) -> list[Row]:
+        """The links, once there are so many and all of them run."""
+
+        def all_run() -> list[Row]:
+            rows = self.rows()
+            return rows if len(rows) == count and all(row["status"] == "running" for row in rows) else []
+
+        return until(all_run, lambda: f"{count} links of {self.name} that run: {self.rows()}\n{self.tail()}")
+
+    def down(self) -> Row:
+        """One of the links, once it has failed."""
+        rows = until(
+            lambda: [row for row in self.rows() if row["status"] not in ("starting", "running")],
+            lambda: f"a link that is down: {self.rows()}",
+        )
+        return rows[0]
+
+    def keys(self, exchange: str) -> list[str]:
+        """Of the bindings that links of federation have made there, sorted."""
+        bindings = self.ask("GET", f"/exchanges/%2f/{quote(exchange, '')}/bindings/source")
+        found = [one["routing_key"] for one in bindings if one["destination"].startswith("federation: ")]
+        return sorted(found)
+
+    def bound(self, exchange: str, *keys: str) -> None:
+        until(lambda: self.keys(exchange) == sorted(keys), lambda: f"{sorted(keys)}: {self.keys(exchange)}")
+
+    def queues(self) -> dict[str, int]:
+        """How many messages are in each, ready or not acknowledged."""
+        listed = self.ask("GET", "/queues/%2f")
+        return {queue["name"]: int(queue.get("messages", 0)) for queue in listed}
+
+    def exchanges(self) -> list[str]:
+        """Without those that every virtual host has."""
+        names = [exchange["name"] for exchange in self.ask("GET", "/exchanges/%2f")]
+        return sorted(name for name in names if name and not name.startswith("amq."))
