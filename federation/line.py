@@ -24,6 +24,7 @@ END = b"\xce"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 CONNECTION_CLOSE, CHANNEL_CLOSE = 0x000A0032, 0x00140028
 CANCEL, ACK, NACK = 0x003C001E, 0x003C0050, 0x003C0078
+ANSWERS = {0x00280028: 0x00280033}  # exchange.unbind alone is not answered by the method of the next number
 REQUEUE = 2  # among the flags of basic.nack
 
 WRITE_MAX = 8 << 20  # octets that the upstream has not read yet: acknowledgements and calls, which are short
@@ -145,7 +146,7 @@ class Line(asyncio.StreamReaderProtocol):
         if self.socket is None or self.socket.is_closing():
             answer.set_exception(self.fault or LinkFault(self._reason or "socket closed"))
         else:
-            self._calls.setdefault(channel, deque()).append((index + 1, answer))  # as all answers are numbered
+            self._calls.setdefault(channel, deque()).append((ANSWERS.get(index, index + 1), answer))
             self.send(channel, index, arguments)
         return answer
 

@@ -68,13 +68,18 @@ class Status:
         self.unconfirmed = 0
         self._change(status, error, next_attempt_s=next_attempt_s)
 
-    def _change(
-        self, status: str, error: str = "", connection: str = "", next_attempt_s: float | None = None
-    ) -> None:
+    def _change(self, status: str, error: str = "", connection: str = "", next_attempt_s: float | None = None) -> None:
         self.status, self.error, self.connection, self.next_attempt_s = status, error, connection, next_attempt_s
         self.state = self.reason = ""
         self.changed_s = self._now_s()
         self._told()
+
+    def dropped(self, too_far: bool) -> None:
+        """A message that has made all its hops, or was here before."""
+        if too_far:
+            self.dropped_max_hops += 1
+        else:
+            self.dropped_seen += 1
 
     def flow(self, state: str, reason: str) -> None:
         """Of a link that runs: whether it moves messages, and why."""

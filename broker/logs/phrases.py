@@ -125,6 +125,18 @@ def _alarm_cleared(fields: Fields) -> str:
     return f"{fields.get('resource')} resource limit alarm cleared on node {fields.get('node')}"
 
 
+def _linked(what: str) -> Phrase:
+    """Of a link of federation: what it did with its upstream, and why."""
+
+    def told(fields: Fields) -> str:
+        line = f"Federation {fields.get('object')} {what} '{fields.get('upstream_object')}'"
+        line += f" of upstream '{fields.get('upstream')}' on {fields.get('uri') or 'no URI'}"
+        reason = fields.get("reason")
+        return f"{line}: {reason}" if reason else line
+
+    return told
+
+
 PHRASES: dict[str, Phrase] = {
     "connection_accepted": lambda fields: f"accepting AMQP connection {fields.get('connection')}",
     "connection_opened": _opened,
@@ -141,6 +153,10 @@ PHRASES: dict[str, Phrase] = {
     "alarm_cleared": _alarm_cleared,
     "http_login_refused": lambda fields: f"HTTP access denied: {fields.get('reason')}",
     "started": lambda fields: f"Time to start RabbitMQ: {fields.get('ms')} ms",
+    "federation_connected": _linked("connected to"),
+    "federation_disconnected": _linked("disconnected from"),
+    "federation_not_connected": _linked("did not connect to"),
+    "federation_not_removed": _linked("left things of its own behind at"),
 }
 CATEGORIES: dict[str, str] = {
     **dict.fromkeys(
@@ -150,6 +166,13 @@ CATEGORIES: dict[str, str] = {
             *("login_refused", "malformed_login", "secret_updated", "tls_handshake_failed"),
         ),
         "connection",
+    ),
+    **dict.fromkeys(
+        (
+            *("federation_connected", "federation_disconnected", "federation_not_connected", "federation_not_removed"),
+            *("federation_uri_invalid", "federation_queue_shared", "federation_same_cluster_name"),
+        ),
+        "federation",
     ),
     "channel_closing": "channel",
     "permission_takes_too_long": "user",

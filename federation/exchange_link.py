@@ -1,0 +1,307 @@
+"""An exchange link: a queue upstream gets what the exchange here is bound for, and is emptied into it
+(spec/federation.md 5).
+
+The upstream exchange is bound to an internal exchange of ours there, and that to the upstream queue. There are two
+names for the internal exchange, A and B: a link that starts makes the other one, binds it, and only then deletes the
+one that was there, so that what was bound before and still is misses nothing, and what was unbound meanwhile is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker.plugin import Binding, Exchange, Host, Invalid, Table
+
+from . import hops
+from .bindings import Group, Groups
+from .fault import LinkFault
+from .forwarding import NO_ACK, Forwarding
+from .link import Link
+from .names import LETTERS, base_name, internal_name, other_letter
+from .seen import NO_IDENTITY, Seen, identified, reach
+from .status import FLOWING
+from .upstream_exchange import DEDUPLICATE
+from .wanted import Wanted
+
+if TYPE_CHECKING:
+    from .dialling import UpstreamChannel, UpstreamConnection
+    from .cutter import Delivery
+
+NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
+FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet
+BACKLOG_S = 10.0  # how often the upstream queue is asked how much it has
+PURPOSE = ("x-internal-purpose", ("S", b"federation"))
+DISPOSABLE = "Disposable exchange federation link connection"
+TYPE, FALLBACK = "x-federation-upstream", "fanout"
+
+
+class ExchangeLink(Link):
+    def __init__(self, host: Host, wanted: Wanted, exchange: Exchange, check_s: float, seen: Seen | None) -> None:
+        super().__init__(host, wanted, exchange)
+        self.exchange = exchange
+        self._check_s = check_s
+        self._seen = seen  # what the exchange had, where it deduplicates
+        self._connection: UpstreamConnection | None = None
+        self._commanding: UpstreamChannel | None = None
+        self._forwarding: Forwarding | None = None
+        self._groups: Groups | None = None  # from the moment on that the bindings were looked at
+        self._pending: dict[Group, bool] = {}  # to be bound, or unbound, upstream
+        self._changed = asyncio.Event()
+        self._queue = self._internal = ""
+        self._letter = FIRST
+
+    # Setting up
+
+    async def set_up(self, connection: UpstreamConnection) -> None:
+        key, settings = self.wanted.key, self.settings
+        self._connection = connection
+        try:
+            self._queue = base_name(key.upstream_name, self.cluster_name, key.vhost, key.name, connection.vhost)
+        except Invalid as error:
+            raise LinkFault(error.text) from None
+        consuming = await connection.channel()
+        consuming.cancelled = lambda tag: self.lose("basic_cancel")
+        commanding = self._commanding = consuming if settings.single_channel else await connection.channel()
+        self._forwarding = self._forwarding_from(connection)
+        self.status.backlog, consumers = await consuming.declare_queue(
+            self._queue, True, False, queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type)
+        )
+        self._left_behind = True
+        if consumers:
+            self._report("federation_queue_shared", "warning", queue=self._queue, consumers=consumers)
+        if settings.ack_mode != NO_ACK:
+            await consuming.qos(settings.prefetch_count)
+        await consuming.consume(self._queue, "", settings.ack_mode == NO_ACK, Table.EMPTY)
+        await self._find_upstream_exchange(connection, consuming)
+        old = await self._make_internal(connection, consuming)
+        await consuming.bind_queue(self._queue, self._internal, "", Table.EMPTY)
+        await self._bind_all(commanding)
+        if old:
+            await self._delete_exchange(connection, old)
+        self.status.flow(FLOWING, "")
+
+    def _forwarding_from(self, connection: UpstreamConnection) -> Forwarding:
+        key, settings, status = self.wanted.key, self.settings, self.status
+        stamp = hops.ExchangeStamp(
+            connection.safe_uri, key.name, connection.cluster_name, connection.vhost, settings.trust_user_id
+        )
+        ours = self._is_ourselves(connection)
+        cluster_name, vhost, max_hops = self.cluster_name, key.vhost, settings.max_hops
+        seen, clock = self._seen, self.node.clock
+
+        def prepare(delivery: Delivery) -> bytes | None:
+            properties, limit, identity = delivery.properties, max_hops, NO_IDENTITY
+            if seen is not None:
+                identity, properties = identified(properties, delivery.routing_key, delivery.body_frames)
+                limit = reach(limit, identity)
+            obstacle = hops.SEEN if ours else hops.obstacle(properties, limit, cluster_name, vhost)
+            if not obstacle and seen is not None and seen.is_repeat(identity, clock.now_ms()):
+                obstacle = hops.SEEN
+            if not obstacle:
+                return stamp(properties, delivery.redelivered)
+            status.dropped(obstacle == hops.MAX)
+            return None
+
+        def refused(delivery: Delivery) -> None:
+            if seen is not None:
+                seen.forget(identified(delivery.properties, delivery.routing_key, delivery.body_frames)[0])
+
+        inflow = self.host.inflow(vhost, self.name)
+        undo = refused if seen is not None else None
+        return Forwarding(
+            self.node, inflow, connection.line, status, settings.ack_mode, key.name, None, prepare, self.lose, undo
+        )
+
+    def _is_ourselves(self, connection: UpstreamConnection) -> bool:
+        """Whether the upstream exchange is this very exchange: what it had is here already."""
+        key = self.wanted.key
+        if connection.cluster_name != self.cluster_name or connection.vhost != key.vhost:
+            return False
+        if not connection.inside:
+            self._report("federation_same_cluster_name", "warning", cluster_name=self.cluster_name)
+        return connection.inside and key.upstream_name == key.name
+
+    async def _find_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
+        """Of whatever type it is; made like ours where there is none. Other errors surface where it is bound."""
+        name, ours = self.wanted.key.upstream_name, self.exchange
+        if not await self._exists(connection, name):
+            await channel.declare_exchange(name, ours.type_name, ours.durable, ours.auto_delete, False, ours.arguments)
+
+    async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
+        """False where the upstream says that there is none."""
+        channel = await connection.channel()
+        try:
+            await channel.declare_exchange(
+                name, self.exchange.type_name, False, False, False, Table.EMPTY, passive=True
+            )
+        except LinkFault as fault:
+            if not fault.code:
+                raise
+            return fault.code != NOT_FOUND
+        await channel.close()
+        return True
+
+    async def _make_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
+        """The internal exchange of the other letter; the name of the one that was there, if any."""
+        names = {letter: internal_name(self._queue, letter) for letter in LETTERS}
+        there = [letter for letter in LETTERS if await self._exists(connection, names[letter])]
+        old = there[-1] if there else FIRST
+        if len(there) > 1:
+            # A start was cut short, and nobody knows which of them is complete: one is made so before the other goes.
+            self._letter, self._internal = old, names[old]
+            await self._bind_all(channel)
+        self._letter = other_letter(old)
+        self._internal = names[self._letter]
+        if self._letter in there:
+            await self._delete_exchange(connection, self._internal)
+        await self._declare_internal(connection, channel)
+        return names[old] if there else ""
+
+    async def _declare_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
+        """By a connection of its own: an upstream that does not know the type may close the connection (503)."""
+        arguments = Table.of({}).with_items(
+            [
+                ("x-max-hops", ("l", self.settings.max_hops)),
+                ("x-downstream-name", ("S", self.cluster_name.encode())),
+                ("x-downstream-vhost", ("S", self.wanted.key.vhost.encode())),
+                PURPOSE,
+                *([(DEDUPLICATE, ("t", True))] if self.wanted.deduplicate else []),
+            ]
+        )
+        disposable = connection if connection.inside else await self._dial_disposable(connection)
+        try:
+            other = await disposable.channel()
+            await other.declare_exchange(self._internal, TYPE, True, True, True, arguments)
+            await other.close()
+        except LinkFault as fault:
+            if fault.code not in (COMMAND_INVALID, PRECONDITION_FAILED) or "exchange type" not in fault.text:
+                raise
+            await channel.declare_exchange(
+                self._internal, FALLBACK, True, True, True, Table.of({}).with_items([PURPOSE])
+            )
+        finally:
+            if disposable is not connection:
+                await disposable.close(1.0)
+
+    async def _dial_disposable(self, connection: UpstreamConnection) -> UpstreamConnection:
+        one = next(one for one in self._endpoints if one.safe == connection.safe_uri)
+        return await self.dial(one, DISPOSABLE)
+
+    async def _delete_exchange(self, connection: UpstreamConnection, name: str) -> None:
+        channel = await connection.channel()
+        await channel.delete_exchange(name)
+        await channel.close()
+
+    # Bindings
+
+    def bound(self, binding: Binding) -> None:
+        """A binding of our exchange has come."""
+        if self._groups is not None:
+            group = self._groups.add(binding)
+            if group is not None:
+                self._want(group, True)
+
+    def unbound(self, binding: Binding) -> None:
+        if self._groups is not None:
+            group = self._groups.remove(binding)
+            if group is not None:
+                self._want(group, False)
+
+    def _want(self, group: Group, bound: bool) -> None:
+        if self._pending.get(group, bound) != bound:
+            del self._pending[group]  # it never got there
+        else:
+            self._pending[group] = bound
+            self._changed.set()
+
+    async def _bind_all(self, channel: UpstreamChannel) -> None:
+        """From here on, changes are heard of: between these two there is nothing that waits."""
+        self._groups = Groups()
+        self._pending.clear()
+        self.status.bindings = 0
+        for binding in list(self.exchange.outgoing.values()):
+            self.bound(binding)
+        await self._apply(channel)
+
+    async def _apply(self, channel: UpstreamChannel) -> None:
+        """What is pending, as many methods on their way at once as the upstream takes."""
+        self._changed.clear()
+        pending, self._pending = self._pending, {}
+        source, internal, nowait = self.wanted.key.upstream_name, self._internal, self.settings.bind_nowait
+        for bind in (False, True):
+            groups = [(group.routing_key, self._arguments(group)) for group, bound in pending.items() if bound == bind]
+            items = [(key, arguments) for key, arguments in groups if arguments is not None]
+            if items and bind:
+                await channel.bind_many(internal, source, items, nowait)
+                self.status.bindings += len(items)
+            elif items:
+                await channel.unbind_many(internal, source, items, nowait)
+                self.status.bindings -= len(items)
+
+    def _arguments(self, group: Group) -> Table | None:
+        """None where the binding is to go no further."""
+        key = self.wanted.key
+        assert self._connection is not None
+        name, vhost = self._connection.cluster_name or "", self._connection.vhost
+        left = hops.hops_left(group.arguments, self.settings.max_hops, name, vhost)
+        if left <= 0:
+            return None
+        where = f"{key.vhost}:{key.name} {self._letter}"
+        return hops.bound_from(group.arguments, self.cluster_name, key.vhost, where, left)
+
+    # Running
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        assert self._connection is not None and self._commanding is not None
+        return [self._follow_bindings(self._commanding), self._check(self._connection)]
+
+    async def _follow_bindings(self, channel: UpstreamChannel) -> None:
+        while True:
+            await self._changed.wait()
+            await self._apply(channel)
+
+    async def _check(self, connection: UpstreamConnection) -> None:
+        """How much waits in the queue upstream, and, less often, whether the exchanges are still there."""
+        every_s = min(self._check_s, BACKLOG_S)
+        since_s = 0.0
+        while True:
+            await asyncio.sleep(every_s)
+            channel = await connection.channel()
+            self.status.backlog, _ = await channel.declare_queue(self._queue, True, False, Table.EMPTY, passive=True)
+            await channel.close()
+            since_s += every_s
+            if since_s >= self._check_s:
+                since_s = 0.0
+                for name in (self._internal, self.wanted.key.upstream_name):
+                    if not await self._exists(connection, name):
+                        raise LinkFault(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
+
+    def take(self, deliveries: list[Delivery]) -> None:
+        if self._forwarding is not None:
+            self._forwarding.take(deliveries)
+
+    def broken(self) -> None:
+        if self._forwarding is not None:
+            self._forwarding.close()
+        self._forwarding = self._groups = self._connection = self._commanding = None
+        self._pending.clear()
+
+    async def clean_up(self, connection: UpstreamConnection) -> None:
+        channel = await connection.channel()
+        await channel.delete_queue(self._queue)
+        for letter in LETTERS:
+            await channel.delete_exchange(internal_name(self._queue, letter))
+        await channel.close()
+
+
+def queue_arguments(expires_ms: int | None, message_ttl_ms: int | None, queue_type: str) -> Table:
+    """Of the upstream queue, which has to be declared the same each time."""
+    items: list[tuple[str, tuple[str, Any]]] = []
+    if expires_ms is not None:
+        items.append(("x-expires", ("l", expires_ms)))
+    if message_ttl_ms is not None:
+        items.append(("x-message-ttl", ("l", message_ttl_ms)))
+    items += [PURPOSE, ("x-queue-type", ("S", queue_type.encode()))]
+    return Table.of({}).with_items(items)

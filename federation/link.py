@@ -1,0 +1,230 @@
+"""A link: one federated exchange or queue and one upstream of it, tried for as long as it is wanted.
+
+An attempt dials the upstream, sets up there what this kind of link needs, and moves messages until something breaks.
+What it needs upstream stays there when it breaks, and when this broker stops; it is removed only with the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker.plugin import Exchange, Host, Invalid, Queue
+
+from .fault import LinkFault
+from .status import INVALID_URI, RUNNING, Status
+from .uris import Endpoint, endpoint
+from .wanted import Wanted
+
+if TYPE_CHECKING:
+    from .dialling import UpstreamConnection
+    from .cutter import Delivery
+
+CLOSE_S = 5.0  # for the goodbye to an upstream, and to remove what is there
+JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
+
+
+class Link:
+    """Owned by the loop. `target` is the exchange or queue here; `status` is what operators see."""
+
+    def __init__(self, host: Host, wanted: Wanted, target: Exchange | Queue) -> None:
+        self.host = host
+        self.target = target
+        self.node = host.node
+        self.wanted = wanted
+        self.settings = wanted.settings
+        self.cluster_name = host.node.cluster_name  # which the names of things upstream are made of
+        self.status = Status(time.time, self._tell)
+        self._task: asyncio.Task[None] | None = None
+        self._removing = False
+        self._left_behind = False  # things of ours may be at the upstream
+        self._endpoints: list[Endpoint] = []
+        self._lost: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
+
+    def __str__(self) -> str:
+        key = self.wanted.key
+        return f"{key.kind} '{key.name}' in vhost '{key.vhost}'"
+
+    @property
+    def name(self) -> str:
+        """Of its connections, at both ends."""
+        if not self.wanted.policy:
+            return "Federation link"
+        return f"Federation link (upstream: {self.wanted.key.upstream}, policy: {self.wanted.policy})"
+
+    # What a kind of link does
+
+    async def set_up(self, connection: UpstreamConnection) -> None:
+        """Make the upstream ready, and begin to consume. Raises LinkFault."""
+        raise NotImplementedError
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside, while the link runs; a LinkFault of any ends the attempt."""
+        raise NotImplementedError
+
+    def take(self, deliveries: list[Delivery]) -> None:
+        """Messages from the upstream; called from `set_up` on."""
+        raise NotImplementedError
+
+    def broken(self) -> None:
+        """The attempt is over: forget what belonged to its connection."""
+        raise NotImplementedError
+
+    async def clean_up(self, connection: UpstreamConnection) -> None:
+        """The link is no more: take away from the upstream what nobody needs now. Raises LinkFault."""
+        raise NotImplementedError
+
+    def lose(self, reason: str) -> None:
+        """Something that this attempt needs is gone."""
+        if not self._lost.done():
+            self._lost.set_result(LinkFault(reason))
+
+    # Its life
+
+    def start(self, after: Link | None = None) -> None:
+        """Begin; once `after`, which had the same names at the upstream, has ended."""
+        self._task = asyncio.get_running_loop().create_task(self._live(after))
+
+    def end(self, removing: bool) -> None:
+        """Begin to stop; `removing` takes away what is at the upstream, if the settings allow."""
+        self._removing = removing and not self.settings.keeps
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def over(self) -> bool:
+        return self._task is None or self._task.done()
+
+    async def ended(self) -> None:
+        """Until nothing of it goes on, which takes at most some seconds after `end`."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=2 * CLOSE_S)
+
+    async def _live(self, after: Link | None) -> None:
+        try:
+            if after is not None:
+                await after.ended()
+            if self._parse():
+                await self._try_for_ever()
+        except asyncio.CancelledError:
+            pass  # by `end`
+        if self._removing and self._left_behind:
+            await self._remove()
+
+    def _parse(self) -> bool:
+        faults = []
+        for uri in self.settings.uris:
+            try:
+                self._endpoints.append(endpoint(uri))
+            except Invalid as error:
+                faults.append(error.text)
+        for text in faults:
+            self.host.report("federation_uri_invalid", "error", {"link": str(self), "reason": text})
+        if not self._endpoints:
+            self.status.failed(INVALID_URI, "; ".join(faults), None)
+        return bool(self._endpoints)
+
+    async def _try_for_ever(self) -> None:
+        while True:
+            fault = LinkFault("the link failed in this broker")
+            try:
+                await self._attempt()
+            except* LinkFault as group:
+                fault = first(group)
+            except* Exception as group:  # a bug of ours: this link alone starts anew
+                self.host.report("internal_error", "error", {"exc_info": group})
+            ran = self.status.status == RUNNING
+            delay_s = self.settings.reconnect_delay_s * random.uniform(1 - JITTER, 1 + JITTER)
+            if ran:
+                delay_s = 0.0  # once at once, where it had worked
+            self.status.failed(fault.status, fault.text, time.time() + delay_s)
+            event = "federation_disconnected" if ran else "federation_not_connected"
+            self._report(event, "info" if ran else "warning", reason=fault.text)
+            await asyncio.sleep(delay_s)
+            self.status.next_attempt_s = None
+
+    async def _attempt(self) -> None:
+        """Until it breaks. Raises LinkFault, alone or in a group."""
+        self._lost = asyncio.get_running_loop().create_future()
+        connection = await self._dial()
+        connection.ended.add_done_callback(lambda ended: self.lose(ended.result()))
+        try:
+            await self.set_up(connection)
+            self.status.running(self.name)
+            self._report("federation_connected", "info")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._until_lost())
+                for work in self.works():
+                    group.create_task(work)
+        finally:
+            self.broken()
+            if self._removing and self._left_behind:
+                await self._remove(connection)
+            await connection.close(CLOSE_S)
+
+    async def _until_lost(self) -> None:
+        raise await asyncio.shield(self._lost)
+
+    async def _dial(self) -> UpstreamConnection:
+        """The first that answers of the upstream's URIs, in random order. Raises LinkFault with what all said."""
+        faults: list[LinkFault] = []
+        for one in random.sample(self._endpoints, len(self._endpoints)):
+            self.status.uri = one.safe
+            try:
+                return await self.dial(one, self.name)
+            except LinkFault as fault:
+                faults.append(fault)
+        texts = dict.fromkeys(fault.text for fault in faults)
+        raise LinkFault("; ".join(texts), faults[-1].code, faults[-1].status)
+
+    async def dial(self, one: Endpoint, name: str) -> UpstreamConnection:
+        """Raises LinkFault."""
+        from .dialling import dial  # with all that it imports: a broker without links does not need it
+
+        vhost = self.wanted.key.vhost if one.vhost is None else one.vhost
+        return await dial(self.host, one, vhost, name, self.take)
+
+    async def _remove(self, connection: UpstreamConnection | None = None) -> None:
+        """As far as the upstream can be reached now; what cannot be removed is said."""
+        self._left_behind = False
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                if connection is not None:
+                    await self.clean_up(connection)
+                    return
+                connection = await self._dial()
+                try:
+                    await self.clean_up(connection)
+                finally:
+                    await connection.close(CLOSE_S)
+        except (LinkFault, TimeoutError) as error:
+            reason = error.text if isinstance(error, LinkFault) else "timeout"
+            self._report("federation_not_removed", "warning", reason=reason)
+
+    # Telling
+
+    def row(self) -> dict[str, object]:
+        return self.status.row(self.wanted, self.node.name)
+
+    def _report(self, event: str, level: str, **fields: object) -> None:
+        told: dict[str, object] = {"object": str(self), "upstream": self.wanted.key.upstream, "uri": self.status.uri}
+        told["upstream_object"] = self.wanted.key.upstream_name
+        self.host.report(event, level, told | fields)
+
+    def _tell(self) -> None:
+        if self.node.events.heard:
+            row = self.row()
+            names = ("vhost", "type", "name", "upstream", "upstream_name", "id", "status", "uri", "error")
+            self.node.events.emit("federation.link.status", {name: row[name] for name in names})
+
+
+def first(group: BaseExceptionGroup[LinkFault]) -> LinkFault:
+    """The one that came first; the others followed from it."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, LinkFault)
+    return found

@@ -1,0 +1,207 @@
+"""The service: which links run. It compares what policies ask for with what there is, after each event and every few
+seconds, so that no order of events leaves a link too many or too few (spec/federation.md 13, line 3)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.plugin import (
+    CLUSTER_NAME,
+    Binding,
+    Change,
+    Exchange,
+    Host,
+    Observer,
+    Queue,
+    Service,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredVHost,
+)
+
+from .exchange_link import ExchangeLink
+from .link import Link
+from .queue_link import QueueLink
+from .seen import Seen
+from .wanted import LinkKey, Wanted, asks, reattaches, wanted
+
+SOON_S = 0.05  # after an event, for what comes with it
+LOOK_S = 5.0
+NO_EXCHANGE_LINKS: list[ExchangeLink] = []
+NO_QUEUE_LINKS: list[QueueLink] = []
+COMPONENTS = ("federation-upstream", "federation-upstream-set", "policy")
+
+
+class FederationService(Service):
+    """`links` are those that are wanted, or still end."""
+
+    def __init__(self) -> None:
+        self.links: dict[LinkKey, Link] = {}
+        self._ending: dict[LinkKey, Link] = {}  # the last of each that was told to end
+        self._host: Host | None = None
+        self._watcher: Watcher | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon = False
+        self._seen: dict[tuple[str, str], Seen] = {}  # of exchanges that deduplicate
+        self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and name here
+        self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
+
+    async def start(self, host: Host) -> None:
+        self._host = host
+        self._watcher = Watcher(self)
+        host.node.observers.append(self._watcher)
+        self._look_in(0.0)
+
+    async def stop(self) -> None:
+        """What is at the upstreams stays there, and gathers what is published meanwhile."""
+        if self._host is None:
+            return
+        if self._watcher is not None:
+            self._host.node.observers.remove(self._watcher)
+        if self._timer is not None:
+            self._timer.cancel()
+        cleanup = self._host.config.federation.graceful_shutdown_cleanup
+        links = [*self.links.values(), *self._ending.values()]
+        for link in self.links.values():
+            link.end(removing=cleanup)
+        self.links.clear()
+        await asyncio.gather(*(link.ended() for link in links))
+        self._host = None
+
+    # For other services
+
+    def status(self) -> list[dict[str, object]]:
+        return [link.row() for _, link in sorted(self.links.items())]
+
+    def restart(self, id_: str) -> bool:
+        """Stop and start the link with that id; what is at its upstream stays. False when there is none."""
+        for key, link in self.links.items():
+            if key.id == id_:
+                self._start(link.wanted, self._end(key, removing=False))
+                self._index()
+                return True
+        return False
+
+    # Looking
+
+    def look_soon(self) -> None:
+        if not self._soon:
+            self._soon = True
+            self._look_in(SOON_S)
+
+    def _look_in(self, after_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        self._soon = False
+        assert self._host is not None
+        node = self._host.node
+        found = wanted(node)
+        for key in [key for key in self.links if key not in found]:
+            self._end(key, removing=True)
+            self._removed(key)
+        for key, now in found.items():
+            link = self.links.get(key)
+            if link is None:
+                self._start(now, self._ending.get(key))
+            elif self._target(key) is not link.target or link.cluster_name != node.cluster_name:
+                self._start(now, self._end(key, removing=True))
+            elif link.wanted != now:
+                self._start(now, self._end(key, removing=not reattaches(link.wanted, now)))
+        self._index()
+        self._ending = {key: link for key, link in self._ending.items() if not link.over}
+        self._look_in(LOOK_S)
+
+    def _target(self, key: LinkKey) -> Exchange | Queue:
+        assert self._host is not None
+        vhost = self._host.node.vhosts[key.vhost]
+        return vhost.exchanges[key.name] if key.kind == "exchange" else vhost.queues[key.name]
+
+    def _start(self, now: Wanted, after: Link | None) -> None:
+        assert self._host is not None
+        target = self._target(now.key)
+        link: Link
+        if isinstance(target, Exchange):
+            check_s = self._host.config.federation.internal_exchange_check_interval / 1000
+            place = (now.key.vhost, now.key.name)
+            seen = self._seen.setdefault(place, Seen()) if now.deduplicate else None
+            link = ExchangeLink(self._host, now, target, check_s, seen)
+        else:
+            link = QueueLink(self._host, now, target)
+        self.links[now.key] = link
+        link.start(after)
+
+    def _end(self, key: LinkKey, removing: bool) -> Link:
+        link = self._ending[key] = self.links.pop(key)
+        link.end(removing)
+        return link
+
+    def _index(self) -> None:
+        self._exchange_links.clear()
+        self._queue_links.clear()
+        for key, link in self.links.items():
+            place = (key.vhost, key.name)
+            if isinstance(link, ExchangeLink):
+                self._exchange_links.setdefault(place, []).append(link)
+            elif isinstance(link, QueueLink):
+                self._queue_links.setdefault(place, []).append(link)
+
+    def _removed(self, key: LinkKey) -> None:
+        assert self._host is not None
+        fields = dict(zip(("vhost", "type", "name", "upstream", "upstream_name"), key, strict=True))
+        self._host.node.events.emit("federation.link.removed", fields | {"id": key.id})
+
+    # Events
+
+    def exchange_links(self, vhost: str, name: str) -> list[ExchangeLink]:
+        return self._exchange_links.get((vhost, name), NO_EXCHANGE_LINKS)
+
+    def queue_links(self, queue: Queue) -> list[QueueLink]:
+        return self._queue_links.get((queue.vhost, queue.name), NO_QUEUE_LINKS)
+
+
+class Watcher(Observer):
+    """Tells the service of what may change which links run, and links of what they follow."""
+
+    def __init__(self, service: FederationService) -> None:
+        self._service = service
+
+    def exchange_declared(self, exchange: Exchange) -> None:
+        if asks(exchange.effective):
+            self._service.look_soon()
+
+    exchange_deleted = exchange_declared
+
+    def queue_declared(self, queue: Queue) -> None:
+        if asks(queue.effective):
+            self._service.look_soon()
+
+    queue_deleted = queue_declared
+
+    def policy_changed(self, target: Queue | Exchange) -> None:
+        self._service.look_soon()
+
+    def configured(self, change: Change) -> None:
+        record = change.record
+        if isinstance(record, StoredParameter):
+            concerns = record.component in COMPONENTS
+        elif isinstance(record, StoredGlobalParameter):
+            concerns = record.name == CLUSTER_NAME
+        else:
+            concerns = isinstance(record, StoredVHost)
+        if concerns:
+            self._service.look_soon()
+
+    def bound(self, vhost: str, binding: Binding) -> None:
+        for link in self._service.exchange_links(vhost, binding.source):
+            link.bound(binding)
+
+    def unbound(self, vhost: str, binding: Binding) -> None:
+        for link in self._service.exchange_links(vhost, binding.source):
+            link.unbound(binding)
+
+    def consumers_changed(self, queue: Queue) -> None:
+        for link in self._service.queue_links(queue):
+            link.look()
