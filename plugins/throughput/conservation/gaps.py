@@ -15,9 +15,7 @@ def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
     """One row for each block of the log in which a number is missing between `first_row` and `end_row`."""
     ought = spans.where(F.col("end_row") > F.col("first_row")).select(*BOOT, "first_row", "end_row")
     last = F.shiftright(F.col("end_row") - 1, REGION_BITS)
-    regions = ought.withColumn(
-        "region", F.explode(F.sequence(F.shiftright("first_row", REGION_BITS), last))
-    )
+    regions = ought.withColumn("region", F.explode(F.sequence(F.shiftright("first_row", REGION_BITS), last)))
     there = rows.groupBy(*BOOT, F.shiftright("block", REGION_BITS - BLOCK_BITS).alias("region")).agg(
         F.sum(F.bit_count("bits")).alias("present")
     )

@@ -10,6 +10,12 @@ from .span import BOOT, counts_at
 
 COUNTS = ("entered", *OUT)
 
+ENTERED_TWICE = "entered twice"
+LEFT_TWICE = "left twice"
+UNDELIVERED = "acknowledged without a delivery"
+NEVER_ENTERED = "left without having entered"
+VANISHED = "entered, and is neither gone nor there"
+
 
 def inside(journeys: DataFrame, spans: DataFrame) -> DataFrame:
     """Journeys with what lies within the span of their boot: `came` and `went`, each 0 or more."""
@@ -55,15 +61,18 @@ def balance(journeys: DataFrame, balances: DataFrame, queue_stats: DataFrame, sp
             *QUEUE,
             *[F.coalesce(name, F.lit(0)).alias(name) for name in (*COUNTS, "orphans", "still")],
             *[at(known, f"{name}_{when}") for when in ("before", "after") for name in ("ready", "unacked")],
-            (F.col("published_after") - F.coalesce("published_before", F.lit(0)) - F.col("entered")).alias("unlogged_in"),
-            (
-                F.col("acked_after") - F.coalesce("acked_before", F.lit(0)) - F.col("acknowledged") - F.col("federated")
-            ).alias("unlogged_acks"),
+            (grown("published") - F.col("entered")).alias("unlogged_in"),
+            (grown("acked") - F.col("acknowledged") - F.col("federated")).alias("unlogged_acks"),
         )
         .withColumn("before", F.col("ready_before") + F.col("unacked_before"))
         .withColumn("after", F.col("ready_after") + F.col("unacked_after"))
         .withColumn("difference", F.col("before") + F.col("entered") - left_it - F.col("after"))
     )
+
+
+def grown(counter: str) -> Column:
+    """By how much a counter of the broker's own grew between the snapshots; a queue that is new began at 0."""
+    return F.col(f"{counter}_after") - F.coalesce(f"{counter}_before", F.lit(0))
 
 
 def at(known: Column, name: str) -> Column:
@@ -88,22 +97,18 @@ def impossible(journeys: DataFrame, queues: DataFrame, spans: DataFrame) -> Data
         (F.col("orphans") > F.coalesce("before", "orphans")).alias("too_many_orphans"),
         (F.col("still") > F.coalesce("after", "still")).alias("too_many_still"),
     )
-    suspects = queues.where((F.col("orphans") > 0) | (F.col("still") > 0)).select(*QUEUE)
+    came, went = F.col("came"), F.col("went")
+    undelivered = F.col("acknowledged") + F.col("federated") > F.col("delivered")
+    seen_whole = (came > 0) | (F.col("from_row") == 0)
     problem = (
-        F.when(F.col("came") > 1, "entered twice")
-        .when(F.col("went") > 1, "left twice")
-        .when((F.col("went") > 0) & (F.col("acknowledged") + F.col("federated") > F.col("delivered")), UNDELIVERED)
-        .when((F.col("went") > 0) & (F.col("entered") == 0) & F.col("too_many_orphans"), "left without having entered")
-        .when((F.col("came") > 0) & (F.col("went") == 0) & F.col("too_many_still"), "entered, and is neither gone nor there")
+        F.when(came > 1, ENTERED_TWICE)
+        .when(went > 1, LEFT_TWICE)
+        .when((went > 0) & undelivered & seen_whole, UNDELIVERED)
+        .when((went > 0) & (F.col("entered") == 0) & F.col("too_many_orphans"), NEVER_ENTERED)
+        .when((came > 0) & (went == 0) & F.col("too_many_still"), VANISHED)
     )
-    odd = inside(journeys, spans).where(
-        (F.col("came") != 1) | (F.col("went") != 1) | (F.col("acknowledged") + F.col("federated") > F.col("delivered"))
-    )
-    del suspects
+    odd = inside(journeys, spans).where((came != 1) | (went != 1) | undelivered)
     joined = odd.join(F.broadcast(limits), [F.equal_null(odd[k], limits[k]) for k in QUEUE], "left")
     return joined.select(*[odd[k] for k in QUEUE], "msg_seq", "last", problem.alias("problem")).where(
         F.col("problem").isNotNull()
     )
-
-
-UNDELIVERED = "acknowledged without a delivery"

@@ -22,8 +22,9 @@ def snapshots(queue_stats: DataFrame) -> DataFrame:
 def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
     """One row for each boot. `from_row` and `to_row` (exclusive) bound what is checked, by the snapshots taken there.
 
-    A snapshot counts as the end if the log reaches up to it; that of a stop always does, as everything was written then.
-    Without two snapshots the whole log is looked at, and `from_snapshot` and `to_snapshot` are null.
+    A snapshot counts as the end if the log reaches up to it; that of a stop always does, as everything was written
+    then. Without any the whole log is looked at, and `from_snapshot` and `to_snapshot` are null; so they are where the
+    log is a sample, which no snapshot can be compared with.
 
     `first_row` to `end_row` (exclusive) are the numbers that ought to be there; `last` is when the log ends.
     """
@@ -61,7 +62,8 @@ def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
     )
     usable = (
         whole.select(*BOOT, "snapshot", "row")
-        .join(bounded.select(*BOOT, "first_row", "end_row"), BOOT)
+        .join(bounded.select(*BOOT, "first_row", "end_row", F.col("sample_rate").alias("rate")), BOOT)
+        .where(F.col("rate") == 1)
         .where((F.col("row") >= F.col("first_row")) & (F.col("row") <= F.col("end_row")))
         .groupBy(*BOOT)
         .agg(

@@ -6,5 +6,5 @@ from ..quantiles import quantiles
 
 
 def latency(latencies: DataFrame, stages: DataFrame) -> DataFrame:
-    """Since the publish for `publish_*`, within the queue for the others. Confirms are of a virtual host, not a queue."""
+    """Since the publish for `publish_*`, within the queue for the others. Confirms are of virtual hosts."""
     return quantiles(latencies.unionByName(stages), "node", "vhost", "queue", "stage")

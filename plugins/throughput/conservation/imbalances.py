@@ -1,0 +1,118 @@
+"""Whatever does not add up, one row for each message, stretch of the log, queue or link concerned."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+from ..facts import count_if, is_event
+from ..schema import ENQUEUE, FED_IN, PUBLISH
+from .span import BOOT
+
+COLUMNS = t.StructType.fromDDL(
+    "problem string, node string, boot_id string, vhost string, queue string, link string, msg_seq bigint, "
+    "identity string, first_row bigint, last_row bigint, records bigint, at timestamp"
+)
+NAMED = 1000  # messages whose id and route are looked up
+
+MISSING = "records are missing from the log"
+UNEQUAL = "what entered is not what left and what is there"
+UNLOGGED_IN = "the queue counted more messages in than the log has"
+UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
+UNROUTED = "published to more queues than it entered, or to fewer"
+NOT_ARRIVED = "taken by the link and not arrived"
+
+
+def of(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
+    """Rows of that problem in the form of COLUMNS."""
+    given = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
+    chosen = []
+    for field in COLUMNS:
+        if field.name in given:
+            value = given[field.name]
+        else:
+            value = F.col(field.name) if field.name in table.columns else F.lit(None)
+        chosen.append(value.cast(field.dataType).alias(field.name))
+    return table.select(*chosen)
+
+
+def imbalances(
+    impossible: DataFrame, gaps: DataFrame, queues: DataFrame, arrivals: DataFrame, unrouted: DataFrame
+) -> DataFrame:
+    """All of them. `queues` is of `queues.balance`, `arrivals` of `arrivals`, `unrouted` of `unrouted`."""
+    off = F.col("difference")
+    more_in, more_acks = F.col("unlogged_in"), F.col("unlogged_acks")
+    parts = [
+        of(F.col("problem"), impossible, records=F.lit(1), at=F.col("last")),
+        of(MISSING, gaps, at=F.col("near")),
+        of(UNEQUAL, queues.where(off != 0), records=F.abs(off)),
+        of(UNLOGGED_IN, queues.where((more_in > 0) & off.isNotNull()), records=more_in),
+        of(UNLOGGED_ACKS, queues.where((more_acks > 0) & off.isNotNull()), records=more_acks),
+        of(NOT_ARRIVED, arrivals.where(F.col("missing") > 0), records=F.col("missing")),
+        of(UNROUTED, unrouted, records=F.lit(1)),
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
+    """What each link took, message by message: whether it came, or cannot have been written down yet (`pending`).
+
+    Null, both, where the other broker's log has nothing of the link at all.
+    """
+    logs = spans.groupBy(F.col("node").alias("downstream")).agg(
+        F.unix_micros(F.max("last")).alias("until"), F.max_by("stopped", "first").alias("stopped")
+    )
+    sides = crossings.groupBy("link").agg(F.max("node").alias("downstream")).join(logs, "downstream", "left")
+    short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
+    told = F.col("stopped") | (F.col("left") <= F.col("until"))
+    return (
+        crossings.select("link", "identity", "upstream_node", "taken", "came", "discarded", "left")
+        .join(F.broadcast(sides), "link")
+        .withColumn("missing", F.when(told, short).when(F.col("until").isNotNull(), 0))
+        .withColumn("pending", F.when(told, 0).when(F.col("until").isNotNull(), short))
+        .withColumn("node", F.col("upstream_node"))
+        .withColumn("at", F.timestamp_micros("left"))
+    )
+
+
+def unrouted_boots(traffic: DataFrame, spans: DataFrame) -> DataFrame:
+    """Boots, whole ones, that published to another number of queues than messages of publishers entered."""
+    entered = is_event(ENQUEUE) & (F.col("reason") == "")
+    sums = traffic.groupBy(*BOOT).agg(
+        F.sum(F.when(is_event(PUBLISH, FED_IN), F.col("routed")).otherwise(0)).alias("routed"),
+        F.sum(F.when(entered, F.col("records")).otherwise(0)).alias("entered"),
+    )
+    stopped = spans.where(F.col("stopped") & (F.col("first_row") == 0)).select(*BOOT)
+    return sums.where(F.col("routed") != F.col("entered")).join(stopped, BOOT).select(*BOOT)
+
+
+def unrouted(events: DataFrame, boots: DataFrame) -> DataFrame:
+    """Their messages that were published to more queues than they entered, or to fewer."""
+    entered = is_event(ENQUEUE) & (F.coalesce("reason", F.lit("")) == "")
+    return (
+        events.where(is_event(PUBLISH, FED_IN) | entered)
+        .join(F.broadcast(boots), BOOT)
+        .groupBy(*BOOT, "vhost", "msg_seq")
+        .agg(
+            F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
+            count_if(entered).alias("entered"),
+            F.max("queue").alias("queue"),
+            F.max("ts_us").alias("at"),
+        )
+        .where(F.col("routed") != F.col("entered"))
+    )
+
+
+def named(found: DataFrame, events: DataFrame) -> DataFrame:
+    """With message_id, exchange and routing key, as far as the log has them."""
+    wanted = found.where(F.col("msg_seq").isNotNull()).select(*BOOT, "msg_seq").distinct().limit(NAMED)
+    names = (
+        events.select(*BOOT, "msg_seq", "message_id", "exchange", "routing_key")
+        .join(F.broadcast(wanted), [*BOOT, "msg_seq"])
+        .groupBy(*BOOT, "msg_seq")
+        .agg(*[F.max(name).alias(name) for name in ("message_id", "exchange", "routing_key")])
+    )
+    return found.join(F.broadcast(names), [*BOOT, "msg_seq"], "left")
