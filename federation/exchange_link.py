@@ -26,8 +26,8 @@ from .upstream_exchange import DEDUPLICATE
 from .wanted import Wanted
 
 if TYPE_CHECKING:
-    from .dialling import UpstreamChannel, UpstreamConnection
     from .cutter import Delivery
+    from .dialling import UpstreamChannel, UpstreamConnection
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet

@@ -20,8 +20,8 @@ from .uris import Endpoint, endpoint
 from .wanted import Wanted
 
 if TYPE_CHECKING:
-    from .dialling import UpstreamConnection
     from .cutter import Delivery
+    from .dialling import UpstreamConnection
 
 CLOSE_S = 5.0  # for the goodbye to an upstream, and to remove what is there
 JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together

@@ -22,8 +22,8 @@ from .status import BLOCKED, FLOWING, PAUSED
 from .wanted import Wanted
 
 if TYPE_CHECKING:
-    from .dialling import UpstreamChannel, UpstreamConnection
     from .cutter import Delivery
+    from .dialling import UpstreamChannel, UpstreamConnection
 
 NOT_FOUND = 404
 # How often a queue with consumers is looked at: what is not told of is that it is empty, or that a consumer has room.
