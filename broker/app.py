@@ -303,7 +303,7 @@ async def run(config: Config, sources: Sources) -> int:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     storage = "memory" if config.memory else config.sync
-    control = Control(Daemon(node, config, server, resources, partial(listen, server, config), stopped.set, sources))
+    control = Control(Daemon(host, server, partial(listen, server, config), stopped.set))
     bound |= services.bound(host) | await control.open()
     log.info("ready", node=config.node, **bound, storage=storage, data=config.data_dir, pid=os.getpid())
     log.info("started", ms=round((loop.time() - begun_s) * 1000))

@@ -103,8 +103,9 @@ def test_the_daemon_imports_nothing_that_only_costs_time_and_memory() -> None:
     assert not {"typer", "click", "rich.console", "pydantic", "pytest", "tomllib", "difflib"} & imported
 
 
-def test_a_url_that_is_not_amqps_ends_warrenctl_with_one_line() -> None:
-    done = warrenctl("ping", "--url", "http://localhost")
+@pytest.mark.parametrize("url", ["ftp://localhost", "http://localhost:x", "localhost"])
+def test_a_url_of_another_kind_ends_warrenctl_with_one_line(url: str) -> None:
+    done = warrenctl("ping", "--url", url)
     assert (done.returncode, done.stdout) == (64, "")
     assert only_line(done.stderr).startswith("warrenctl: ")
 

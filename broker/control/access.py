@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from .call import Call, Handler, Rows
+from .answers import Rows, unknown_user, unknown_vhost
+from .call import Call, Handler
 
 RIGHTS = ["configure", "write", "read"]
 
 
 def set_permissions(call: Call) -> None:
     user, configure, write, read = call.arguments
-    call.user(user)
+    check(call, user)
     call.node.users.set_permission(user, call.vhost_name, configure, write, read)
+
+
+def check(call: Call, user: str) -> None:
+    """Raises Refused (67, 69)."""
+    if call.node.users.get(user) is None:
+        raise unknown_user(user)
+    if call.vhost_name not in call.node.vhosts:
+        raise unknown_vhost(call.vhost_name)
 
 
 def set_permissions_globally(call: Call) -> None:
@@ -22,7 +31,8 @@ def set_permissions_globally(call: Call) -> None:
 
 def clear_permissions(call: Call) -> None:
     (user,) = call.arguments
-    call.user(user)
+    if call.node.users.get(user) is None:
+        raise unknown_user(user)
     call.node.users.clear_permission(user, call.vhost().name)
 
 
@@ -39,7 +49,7 @@ def list_user_permissions(call: Call) -> Rows:
 
 def set_topic_permissions(call: Call) -> None:
     user, exchange, write, read = call.arguments
-    call.user(user)
+    check(call, user)
     call.node.users.set_topic_permission(user, call.vhost_name, exchange, write, read)
 
 

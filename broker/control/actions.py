@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 
+from ..core.queue import Queue
 from ..errors import ConnectionForced
 from ..session.connection import Connection
-from .call import UNAVAILABLE, USAGE, Answer, Call, Daemon, Handler, Refused
+from .answers import UNAVAILABLE, USAGE, Answer, Refused
+from .call import Call, Daemon, Handler
+
+
+def queue_of(call: Call) -> Queue | None:
+    """None too where there is no such virtual host, as in RabbitMQ."""
+    vhost = call.node.vhosts.get(call.vhost_name)
+    return vhost.queues.get(call.arguments[0]) if vhost is not None else None
 
 
 def purge_queue(call: Call) -> None:
-    queue = call.vhost().queues.get(call.arguments[0])
+    queue = queue_of(call)
     if queue is None:
         raise Refused(UNAVAILABLE, "not_found")
     queue.purge()
 
 
 def delete_queue(call: Call) -> str:
-    vhost = call.vhost()
-    queue = vhost.queues.get(call.arguments[0])
+    queue = queue_of(call)
     if queue is None:
         raise Refused(USAGE, "Queue not found")
+    vhost = call.vhost()
     if call.flag("if-empty") and queue.ready:
         raise Refused(UNAVAILABLE, f"Queue '{queue.name}' in vhost '{vhost.name}' is not empty")
     if call.flag("if-unused") and len(queue.consumers):
@@ -32,7 +40,7 @@ def delete_queue(call: Call) -> str:
 def close_connection(call: Call) -> None:
     """Nobody of that pid is fine, as in RabbitMQ."""
     pid, reason = call.arguments
-    call.daemon.server.close_connections(lambda one: pid in (str(one), one.name), reason)
+    call.host.close_connections(lambda one: pid in (str(one), one.name), reason)
 
 
 def close_all_user_connections(call: Call) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from .call import USAGE, Refused, Rows
+from .answers import USAGE, Refused, Rows
 
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], object]]
@@ -16,6 +16,6 @@ def listed(columns: Columns[T], wanted: list[str], default: tuple[str, ...], obj
     names = [name for argument in wanted for name in argument.replace(",", " ").split()] or list(default)
     unknown = [name for name in names if name not in columns]
     if unknown:
-        raise Refused(USAGE, f"Info key(s) {','.join(unknown)} are not supported")
+        raise Refused(USAGE, f"Info key(s) {','.join(unknown)} are not supported", argument=True)
     readers = [columns[name] for name in names]
     return Rows(names, ([read(one) for read in readers] for one in objects))

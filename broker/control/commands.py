@@ -1,6 +1,23 @@
 """All that `warrenctl` may ask of a node, by name."""
 
-from . import access, actions, definitions, diagnostics, evaluation, listing, node, parameters, traffic, users, vhosts
+from . import (
+    access,
+    actions,
+    checks,
+    definitions,
+    diagnostics,
+    evaluation,
+    events,
+    federation,
+    listing,
+    log,
+    node,
+    parameters,
+    plugins,
+    traffic,
+    users,
+    vhosts,
+)
 from .call import Handler
 
 COMMANDS: dict[str, Handler] = {
@@ -14,5 +31,10 @@ COMMANDS: dict[str, Handler] = {
     **definitions.COMMANDS,
     **node.COMMANDS,
     **diagnostics.COMMANDS,
+    **checks.COMMANDS,
+    **log.COMMANDS,
+    **events.COMMANDS,
+    **federation.COMMANDS,
+    **plugins.COMMANDS,
     **evaluation.COMMANDS,
 }

@@ -1,4 +1,4 @@
-"""`eval`: the few Erlang expressions that test suites of RabbitMQ clients use, and federation as far as it is here."""
+"""`eval`: the few Erlang expressions that test suites of RabbitMQ clients use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import re
 from collections.abc import Callable
 
 from ..core.alarms import RESOURCES
-from .call import SOFTWARE, UNAVAILABLE, Call, Handler, Refused, Rows
+from .answers import SOFTWARE, Refused
+from .call import Call, Handler
 
-LINK = [
-    *("vhost", "upstream", "type", "exchange", "upstream_exchange", "queue", "upstream_queue", "uri", "status"),
-    *("local_connection", "error", "last_changed", "id"),
-]
 SPACE = re.compile(r"\s+")
 SET_ALARM = re.compile(r"rabbit_alarm:set_alarm\(\{\{resource_limit,(\w+),node\(\)\},\[\]\}\)\.?")
 SET_CHANNEL_MAX = re.compile(r"application:set_env\(rabbit,channel_max,(\d{1,9})\)\.?")
@@ -38,7 +35,7 @@ def clear_alarm(call: Call, found: re.Match[str]) -> str:
 
 def set_channel_max(call: Call, found: re.Match[str]) -> str:
     """For connections from now on."""
-    call.daemon.server.settings.channel_max = min(int(found[1]), CHANNELS)
+    call.daemon.host.settings.channel_max = min(int(found[1]), CHANNELS)
     return "ok"
 
 
@@ -48,7 +45,7 @@ def set_loopback_users(call: Call, found: re.Match[str]) -> str:
 
 
 def get_env(call: Call, found: re.Match[str]) -> str:
-    settings = call.daemon.server.settings
+    settings = call.daemon.host.settings
     values: dict[str, object] = {
         "channel_max": settings.channel_max,
         "frame_max": settings.frame_max,
@@ -78,17 +75,4 @@ def evaluate(call: Call) -> str:
     raise Refused(SOFTWARE, "eval is not supported")
 
 
-def federation_status(call: Call) -> Rows:
-    """A broker without federation has no links."""
-    return Rows(LINK, [])
-
-
-def restart_federation_link(call: Call) -> None:
-    raise Refused(UNAVAILABLE, "Link with the given ID was not found")
-
-
-COMMANDS: dict[str, Handler] = {
-    "eval": evaluate,
-    "federation_status": federation_status,
-    "restart_federation_link": restart_federation_link,
-}
+COMMANDS: dict[str, Handler] = {"eval": evaluate}

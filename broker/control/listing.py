@@ -12,7 +12,8 @@ from ..core.queue import Queue
 from ..session.consuming import Subscription
 from ..session.notices import pid
 from ..table import Table
-from .call import Call, Handler, Rows
+from .answers import Rows
+from .call import Call, Handler
 from .columns import Columns, listed
 
 
@@ -88,7 +89,10 @@ EXCHANGE: Columns[Exchange] = {
 
 
 def list_exchanges(call: Call) -> Rows:
-    return listed(EXCHANGE, call.arguments, ("name", "type"), list(call.vhost().exchanges.values()))
+    """Of a virtual host that there is not, none."""
+    vhost = call.node.vhosts.get(call.vhost_name)
+    exchanges = list(vhost.exchanges.values()) if vhost is not None else []
+    return listed(EXCHANGE, call.arguments, ("name", "type"), exchanges)
 
 
 BINDING: Columns[Binding] = {
@@ -102,8 +106,10 @@ BINDING: Columns[Binding] = {
 
 
 def list_bindings(call: Call) -> Rows:
-    """Those to the default exchange, which every queue has, among them."""
-    vhost = call.vhost()
+    """Those to the default exchange, which every queue has, among them. Of a virtual host that there is not, none."""
+    vhost = call.node.vhosts.get(call.vhost_name)
+    if vhost is None:
+        return listed(BINDING, call.arguments, tuple(BINDING), [])
     bindings = [Binding("", queue, queue.name, Table.EMPTY) for queue in vhost.queues.values()]
     bindings += [binding for exchange in vhost.exchanges.values() for binding in exchange.outgoing.values()]
     return listed(BINDING, call.arguments, tuple(BINDING), bindings)

@@ -4,40 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
-from typing import get_args
 
-from .. import logs
-from ..config.printing import text_of
-from ..config.values import Log, LogLevel
 from ..core.definitions import StoredUser
 from ..core.document import is_internal
+from ..core.features import FEATURES
 from ..core.parameters import CLUSTER_NAME
 from ..core.passwords import hash_password
-from .call import UNAVAILABLE, USAGE, Answer, Call, Daemon, Handler, Refused, Rows, whole
+from .answers import UNAVAILABLE, USAGE, Answer, Refused, Rows, bad_argument
+from .call import Call, Daemon, Handler
+from .columns import Columns, listed
 
-LEVELS: dict[str, LogLevel] = {level: level for level in get_args(LogLevel)}
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kb": 1000, "mb": 10**6, "gb": 10**9}
 UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tb": 10**12, "tib": 1 << 40, "t": 1 << 40}
 
 
+FEATURE: Columns[tuple[str, str]] = {
+    "name": lambda feature: feature[0],
+    "state": lambda feature: "enabled",
+    "stability": lambda feature: "stable",
+    "provided_by": lambda feature: "rabbit",
+    "desc": lambda feature: feature[1],
+    "doc_url": lambda feature: "",
+}
+
+
 def octets(text: str) -> int:
-    """Of a size such as 50MB. Raises Refused (64)."""
+    """Of a size such as 50MB. Raises Refused (65)."""
     digits = text.rstrip("kKmMgGtTiIbB")
     unit = text[len(digits) :].lower()
+    if not (digits.isascii() and digits.isdecimal()):
+        raise bad_argument()
     if unit and unit not in UNITS:
-        raise Refused(USAGE, f"{text} is not a size")
-    return whole(digits, "the size") * UNITS.get(unit, 1)
+        raise bad_argument("Invalid units.")
+    return int(digits) * UNITS.get(unit, 1)
 
 
-def fraction(text: str, name: str) -> float:
-    """Raises Refused (64)."""
+def fraction(text: str) -> float:
+    """Raises Refused (65)."""
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1e6:
-        raise Refused(USAGE, f"{name} should be a number that is not negative, actually was {text}")
+        raise bad_argument() from None
+    if not 0.0 <= value < 1e6:
+        raise bad_argument()
     return value
 
 
@@ -78,7 +87,7 @@ async def resume(daemon: Daemon) -> Answer:
 def stop_app(call: Call) -> None:
     """Nobody is connected and nobody can be; what was there stays."""
     suspend(call.daemon)
-    call.daemon.server.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
+    call.host.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
 
 
 def reset(call: Call) -> None:
@@ -94,7 +103,7 @@ def reset(call: Call) -> None:
     for name in node.parameters.globals():
         if not is_internal(name):
             node.parameters.clear_global(name)
-    config = daemon.config
+    config = daemon.host.config
     node.add_vhost(config.default_vhost)
     password_hash = hash_password(config.default_pass, os.urandom(4))
     node.users.put(StoredUser(config.default_user, password_hash, config.default_user_tags))
@@ -107,59 +116,49 @@ def set_cluster_name(call: Call) -> None:
 
 
 def set_vm_memory_high_watermark(call: Call) -> None:
+    """Raises Refused (64, 65)."""
     first, *rest = call.arguments
-    resources = call.daemon.resources
-    if first == "absolute" and rest:
-        resources.set_vm_memory_high_watermark(octets(rest[0]))
-    else:
-        resources.set_vm_memory_high_watermark(resources.share(fraction(first, "the fraction")))
+    resources = call.host.resources
+    if first == "absolute":
+        resources.set_vm_memory_high_watermark(octets(given(rest)))
+        return
+    share = fraction(first)
+    if share > 1.0:
+        raise bad_argument("The threshold should be a fraction between 0.0 and 1.0")
+    resources.set_vm_memory_high_watermark(resources.share(share))
 
 
 def set_disk_free_limit(call: Call) -> None:
+    """Raises Refused (64, 65)."""
     first, *rest = call.arguments
-    resources = call.daemon.resources
-    if first == "mem_relative" and rest:
-        resources.set_disk_free_limit(resources.share(fraction(rest[0], "the fraction")))
+    resources = call.host.resources
+    if first == "mem_relative":
+        resources.set_disk_free_limit(resources.share(fraction(given(rest))))
     else:
         resources.set_disk_free_limit(octets(first))
 
 
-def set_log_level(call: Call) -> None:
-    """Of all outputs, until the next start."""
-    level = LEVELS.get(call.arguments[0])
-    if level is None:
-        raise Refused(
-            UNAVAILABLE, f"level {call.arguments[0]} is not supported. Try one of {', '.join(LEVELS)}", bare=True
-        )
-    log = replace(call.daemon.log, level=level, file_level=level, exchange_level=level)
-    configure(call.daemon, log)
-
-
-def rotate_logs(call: Call) -> None:
-    """Files are opened anew, so that whoever moved one away gets a new one."""
-    configure(call.daemon, call.daemon.log)
-
-
-def configure(daemon: Daemon, log: Log) -> None:
-    try:
-        logs.configure(log, node=daemon.node.name)
-    except OSError as error:
-        raise Refused(UNAVAILABLE, f"cannot open the log: {error}") from None
-    daemon.log = log
+def given(rest: list[str]) -> str:
+    """What has to follow. Raises Refused (64)."""
+    if not rest:
+        raise Refused(USAGE, "not enough arguments.", argument=True)
+    return rest[0]
 
 
 def environment(call: Call) -> str:
     """The configuration in force, without secrets."""
-    return text_of(call.daemon.config).rstrip("\n")
+    return call.host.configuration().rstrip("\n")
 
 
-def no_change(call: Call) -> None:
-    """What RabbitMQ has to be told, and this broker has from the start."""
+def enable_feature_flag(call: Call) -> None:
+    """All are enabled from the start. Raises Refused (64) for one that there is not."""
+    name = call.arguments[0]
+    if name not in (*FEATURES, "all"):
+        raise Refused(USAGE, f"This feature flag is not supported by node {call.node.name}")
 
 
 def list_feature_flags(call: Call) -> Rows:
-    """There are none: every feature is there from the start."""
-    return Rows(["name", "state"], [])
+    return listed(FEATURE, call.arguments, ("name", "state"), FEATURES.items())
 
 
 def list_deprecated_features(call: Call) -> Rows:
@@ -180,10 +179,8 @@ COMMANDS: dict[str, Handler] = {
     "set_cluster_name": set_cluster_name,
     "set_vm_memory_high_watermark": set_vm_memory_high_watermark,
     "set_disk_free_limit": set_disk_free_limit,
-    "set_log_level": set_log_level,
-    "rotate_logs": rotate_logs,
     "environment": environment,
-    "enable_feature_flag": no_change,
+    "enable_feature_flag": enable_feature_flag,
     "list_feature_flags": list_feature_flags,
     "list_deprecated_features": list_deprecated_features,
 }

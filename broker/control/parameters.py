@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from ..core.parameters import POLICY
-from ..core.policies import APPLY_TO, OPERATOR_POLICY, Policy
-from .call import DATA, USAGE, Call, Handler, Refused, Rows
+from ..core.policies import OPERATOR_POLICY, Policy
+from .answers import DATA, Refused, Rows, json_text
+from .call import Call, Handler
 
 POLICY_COLUMNS = ["vhost", "name", "pattern", "apply-to", "definition", "priority"]
-
-
-def json_text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def set_parameter(call: Call) -> None:
@@ -46,25 +41,19 @@ def list_global_parameters(call: Call) -> Rows:
     return Rows(["name", "value"], ([name, json_text(value)] for name, value in found))
 
 
-def is_operators(call: Call) -> bool:
-    return "operator" in call.command
-
-
 def set_policy(call: Call) -> None:
     name, pattern, text = call.arguments
     apply_to = call.text("apply-to", "all")
-    if apply_to not in APPLY_TO:
-        raise Refused(USAGE, f"apply-to should be one of {', '.join(APPLY_TO)}, actually was {apply_to}")
-    definition, priority = call.document(text), call.whole("priority", 0)
-    call.node.policies.set(call.vhost().name, name, pattern, definition, priority, apply_to, is_operators(call))
+    definition, priority = call.document(text), call.whole("priority", 0, -(1 << 31))
+    call.node.policies.set(call.vhost().name, name, pattern, definition, priority, apply_to, call.is_operators)
 
 
 def clear_policy(call: Call) -> None:
-    call.node.policies.clear(call.vhost().name, call.arguments[0], is_operators(call))
+    call.node.policies.clear(call.vhost().name, call.arguments[0], call.is_operators)
 
 
 def list_policies(call: Call) -> Rows:
-    return Rows(POLICY_COLUMNS, map(row_of, call.node.policies.all(call.vhost().name, is_operators(call))))
+    return Rows(POLICY_COLUMNS, map(row_of, call.node.policies.all(call.vhost().name, call.is_operators)))
 
 
 def list_policies_that_match(call: Call) -> Rows:

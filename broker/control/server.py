@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import AMQPError, OperatorError
 from . import place
-from .call import SOFTWARE, TIMEOUT, UNAVAILABLE, Call, Daemon, Refused, Report, Rows
+from .answers import SOFTWARE, TIMEOUT, UNAVAILABLE, Refused, Report, Rows
+from .call import Call, Daemon
+from .streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,12 +33,12 @@ class Control:
 
     async def open(self) -> dict[str, list[str]]:
         """The path of the socket, as `ready` tells it. A broker that can have none runs without, and the log tells."""
-        config = self._daemon.config
+        config = self._daemon.host.config
         try:
             folder = Path(mkdtemp(prefix="warren-") if config.memory else config.data_dir)
             self._server = await asyncio.start_unix_server(self._accepted, sock=place.bind(folder))
         except OSError as error:
-            self._daemon.server.report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
+            self._daemon.host.report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
             return {}
         self._folder = folder
         return {"control": [str(folder / place.NAME)]}
@@ -50,7 +51,7 @@ class Control:
             task.cancel()
         if self._folder is not None:
             (self._folder / place.NAME).unlink(missing_ok=True)
-            if self._daemon.config.memory:
+            if self._daemon.host.config.memory:
                 self._folder.rmdir()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,35 +62,40 @@ class Control:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until the client leaves."""
         try:
-            writer.write(place.framed({"node": self._daemon.node.name}))
+            writer.write(place.framed({"node": self._daemon.host.node.name}))
             while True:
                 size = place.LENGTH.unpack(await reader.readexactly(place.LENGTH.size))[0]
                 if size > place.FRAME_LIMIT:
                     return
-                await self._answer(json.loads(await reader.readexactly(size)), writer)
+                await self._answer(json.loads(await reader.readexactly(size)), reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
             return  # it has gone, or speaks something else
         finally:
             writer.close()
 
-    async def _answer(self, request: dict[str, object], writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, request: dict[str, object], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            await self._perform(request, writer)
+            await self._perform(request, reader, writer)
         except Refused as error:
             last: dict[str, object] = {"error": error.text, "status": error.status, "bare": error.bare}
+            last["argument"] = error.argument
         except (OperatorError, AMQPError) as error:
             last = {"error": error.text, "status": UNAVAILABLE}
         except TimeoutError:
             last = {"error": "it is not stored yet", "status": TIMEOUT}
         except Exception as error:  # a bug of ours: the operator is told, and the node goes on
-            self._daemon.server.report("internal_error", "error", {"exc_info": error})
+            self._daemon.host.report("internal_error", "error", {"exc_info": error})
             last = {"error": f"internal error: {type(error).__name__}", "status": SOFTWARE}
         else:
             last = {"end": True}
         writer.write(place.framed(last))
         await writer.drain()
 
-    async def _perform(self, request: dict[str, object], writer: asyncio.StreamWriter) -> None:
+    async def _perform(
+        self, request: dict[str, object], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         from .commands import COMMANDS
 
         call = self._call(request)
@@ -104,30 +110,24 @@ class Control:
         if isinstance(answer, Rows):
             writer.write(place.framed({"columns": answer.columns}))
             await self._write_rows(iter(answer.rows), writer)
+        elif isinstance(answer, Stream):
+            await self._write_lines(answer, reader, writer)
         elif isinstance(answer, Report):
             writer.write(place.framed({"value": answer.value, "text": answer.text}))
         elif answer is not None:
             writer.write(place.framed({"value": answer}))
 
     def _call(self, request: dict[str, object]) -> Call:
-        """Raises ValueError, Refused."""
+        """Raises ValueError."""
         command, arguments, options = request.get("command"), request.get("arguments"), request.get("options")
         if not isinstance(command, str) or not isinstance(arguments, list) or not isinstance(options, dict):
             raise ValueError("no request")
-        wanted = request.get("node")
-        here = self._daemon.node.name
-        if isinstance(wanted, str) and wanted not in ("", here, "rabbit@localhost", f"rabbit@{socket.gethostname()}"):
-            raise Refused(UNAVAILABLE, f"unable to perform an operation on node '{wanted}': this is node '{here}'")
         return Call(self._daemon, command, [str(one) for one in arguments], options)
 
     async def _stored(self) -> None:
         """What was done so far is on the disk. Raises TimeoutError."""
-        journal = self._daemon.node.journal
-        ticket = journal.ticket()
-        if ticket > journal.durable:
-            stored = asyncio.Event()
-            journal.when_durable(ticket, stored.set)
-            await asyncio.wait_for(stored.wait(), DURABLE_WAIT_S)
+        async with asyncio.timeout(DURABLE_WAIT_S):
+            await self._daemon.host.stored()
 
     async def _write_rows(self, rows: Iterator[Sequence[object]], writer: asyncio.StreamWriter) -> None:
         """In slices: a long list holds nobody up."""
@@ -135,3 +135,15 @@ class Control:
             writer.write(place.framed({"rows": piece}))
             await writer.drain()
             await asyncio.sleep(0)
+
+    async def _write_lines(self, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until the stream ends, or whoever reads leaves, which alone ends what is read meanwhile."""
+        left = asyncio.get_running_loop().create_task(reader.read(1))
+        left.add_done_callback(lambda _: stream.end())
+        writer.write(place.framed({"lines": []}))  # that it has begun
+        try:
+            async for lines in stream.lines():
+                writer.write(place.framed({"lines": lines}))
+                await writer.drain()
+        finally:
+            left.cancel()

@@ -10,7 +10,8 @@ from ..session.connection import Connection
 from ..session.consuming import Subscription
 from ..session.link import Encryption
 from ..session.notices import pid
-from .call import Call, Daemon, Handler, Rows
+from .answers import Rows
+from .call import Call, Daemon, Handler
 from .columns import Columns, listed
 
 NO_ENCRYPTION = Encryption("", "")
@@ -116,7 +117,10 @@ CONSUMERS = ("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefe
 
 
 def list_consumers(call: Call) -> Rows:
-    found = [one for queue in call.vhost().queues.values() for one in queue.consumers.all()]
+    """Of a virtual host that there is not, none."""
+    vhost = call.node.vhosts.get(call.vhost_name)
+    queues = vhost.queues.values() if vhost is not None else ()
+    found = [one for queue in queues for one in queue.consumers.all()]
     return listed(CONSUMER, call.arguments, CONSUMERS, found)
 
 

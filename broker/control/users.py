@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from ..core.passwords import ARGON2ID, DIGESTS, SHA256, hash_password
 from ..errors import Invalid, OperatorError
-from .call import DATA, SOFTWARE, Answer, Call, Handler, Refused, Rows
+from .answers import DATA, SOFTWARE, Answer, Refused, Rows, json_text
+from .call import Call, Handler
 
 
 def add_user(call: Call) -> Answer | asyncio.Future[Answer]:
@@ -93,10 +94,7 @@ def list_users(call: Call) -> Rows:
 def set_user_limits(call: Call) -> None:
     name, text = call.arguments
     call.user(name)
-    limits = call.document(text)
-    if not isinstance(limits, dict):
-        raise Invalid("Validation failed\n\nlimits should be a map\n")
-    call.node.limits.set_user(name, limits)
+    call.node.limits.set_user(name, call.limits(text, "user limits"))
 
 
 def clear_user_limits(call: Call) -> None:
@@ -108,7 +106,9 @@ def clear_user_limits(call: Call) -> None:
 def list_user_limits(call: Call) -> Answer:
     if not call.flag("global"):
         return [dict(call.user(call.text("user", "guest")).limits)]
-    return Rows(["user", "limits"], ([user.name, dict(user.limits)] for user in call.node.users.all() if user.limits))
+    return Rows(
+        ["user", "limits"], ([user.name, json_text(user.limits)] for user in call.node.users.all() if user.limits)
+    )
 
 
 def hash_a_password(call: Call) -> str:

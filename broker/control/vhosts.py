@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core.limits import NAME, VHOST_LIMITS
 from ..core.vhost import VHost
-from ..errors import Invalid
-from .call import DATA, Answer, Call, Handler, Refused, Rows
+from .answers import SOFTWARE, Answer, Refused, Rows, json_text, no_vhost
+from .call import Call, Handler
 from .columns import Columns, listed
 
 VHOST: Columns[VHost] = {
@@ -32,7 +32,7 @@ def add_vhost(call: Call) -> None:
 def there(call: Call, name: str) -> str:
     """Raises Refused (65)."""
     if name not in call.node.vhosts:
-        raise Refused(DATA, f"Virtual host '{name}' does not exist", bare=True)
+        raise no_vhost(name)
     return name
 
 
@@ -59,9 +59,12 @@ def disable_vhost_deletion_protection(call: Call) -> None:
     call.node.update_vhost(there(call, call.arguments[0]), protected=False)
 
 
-def restart_vhost(call: Call) -> None:
+def restart_vhost(call: Call) -> str:
     """One that is there runs."""
-    call.vhost()
+    name, node = call.vhost_name, call.node.name
+    if name not in call.node.vhosts:
+        raise Refused(SOFTWARE, f"Failed to start vhost '{name}' on node '{node}': there is no such virtual host")
+    return f"Vhost '{name}' is already running on node '{node}'"
 
 
 def list_vhosts(call: Call) -> Rows:
@@ -69,10 +72,7 @@ def list_vhosts(call: Call) -> Rows:
 
 
 def set_vhost_limits(call: Call) -> None:
-    limits = call.document(call.arguments[0])
-    if not isinstance(limits, dict):
-        raise Invalid("Validation failed\n\nlimits should be a map\n")
-    call.node.limits.set_vhost(call.vhost().name, limits)
+    call.node.limits.set_vhost(call.vhost().name, call.limits(call.arguments[0], "limits"))
 
 
 def clear_vhost_limits(call: Call) -> None:
@@ -82,7 +82,7 @@ def clear_vhost_limits(call: Call) -> None:
 def list_vhost_limits(call: Call) -> Answer:
     if call.flag("global"):
         found = call.node.parameters.all(None, VHOST_LIMITS)
-        return Rows(["vhost", "limits"], ([one.vhost, one.value] for one in found))
+        return Rows(["vhost", "limits"], ([one.vhost, json_text(one.value)] for one in found))
     return [call.node.parameters.get(call.vhost().name, VHOST_LIMITS, NAME) or {}]
 
 

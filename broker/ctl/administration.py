@@ -52,7 +52,8 @@ def policy_banner(request: Request) -> str:
 
 
 def close_all_banner(request: Request) -> str:
-    where = "" if request.options.get("global") else f" in vhost {request.vhost}"
+    everywhere = f" to node {request.node} (across all vhosts)"
+    where = everywhere if request.options.get("global") else f" in vhost {request.vhost}"
     return f"Closing all connections{where}, reason: {request.arguments[0]}..."
 
 
@@ -142,7 +143,9 @@ VHOSTS = [
     ),
     Command(f"list_vhost_limits {V} [--global] {LISTING}", "Displays limits of virtual hosts", vhost_limits_banner),
     Command(f"list_vhosts {LISTING} [<column>, ...]", "Lists virtual hosts", "Listing vhosts ..."),
-    Command(f"restart_vhost {V}", "Restarts a failed virtual host", "Trying to restart vhost '{vhost}' ..."),
+    Command(
+        f"restart_vhost {V}", "Restarts a failed virtual host", "Trying to restart vhost '{vhost}' on node '{node}' ..."
+    ),
     Command(
         f"set_vhost_limits {V} <definition>",
         "Sets virtual host limits",

@@ -6,11 +6,11 @@ set_policy [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <na
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Banner = Callable[["Request"], str]
 
-SHORT = {"vhost": "-p", "if-empty": "-e", "if-unused": "-u", "pid": "-P", "number": "-N"}
+SHORT = {"vhost": "-p", "if-empty": "-e", "if-unused": "-u", "pid": "-P", "number": "-N", "duration": "-d", "all": "-a"}
 LISTING = "[--no-table-headers]"
 
 OPTION = re.compile(r"\[--([a-z-]+)( <[^>]+>)?\]")
@@ -38,13 +38,24 @@ class Request:
 
 class Command:
     """`banner` is the line in front of the result: a text with places for the arguments by number, `{vhost}` and
-    `{node}`, or what makes it. `after` is the line behind it. `local` ones ask no node.
+    `{node}`, or what makes it. `after` is the line behind it. `format` is what it is written in if nobody asks for
+    another; `short` are its own short options, where others have them too.
     """
 
-    __slots__ = ("name", "usage", "about", "banner", "after", "timeout_s", "values", "flags", "least", "most")
+    __slots__ = (
+        *("name", "usage", "about", "banner", "after", "timeout_s", "format", "short"),
+        *("values", "flags", "least", "most"),
+    )
 
     def __init__(
-        self, usage: str, about: str, banner: str | Banner = "", after: str = "", timeout_s: float | None = None
+        self,
+        usage: str,
+        about: str,
+        banner: str | Banner = "",
+        after: str = "",
+        timeout_s: float | None = None,
+        format: str = "table",
+        short: Mapping[str, str] = SHORT,
     ) -> None:
         self.name, _, rest = usage.partition(" ")
         self.usage = usage
@@ -52,6 +63,8 @@ class Command:
         self.banner = banner
         self.after = after
         self.timeout_s = timeout_s
+        self.format = format
+        self.short = short
         options = OPTION.findall(rest)
         self.values = [name for name, value in options if value]
         self.flags = [name for name, value in options if not value]

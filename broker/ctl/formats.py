@@ -48,6 +48,8 @@ def term(value: object) -> str:
         return "[" + ",".join([term(part) for part in value]) + "]"
     if value is None:
         return "undefined"
+    if value == "":
+        return "<<>>"
     if isinstance(value, str):
         return '<<"' + printable(value).replace('"', '\\"') + '">>'
     return cell(value)
@@ -72,13 +74,11 @@ def json_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> No
 
 
 def csv_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
-    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     if headings:
         writer.writerow(columns)
     for row in rows:
-        writer.writerow(
-            [value if isinstance(value, (int, float)) and not isinstance(value, bool) else cell(value) for value in row]
-        )
+        writer.writerow([cell(value) for value in row])
 
 
 def pretty_table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
@@ -107,12 +107,29 @@ def erlang(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
     print("[" + ",".join(terms) + "]", file=out)
 
 
+ATOMS = ("status", "type")  # columns whose values are Erlang's atoms, of records written as maps
+
+
+def maps(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+    """As Erlang writes a list of maps."""
+    terms = [
+        "#{"
+        + ",".join(
+            [f"{name} => {value if name in ATOMS else term(value)}" for name, value in zip(columns, row, strict=True)]
+        )
+        + "}"
+        for row in rows
+    ]
+    print("[" + ",\n ".join(terms) + "]", file=out)
+
+
 FORMATS: dict[str, Callable[[list[str], Rows, bool, TextIO], None]] = {
     "table": table,
     "json": json_list,
     "csv": csv_list,
     "pretty_table": pretty_table,
     "erlang": erlang,
+    "maps": maps,
     "string": table,
 }
 

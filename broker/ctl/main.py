@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
@@ -14,22 +14,11 @@ from pathlib import Path
 from . import formats, parsing
 from .command import Command, Request
 from .commands import COMMANDS
-from .node import Frame, RemoteNode, Unreachable
+from .failures import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed
+from .node import Frame, Remote, RemoteNode, Unreachable
+from .waiting import Waiting
 
-USAGE_STATUS = 64  # EX_USAGE
-UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the node cannot be reached or refuses
-SOFTWARE_STATUS = 70  # EX_SOFTWARE
-TIMEOUT_STATUS = 75  # EX_TEMPFAIL
-POLL_S = 0.2  # between attempts to reach a node that is starting
-
-
-class Failed(Exception):
-    """What ends the command with that status; the text is for the standard error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
+ANY_NODE = "rabbit@localhost"  # by which every node goes, and none is asked for
 
 
 class Run:
@@ -38,7 +27,9 @@ class Run:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.command: Command = COMMANDS[request.command]
-        self.format = str(request.options.get("formatter") or "table")
+        self.format = str(request.options.get("formatter") or self.command.format)
+        if self.format == "erlang" and self.command.format == "maps":
+            self.format = "maps"
         if self.format not in formats.FORMATS:
             raise Failed(USAGE_STATUS, f"Formatter '{self.format}' not found")
         self.silent = bool(request.options.get("silent"))
@@ -69,23 +60,27 @@ class Run:
             return Command(self.command.usage, "", text).banner_of(self.request)
         return self.command.banner_of(self.request)
 
-    def connect(self) -> RemoteNode:
-        """Raises Unreachable, TimeoutError."""
-        folder = self.request.options.get("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
-        remote = RemoteNode(Path(str(folder)), self.timeout_s)
+    def connect(self) -> Remote:
+        """Raises Failed, Unreachable, TimeoutError."""
+        url = self.request.options.get("url")
+        if url is not None:
+            from .http.node import HTTPNode
+
+            remote: Remote = HTTPNode(str(url), self.command.name, self.timeout_s)
+        else:
+            folder = self.request.options.get("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
+            remote = RemoteNode(Path(str(folder)), self.timeout_s)
+        wanted = self.request.option("node", "") or remote.name
+        if wanted not in (remote.name, ANY_NODE, f"rabbit@{socket.gethostname()}"):
+            remote.close()
+            text = f"Error: unable to perform an operation on node '{wanted}': this is node '{remote.name}'"
+            raise Failed(UNAVAILABLE_STATUS, text)
         self.request.node = remote.name
         return remote
 
-    def connect_when_started(self) -> RemoteNode:
-        """Raises TimeoutError."""
-        until = time.monotonic() + self.timeout_s if self.timeout_s is not None else None
-        while True:
-            try:
-                return self.connect()
-            except Unreachable:
-                if until is not None and time.monotonic() > until:
-                    raise TimeoutError from None
-                time.sleep(POLL_S)
+    def connect_when_started(self) -> Remote:
+        """Raises Failed, TimeoutError."""
+        return Waiting(self.request, sys.argv[1:], self.timeout_s, self.say).connected(self.connect)
 
     def perform(self) -> None:
         """Raises Failed."""
@@ -101,31 +96,27 @@ class Run:
                     remote.wait_for_end()
         except TimeoutError:
             value = int((self.timeout_s or 0) * 1000)
-            node = self.request.node or self.request.option("node", "rabbit@localhost")
+            node = self.request.node or self.request.option("node", ANY_NODE)
             text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
             raise Failed(TIMEOUT_STATUS, text) from None
         except Unreachable as error:
-            text = f"Error: unable to perform an operation on node '{self.request.option('node', 'rabbit@localhost')}'"
+            text = f"Error: unable to perform an operation on node '{self.request.option('node', ANY_NODE)}'"
             raise Failed(UNAVAILABLE_STATUS, f"{text}: {error}") from None
 
-    def ask(self, remote: RemoteNode) -> None:
+    def ask(self, remote: Remote) -> None:
         """Raises Failed, Unreachable, TimeoutError."""
         arguments = self.arguments()
-        options = {name: value for name, value in self.request.options.items() if name not in ("data", "timeout")}
-        wanted = self.request.option("node", "")
-        question: Frame = {"command": self.request.command, "arguments": arguments, "options": options, "node": wanted}
+        options = {
+            name: value for name, value in self.request.options.items() if name not in ("data", "timeout", "url")
+        }
+        question: Frame = {"command": self.request.command, "arguments": arguments, "options": options}
         frames = remote.ask(question)
         first = next(frames)
-        if first.get("status") == USAGE_STATUS and first.get("columns") is None and self.is_argument(first):
-            text = parsing.complaint(str(first["error"]), sys.argv[1:], self.command)
-            raise Failed(USAGE_STATUS, text)
+        if first.get("argument"):
+            raise refusal(first, self.command)
         self.say(self.banner())
         self.write(chain([first], frames))
         self.say(self.command.after)
-
-    def is_argument(self, frame: Frame) -> bool:
-        """Whether it is the command line that the node finds fault with."""
-        return "Queue not found" not in str(frame.get("error"))
 
     def arguments(self) -> list[str]:
         """With what is to be read from elsewhere in its place. Raises Failed."""
@@ -135,7 +126,7 @@ class Run:
         if self.request.command == "export_definitions":
             return []
         if self.request.command == "import_definitions":
-            return [text_of(arguments[0] if arguments else "-")]
+            return [text_of(arguments[0] if arguments else "-", self.command)]
         return arguments
 
     def write(self, frames: Iterator[Frame]) -> None:
@@ -149,6 +140,9 @@ class Run:
                 assert isinstance(columns, list)
                 formats.FORMATS[self.format](columns, rows_of(frames), self.headings, sys.stdout)
                 return
+            if "lines" in frame:
+                print_lines(frame["lines"])
+                said = True
             if "value" in frame:
                 said = True
                 self.write_value(frame)
@@ -177,9 +171,20 @@ def rows_of(frames: Iterator[Frame]) -> Iterator[formats.Row]:
         yield from rows
 
 
-def refusal(frame: Frame) -> Failed:
+def print_lines(lines: object) -> None:
+    """Of a stream, which somebody reads as they come."""
+    assert isinstance(lines, list)
+    for line in lines:
+        print(line)
+    sys.stdout.flush()
+
+
+def refusal(frame: Frame, command: Command | None = None) -> Failed:
+    """`command` is the one whose usage follows where the arguments are wrong."""
     text, status = str(frame["error"]), frame.get("status")
     assert isinstance(status, int)
+    if frame.get("argument"):
+        return Failed(status, parsing.complaint(text, sys.argv[1:], command))
     return Failed(status, text if frame.get("bare") else f"Error:\n{text}")
 
 
@@ -191,10 +196,13 @@ def password() -> str:
     return sys.stdin.readline().rstrip("\n")
 
 
-def text_of(name: str) -> str:
+def text_of(name: str, command: Command) -> str:
     """Raises Failed."""
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        text = parsing.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
+        raise Failed(DATA_STATUS, text) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(UNAVAILABLE_STATUS, f"Error:\ncannot read {name}: {error}") from None
 
@@ -233,20 +241,13 @@ def run(line: list[str]) -> int:
         print(parsing.help_of(COMMANDS[request.command]))
     elif request.command == "version":
         print(version())
-    elif "url" in options:
-        return by_url(request)
+    elif request.command == "ping" and str(options.get("url")).startswith("amqp:"):
+        from .handshake import ping
+
+        return ping(str(options["url"]))
     else:
         Run(request).perform()
     return 0
-
-
-def by_url(request: Request) -> int:
-    """A ping by AMQP. Raises Failed."""
-    from .handshake import ping
-
-    if request.command != "ping":
-        raise Failed(USAGE_STATUS, f"warrenctl: {request.command} goes by the control socket, not by --url")
-    return ping(str(request.options["url"]))
 
 
 def main() -> int:

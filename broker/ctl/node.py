@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from ..control import place
 
@@ -16,8 +17,23 @@ class Unreachable(Exception):
     """There is no node at the socket, or not any more; the text is one line."""
 
 
+class Remote(Protocol):
+    """A node that can be asked. `name` is what it calls itself."""
+
+    name: str
+
+    def ask(self, request: Frame) -> Iterator[Frame]:
+        """All frames of the answer, the last one too. Raises Unreachable, TimeoutError."""
+        ...
+
+    def wait_for_end(self) -> None:
+        """Of the node. Raises TimeoutError."""
+
+    def close(self) -> None: ...
+
+
 class RemoteNode:
-    """A node, connected to. `name` is what it calls itself."""
+    """A node at its control socket, connected to."""
 
     def __init__(self, folder: Path, timeout_s: float | None) -> None:
         """Raises Unreachable, TimeoutError."""

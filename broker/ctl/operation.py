@@ -7,6 +7,34 @@ from .command import LISTING, Command, Request
 
 COLUMNS = f"{LISTING} [<column>, ...]"
 QUEUES_WAIT_S = 60.0
+STARTUP_WAIT_S, WAIT_S = 300.0, 10.0
+IMPORTING = "Importing definitions in JSON from the standard input ..."
+
+
+def federation_banner(request: Request) -> str:
+    which = " which are down" if request.options.get("only-down") else ""
+    return f"Listing federation links{which} on node {request.node}..."
+
+
+def import_banner(request: Request) -> str:
+    files = [file for file in request.arguments if file != "-"]
+    return f'Importing definitions in JSON from a file at "{files[0]}" ...' if files else IMPORTING
+
+
+def memory_banner(request: Request) -> str:
+    first, *rest = request.arguments
+    return f"Setting memory threshold on {request.node} to {f'{rest[0]} bytes' if rest else first} ..."
+
+
+def disk_banner(request: Request) -> str:
+    first, *rest = request.arguments
+    limit = f"{rest[0]} times the total RAM" if rest else f"{first} bytes"
+    return f"Setting disk free limit on {request.node} to {limit} ..."
+
+
+def feature_banner(request: Request) -> str:
+    (name,) = request.arguments
+    return "Enabling all feature flags ..." if name == "all" else f'Enabling feature flag "{name}" ...'
 
 
 def export_banner(request: Request) -> str:
@@ -46,7 +74,7 @@ ACTIONS = [
     Command(
         "close_all_user_connections <username> <explanation>",
         "Closes all connections of a user",
-        'Closing connections of user "{0}", reason: {1}...',
+        "Closing connections of user {0}, reason: {1}...",
     ),
     Command(
         "close_connection <connection_pid> <explanation>",
@@ -65,9 +93,7 @@ ACTIONS = [
 
 FEDERATION = [
     Command(
-        "federation_status [--only-down]",
-        "Displays the state of federation links",
-        "Listing federation links on node {node}...",
+        "federation_status [--only-down]", "Displays the state of federation links", federation_banner, format="maps"
     ),
     Command(
         "restart_federation_link <link_id>",
@@ -85,76 +111,45 @@ DEFINITIONS = [
     Command(
         "import_definitions [--format <format>] [--skip-if-unchanged] [<file>]",
         "Imports definitions from a file or the standard input",
-        "Importing definitions in JSON ...",
+        import_banner,
     ),
 ]
 
 NODE = [
-    Command("await_startup", "Waits for the node to start", "Waiting for the node to start ..."),
+    Command("await_startup", "Waits for the node to start", timeout_s=STARTUP_WAIT_S),
     Command("cluster_status", "Displays all nodes, and what they are low on", "Cluster status of node {node} ..."),
-    Command("enable_feature_flag <feature_flag>", "Enables a feature flag", 'Enabling feature flag "{0}" ...'),
+    Command("enable_feature_flag <feature_flag>", "Enables a feature flag", feature_banner),
     Command("environment", "Displays the configuration, without secrets", "Application environment of node {node} ..."),
     Command("eval <expression>", "Evaluates one of a few known expressions"),
     Command(f"list_deprecated_features {LISTING}", "Lists deprecated features", "Listing deprecated features ..."),
-    Command(f"list_feature_flags {LISTING}", "Lists feature flags", "Listing feature flags ..."),
+    Command(f"list_exchange_types {LISTING}", "Lists exchange types", "Listing exchange types ..."),
+    Command(f"list_feature_flags {COLUMNS}", "Lists feature flags", "Listing feature flags ..."),
     Command("ping", "Checks that the node answers", "Will ping {node}. Timeout: {timeout_ms} ms.", timeout_s=60.0),
     Command("reset", "Returns a stopped node to its virgin state", "Resetting node {node} ..."),
-    Command("resume_listeners", "Resumes client connection listeners", "Will resume client connection listeners ..."),
+    Command(
+        "resume_listeners",
+        "Resumes client connection listeners",
+        "Will resume client connection listeners on node {node}. The node will now accept client connections",
+    ),
     Command("rotate_logs", "Opens log files anew", "Rotating logs for node {node} ..."),
     Command("set_cluster_name <name>", "Sets the name of the cluster", "Setting cluster name to {0} ..."),
-    Command("set_disk_free_limit <disk_limit> [<fraction>]", "Sets the disk_free_limit setting", ""),
+    Command("set_disk_free_limit <disk_limit> [<fraction>]", "Sets the disk_free_limit setting", disk_banner),
     Command("set_log_level <log_level>", "Sets the level of the log", 'Setting log level to "{0}" ...'),
-    Command("set_vm_memory_high_watermark <fraction> [<bytes>]", "Sets the vm_memory_high_watermark setting", ""),
+    Command(
+        "set_vm_memory_high_watermark <fraction> [<bytes>]", "Sets the vm_memory_high_watermark setting", memory_banner
+    ),
     Command("shutdown [--wait]", "Stops the node and waits for that", "Shutting down RabbitMQ node {node} ..."),
     Command("start_app", "Accepts AMQP clients again", "Starting node {node} ..."),
     Command("status [--unit <unit>]", "Displays status of the node", "Status of node {node} ..."),
     Command("stop", "Stops the node and waits for that", "Stopping and halting node {node} ..."),
     Command("stop_app", "Disconnects AMQP clients and accepts none", "Stopping rabbit application on node {node} ..."),
     Command(
-        "suspend_listeners", "Suspends client connection listeners", "Will suspend client connection listeners ..."
+        "suspend_listeners",
+        "Suspends client connection listeners",
+        "Will suspend client connection listeners on node {node}. The node will no longer accept client connections!",
     ),
     Command("version", "Displays the version of this command"),
-    Command("wait [--pid <pid>] [<pidfile>]", "Waits for the node to start", ""),
-]
-
-DIAGNOSTICS = [
-    Command("alarms", "Lists resource alarms", "Listing alarms on node {node} ..."),
-    Command("check_alarms", "Fails if there are alarms", "Asking node {node} to report any resource alarms ..."),
-    Command(
-        "check_certificate_expiration [--within <within>] [--unit <unit>]",
-        "Fails if certificates are about to expire",
-        "Checking if any certificates are expiring on node {node} ...",
-    ),
-    Command("check_local_alarms", "Fails if there are alarms", "Asking node {node} to report any local alarms ..."),
-    Command(
-        "check_port_connectivity",
-        "Fails if no listener accepts connections",
-        "Testing TCP connections on node {node} ...",
-    ),
-    Command(
-        "check_port_listener <port>",
-        "Fails if nobody listens on the port",
-        "Asking node {node} if there's an active listener on port {0} ...",
-    ),
-    Command(
-        "check_protocol_listener <protocol>",
-        "Fails if nobody listens for the protocol",
-        "Asking node {node} if there's an active listener for protocol {0} ...",
-    ),
-    Command(
-        "check_running", "Fails if AMQP clients cannot connect", "Checking if RabbitMQ is running on node {node} ..."
-    ),
-    Command(
-        "check_virtual_hosts",
-        "Fails if a virtual host is down",
-        "Checking if all vhosts are running on node {node} ...",
-    ),
-    Command("listeners", "Lists active listeners", "Asking node {node} to report its protocol listeners ..."),
-    Command("log_location", "Says where the log is", "Asking node {node} where its log is ..."),
-    Command("memory_breakdown", "Says what memory is used for", "Reporting memory breakdown on node {node}..."),
-    Command(
-        "server_version", "Displays the version that clients see", "Asking node {node} for its RabbitMQ version..."
-    ),
+    Command("wait [--pid <pid>] [<pidfile>]", "Waits for the node of a process to start", timeout_s=WAIT_S),
 ]
 
 GROUPS: dict[str, list[Command]] = {
@@ -163,5 +158,4 @@ GROUPS: dict[str, list[Command]] = {
     "Federation": FEDERATION,
     "Definitions": DEFINITIONS,
     "Nodes": NODE,
-    "Diagnostics": DIAGNOSTICS,
 }

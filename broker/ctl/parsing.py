@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Mapping
 
 import click
 
@@ -26,6 +28,8 @@ GLOBAL_VALUES = {
 GLOBAL_FLAGS = {"quiet": "-q", "silent": "-s", "longnames": "-l", "no-table-headers": "", "dry-run": ""}
 GLOBAL_FLAGS |= {"help": "-?", "version": ""}
 
+CREDENTIALS = re.compile(r"(?<=:)//[^\s/]*@")  # in a URL
+
 SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 
 
@@ -33,12 +37,12 @@ class Wrong(Exception):
     """A command line that cannot be followed; the text is what there is to print."""
 
 
-def parameters() -> list[click.Parameter]:
-    """The options of all commands: of one name they are all of one kind."""
+def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
+    """The options of all commands: of one name they are all of one kind. `short` are the short ones of some."""
     values, flags = dict(GLOBAL_VALUES), dict(GLOBAL_FLAGS)
     for command in COMMANDS.values():
-        values |= {name: SHORT.get(name, "") for name in command.values}
-        flags |= {name: SHORT.get(name, "") for name in command.flags if name not in flags}
+        values |= {name: short.get(name, "") for name in command.values}
+        flags |= {name: short.get(name, "") for name in command.flags if name not in flags}
     found: list[click.Parameter] = [
         click.Option([f"--{name}", *([short] if short else []), name.replace("-", "_")], is_flag=is_flag, default=None)
         for names, is_flag in ((values, False), (flags, True))
@@ -50,7 +54,8 @@ def parameters() -> list[click.Parameter]:
 
 def parse(line: list[str]) -> Request:
     """Its command is empty where help is wanted of all. Raises Wrong."""
-    parser = click.Command("warrenctl", params=parameters(), add_help_option=False)
+    own = next((COMMANDS[word].short for word in line if word in COMMANDS and COMMANDS[word].short is not SHORT), SHORT)
+    parser = click.Command("warrenctl", params=parameters(own), add_help_option=False)
     try:
         context = parser.make_context("warrenctl", list(line), resilient_parsing=False)
     except click.NoSuchOption as error:
@@ -86,7 +91,8 @@ def check(command: Command, request: Request, line: list[str]) -> None:
 
 
 def complaint(text: str, line: list[str], command: Command | None = None) -> str:
-    lines = [f"Error (argument validation): {text}", "Arguments given:", "\t" + " ".join(line)]
+    shown = CREDENTIALS.sub("//", " ".join(line))
+    lines = [f"Error (argument validation): {text}", "Arguments given:", "\t" + shown]
     return "\n".join([*lines, "", usage(command)])
 
 

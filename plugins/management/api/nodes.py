@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from broker.plugin import Host
 
 from ..access import MONITOR
@@ -105,7 +107,7 @@ def described(request: Request) -> Item:
         "net_ticktime": 60,
         "db_dir": host.config.data_dir,
         "config_files": host.config_files,
-        "log_files": [host.config.log.file] if host.config.log.file else ["<stderr>"],
+        "log_files": [str(Path(host.config.log.dir, host.config.log.file))] if host.config.log.file else ["<stderr>"],
         **parts(request),
         **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
         **state.samples.details("overview", OVERVIEW, churn_counters(node.churn), asked, now_ms),

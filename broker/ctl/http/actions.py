@@ -1,0 +1,135 @@
+"""What operators do to queues, connections, links of federation, definitions and the cluster."""
+
+from __future__ import annotations
+
+import time
+
+from ...control.answers import UNAVAILABLE, USAGE, Refused, Rows
+from ...control.links import COLUMNS
+from .api import Missing, Refusal
+from .call import Handler, HTTPCall, Item
+from .listing import connections, pid
+
+DOWN = ("federation-links", "state", "down")
+
+
+def purge_queue(call: HTTPCall) -> None:
+    try:
+        call.api.delete("queues", call.vhost_name, call.arguments[0], "contents")
+    except Missing:
+        raise Refused(UNAVAILABLE, "not_found") from None
+
+
+def delete_queue(call: HTTPCall) -> str:
+    name, vhost = call.arguments[0], call.vhost_name
+    queue = call.there("queues", vhost, name)
+    if queue is None:
+        raise Refused(USAGE, "Queue not found")
+    conditions: dict[str, str] = {option: "true" for option in ("if-empty", "if-unused") if call.flag(option)}
+    try:
+        call.api.delete("queues", vhost, name, query=conditions)
+    except Refusal as error:
+        if error.status != 400:
+            raise
+        state = "in use" if "in use" in error.reason else "not empty"
+        raise Refused(UNAVAILABLE, f"Queue '{name}' in vhost '{vhost}' is {state}") from None
+    return f"Queue was successfully deleted with {queue.get('messages_ready', 0)} ready messages"
+
+
+def close(call: HTTPCall, found: list[Item], reason: str) -> None:
+    """Those of them that are still there."""
+    for one in found:
+        try:
+            call.api.delete("connections", one["name"], headers={"X-Reason": header(reason)})
+        except Missing:
+            continue
+
+
+def header(text: str) -> str:
+    """As a header can have it."""
+    return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def close_connection(call: HTTPCall) -> None:
+    """Nobody of that pid is fine, as in RabbitMQ."""
+    wanted, reason = call.arguments
+    close(call, [one for one in connections(call) if wanted in (one["name"], pid(one["name"]))], reason)
+
+
+def close_all_user_connections(call: HTTPCall) -> None:
+    user, reason = call.arguments
+    close(call, [one for one in connections(call) if one.get("user") == user], reason)
+
+
+def close_all_connections(call: HTTPCall) -> str:
+    (reason,) = call.arguments
+    limit, delay_ms = call.whole("limit", 0), call.whole("per-connection-delay", 0)
+    found = [one for one in connections(call) if call.flag("global") or one.get("vhost") == call.vhost_name]
+    found = found[: limit or None]
+    for one in found:
+        close(call, [one], reason)
+        time.sleep(delay_ms / 1000)
+    return f"Closed {len(found)} connections"
+
+
+def federation_status(call: HTTPCall) -> Rows:
+    found = call.listed(*(DOWN if call.flag("only-down") else DOWN[:1]))  # none of a broker without federation
+    return Rows(list(COLUMNS), ([cell(link, column) for column in COLUMNS] for link in found))
+
+
+def cell(link: Item, column: str) -> object:
+    if column != "last_changed":
+        return link.get(column, "")
+    day, _, clock = str(link.get("timestamp", "")).partition(" ")  # in which the hour has no zero in front
+    return f"{day} {clock:0>8}" if clock else ""
+
+
+def restart_federation_link(call: HTTPCall) -> None:
+    """Raises Refused (69) where there is no such link."""
+    id = call.arguments[0]
+    for link in call.listed("federation-links"):
+        if link["id"] == id:
+            call.api.delete("federation-links", "vhost", link["vhost"], id, link["node"], "restart")
+            return
+    raise Refused(UNAVAILABLE, "Link with the given ID was not found")
+
+
+def export_definitions(call: HTTPCall) -> Item:
+    found: Item = call.api.get("definitions")
+    return found
+
+
+def import_definitions(call: HTTPCall) -> None:
+    """What the node leaves out of them stands in its log."""
+    if call.flag("skip-if-unchanged"):
+        raise Refused(USAGE, "warrenctl: --skip-if-unchanged goes by the control socket, not by --url", bare=True)
+    call.api.request("POST", ("definitions",), body=call.arguments[0])
+
+
+def set_cluster_name(call: HTTPCall) -> None:
+    call.api.put("cluster-name", body={"name": call.arguments[0]})
+
+
+def enable_feature_flag(call: HTTPCall) -> None:
+    """Raises Refused (64) for one that there is not."""
+    name = call.arguments[0]
+    known = [flag["name"] for flag in call.api.get("feature-flags")]
+    if name not in (*known, "all"):
+        raise Refused(USAGE, f"This feature flag is not supported by node {call.node}")
+    for each in known if name == "all" else [name]:
+        call.api.put("feature-flags", each, "enable", body={"name": each})
+
+
+COMMANDS: dict[str, Handler] = {
+    "close_all_connections": close_all_connections,
+    "close_all_user_connections": close_all_user_connections,
+    "close_connection": close_connection,
+    "delete_queue": delete_queue,
+    "enable_feature_flag": enable_feature_flag,
+    "export_definitions": export_definitions,
+    "federation_status": federation_status,
+    "import_definitions": import_definitions,
+    "purge_queue": purge_queue,
+    "restart_federation_link": restart_federation_link,
+    "set_cluster_name": set_cluster_name,
+}

@@ -1,0 +1,70 @@
+"""A node that is asked over HTTP. What it answers are the frames of the control socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...control.answers import UNAVAILABLE, Answer, Refused, Report, Rows
+from ..failures import USAGE_STATUS, Failed
+from ..node import Frame, Unreachable
+from .api import API, Refusal
+from .call import HTTPCall
+from .commands import COMMANDS
+
+UNNAMED = "rabbit@localhost"  # to users who do not monitor
+
+
+class HTTPNode:
+    """`name` is what the node calls itself, where the user may know."""
+
+    def __init__(self, url: str, command: str, timeout_s: float | None) -> None:
+        """Raises Failed, Unreachable, TimeoutError."""
+        if command not in COMMANDS:
+            raise Failed(USAGE_STATUS, f"warrenctl: {command} goes by the control socket, not by --url")
+        self._api = API(url, timeout_s)
+        try:
+            overview: Any = self._api.get("overview", columns="node")
+        except Refusal as error:
+            raise Unreachable(f"{self._api.host}:{self._api.port}: {why(error)}") from None
+        self.name = str(overview.get("node") or UNNAMED) if isinstance(overview, dict) else UNNAMED
+
+    def ask(self, request: Frame) -> Iterator[Frame]:
+        """All frames of the answer, the last one too. Raises Unreachable, TimeoutError."""
+        try:
+            yield from frames(self._answer(request))
+        except Refused as error:
+            yield {"error": error.text, "status": error.status, "bare": error.bare, "argument": error.argument}
+        except Refusal as error:
+            yield {"error": why(error), "status": UNAVAILABLE}
+        else:
+            yield {"end": True}
+
+    def _answer(self, request: Frame) -> Answer:
+        """Raises Refused, Refusal, Unreachable, TimeoutError."""
+        command, arguments, options = request["command"], request["arguments"], request["options"]
+        assert isinstance(command, str) and isinstance(arguments, list) and isinstance(options, dict)
+        return COMMANDS[command](HTTPCall(self._api, self.name, command, arguments, options))
+
+    def wait_for_end(self) -> None:
+        """No command over HTTP ends a node."""
+
+    def close(self) -> None:
+        self._api.close()
+
+
+def frames(answer: Answer) -> Iterator[Frame]:
+    if isinstance(answer, Rows):
+        yield {"columns": answer.columns}
+        yield {"rows": list(answer.rows)}
+    elif isinstance(answer, Report):
+        yield {"value": answer.value, "text": answer.text}
+    elif answer is not None:
+        yield {"value": answer}
+
+
+def why(error: Refusal) -> str:
+    """As one text; who may not is told so, and not who that was."""
+    if error.status != 401:
+        return error.reason
+    return "user or password is wrong" if error.error == "not_authorized" else f"access refused: {error.reason}"

@@ -1,0 +1,118 @@
+"""Runtime parameters and policies."""
+
+from __future__ import annotations
+
+import html
+
+from ...control.answers import UNAVAILABLE, Refused, Rows, json_text
+from .api import Missing, Refusal
+from .call import Handler, HTTPCall, Item
+
+POLICY = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+NOWHERE = "Parameter does not exist"
+
+
+def put(call: HTTPCall, *path: str, body: object) -> None:
+    """The API writes for browsers why it refuses, with the characters of HTML escaped. Raises Refused (69)."""
+    try:
+        call.api.put(*path, body=body)
+    except Refusal as error:
+        if error.status != 400:
+            raise
+        raise Refused(UNAVAILABLE, html.unescape(error.reason)) from None
+
+
+def clear(call: HTTPCall, *path: str) -> None:
+    """Raises Refused (69)."""
+    try:
+        call.api.delete(*path)
+    except Missing:
+        raise Refused(UNAVAILABLE, NOWHERE) from None
+
+
+def set_parameter(call: HTTPCall) -> None:
+    component, name, text = call.arguments
+    call.vhost()
+    body = {"component": component, "vhost": call.vhost_name, "name": name, "value": call.document(text)}
+    put(call, "parameters", component, call.vhost_name, name, body=body)
+
+
+def clear_parameter(call: HTTPCall) -> None:
+    component, name = call.arguments
+    call.vhost()
+    clear(call, "parameters", component, call.vhost_name, name)
+
+
+def list_parameters(call: HTTPCall) -> Rows:
+    call.vhost()
+    found = [one for one in call.api.get("parameters") if one["vhost"] == call.vhost_name and is_listed(one)]
+    return Rows(
+        ["component", "name", "value"], ([one["component"], one["name"], json_text(one["value"])] for one in found)
+    )
+
+
+def is_listed(parameter: Item) -> bool:
+    return str(parameter["component"]) != "operator_policy"
+
+
+def set_global_parameter(call: HTTPCall) -> None:
+    name, text = call.arguments
+    put(call, "global-parameters", name, body={"name": name, "value": call.document(text)})
+
+
+def clear_global_parameter(call: HTTPCall) -> None:
+    clear(call, "global-parameters", call.arguments[0])
+
+
+def list_global_parameters(call: HTTPCall) -> Rows:
+    found = sorted(call.api.get("global-parameters"), key=lambda one: str(one["name"]))
+    return Rows(["name", "value"], ([one["name"], json_text(one["value"])] for one in found))
+
+
+def kind(call: HTTPCall) -> str:
+    return "operator-policies" if call.is_operators else "policies"
+
+
+def set_policy(call: HTTPCall) -> None:
+    name, pattern, text = call.arguments
+    call.vhost()
+    body = {
+        "pattern": pattern,
+        "definition": call.document(text),
+        "priority": call.whole("priority", 0, -(1 << 31)),
+        "apply-to": call.text("apply-to", "all"),
+    }
+    put(call, kind(call), call.vhost_name, name, body=body)
+
+
+def clear_policy(call: HTTPCall) -> None:
+    call.vhost()
+    clear(call, kind(call), call.vhost_name, call.arguments[0])
+
+
+def list_policies(call: HTTPCall) -> Rows:
+    """The lowest priority first."""
+    call.vhost()
+    found = sorted(call.api.get(kind(call), call.vhost_name), key=lambda one: int(one["priority"]))
+    return Rows(list(POLICY), (row_of(one) for one in found))
+
+
+def row_of(policy: Item) -> list[object]:
+    shown = {**policy, "definition": json_text(policy["definition"])}
+    return [shown[column] for column in POLICY]
+
+
+COMMANDS: dict[str, Handler] = {
+    "clear_global_parameter": clear_global_parameter,
+    "clear_operator_policy": clear_policy,
+    "clear_parameter": clear_parameter,
+    "clear_policy": clear_policy,
+    "list_global_parameters": list_global_parameters,
+    "list_operator_policies": list_policies,
+    "list_parameters": list_parameters,
+    "list_policies": list_policies,
+    "set_global_parameter": set_global_parameter,
+    "set_operator_policy": set_policy,
+    "set_parameter": set_parameter,
+    "set_policy": set_policy,
+}

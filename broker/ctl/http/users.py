@@ -1,0 +1,118 @@
+"""Users, their passwords, tags and limits."""
+
+from __future__ import annotations
+
+from ...control.answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
+from .api import Refusal, basic
+from .call import Handler, HTTPCall, Item
+
+KEPT = ("password_hash", "hashing_algorithm")  # of a user who is to be put otherwise alike
+
+
+def add_user(call: HTTPCall) -> None:
+    name, password = call.arguments
+    if call.there("users", name) is not None:
+        raise Refused(SOFTWARE, f'User "{name}" already exists')
+    hashed = call.flag("pre-hashed-password")
+    try:
+        call.api.put("users", name, body={"password_hash" if hashed else "password": password, "tags": ""})
+    except Refusal as error:
+        raise Refused(DATA if hashed else UNAVAILABLE, error.reason) from None
+
+
+def change(call: HTTPCall, user: Item, **changed: object) -> None:
+    """Put the user with all that is not changed."""
+    same = {key: user[key] for key in (*KEPT, "tags") if key in user}
+    if "password" in changed:
+        same = {"tags": user["tags"]}
+    call.api.put("users", user["name"], body=same | changed)
+
+
+def change_password(call: HTTPCall) -> None:
+    name, password = call.arguments
+    change(call, call.user(name), password=password)
+
+
+def clear_password(call: HTTPCall) -> None:
+    change(call, call.user(call.arguments[0]), password_hash="")
+
+
+def set_user_tags(call: HTTPCall) -> None:
+    name, *tags = call.arguments
+    change(call, call.user(name), tags=",".join(tags))
+
+
+def authenticate_user(call: HTTPCall) -> str:
+    """Who is let in, if only to be told that there is nothing to see, has the right password. Raises Refused (65)."""
+    name, password = call.arguments
+    try:
+        call.api.request("GET", ("whoami",), authorization=basic(name, password))
+    except Refusal as error:
+        if error.status != 401:
+            raise
+        if error.error == "not_authorized" or "localhost" in error.reason:
+            text = f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials"
+            raise Refused(DATA, text) from None
+    return "Success"
+
+
+def delete_user(call: HTTPCall) -> None:
+    """Nobody of that name is fine, as in RabbitMQ 4."""
+    name = call.arguments[0]
+    if call.there("users", name) is not None:
+        call.api.delete("users", name)
+
+
+def list_users(call: HTTPCall) -> Rows:
+    return Rows(["user", "tags"], ([user["name"], tags_of(user)] for user in call.api.get("users")))
+
+
+def tags_of(user: Item) -> list[str]:
+    tags = user["tags"]
+    return tags.split(",") if isinstance(tags, str) and tags else list(tags)
+
+
+def hash_password(call: HTTPCall) -> str:
+    return str(call.api.get("auth", "hash_password", call.arguments[0])["ok"])
+
+
+def set_user_limits(call: HTTPCall) -> None:
+    name, text = call.arguments
+    call.user(name)
+    for limit, value in call.limits(text, "user limits").items():
+        call.api.put("user-limits", name, limit, body={"value": value})
+
+
+def clear_user_limits(call: HTTPCall) -> None:
+    name, limit = call.arguments
+    call.user(name)
+    for each in limits_of(call, name) if limit == "all" else [limit]:
+        call.api.delete("user-limits", name, each)
+
+
+def limits_of(call: HTTPCall, name: str) -> Item:
+    found = call.api.get("user-limits", name)
+    return dict(found[0]["value"]) if found else {}
+
+
+def list_user_limits(call: HTTPCall) -> Answer:
+    if call.flag("global"):
+        return Rows(["user", "limits"], ([one["user"], json_text(one["value"])] for one in call.api.get("user-limits")))
+    name = call.text("user", "guest")
+    call.user(name)
+    return [limits_of(call, name)]
+
+
+COMMANDS: dict[str, Handler] = {
+    "add_user": add_user,
+    "authenticate_user": authenticate_user,
+    "change_password": change_password,
+    "clear_password": clear_password,
+    "clear_user_limits": clear_user_limits,
+    "delete_user": delete_user,
+    "hash_password": hash_password,
+    "list_user_limits": list_user_limits,
+    "list_users": list_users,
+    "set_user_limits": set_user_limits,
+    "set_user_tags": set_user_tags,
+}

@@ -1,0 +1,116 @@
+"""Virtual hosts, their metadata, limits and tracing."""
+
+from __future__ import annotations
+
+from ...control.answers import Answer, Rows, json_text
+from ...control.columns import Columns, listed
+from .call import Handler, HTTPCall, Item
+
+KEYS = {"description": "description", "tags": "tags", "default-queue-type": "default_queue_type"}  # by options
+VHOST: Columns[Item] = {
+    "name": lambda vhost: vhost["name"],
+    "description": lambda vhost: vhost.get("description"),
+    "tags": lambda vhost: vhost.get("tags", []),
+    "default_queue_type": lambda vhost: vhost.get("default_queue_type"),
+    "protected_from_deletion": lambda vhost: vhost.get("protected_from_deletion", False),
+    "tracing": lambda vhost: vhost.get("tracing", False),
+    "cluster_state": lambda vhost: next(iter(vhost.get("cluster_state", {}).values()), None),
+    "metadata": lambda vhost: {key: vhost.get("metadata", {}).get(key) for key in ("description", "tags")},
+}
+
+
+def metadata(call: HTTPCall) -> dict[str, object]:
+    return {key: call.options[option] for option, key in KEYS.items() if option in call.options}
+
+
+def add_vhost(call: HTTPCall) -> None:
+    """One that is there stays as it is."""
+    name = call.arguments[0]
+    if call.there("vhosts", name) is None:
+        call.api.put("vhosts", name, body=metadata(call))
+
+
+def delete_vhost(call: HTTPCall) -> None:
+    name = call.arguments[0]
+    call.vhost_of(name)
+    call.api.delete("vhosts", name)
+
+
+def update_vhost_metadata(call: HTTPCall) -> None:
+    name = call.arguments[0]
+    call.vhost_of(name)
+    call.api.put("vhosts", name, body=metadata(call))
+
+
+def enable_vhost_deletion_protection(call: HTTPCall) -> None:
+    call.vhost_of(call.arguments[0])
+    call.api.post("vhosts", call.arguments[0], "deletion", "protection")
+
+
+def disable_vhost_deletion_protection(call: HTTPCall) -> None:
+    call.vhost_of(call.arguments[0])
+    call.api.delete("vhosts", call.arguments[0], "deletion", "protection")
+
+
+def list_vhosts(call: HTTPCall) -> Rows:
+    return listed(VHOST, call.arguments, ("name",), call.api.get("vhosts"))
+
+
+def set_vhost_limits(call: HTTPCall) -> None:
+    """Limits that are not named are cleared."""
+    call.vhost()
+    wanted = call.limits(call.arguments[0], "limits")
+    for limit, value in wanted.items():
+        call.api.put("vhost-limits", call.vhost_name, limit, body={"value": value})
+    for limit in limits_of(call).keys() - wanted.keys():
+        call.api.delete("vhost-limits", call.vhost_name, limit)
+
+
+def limits_of(call: HTTPCall) -> Item:
+    found = call.api.get("vhost-limits", call.vhost_name)
+    return dict(found[0]["value"]) if found else {}
+
+
+def clear_vhost_limits(call: HTTPCall) -> None:
+    call.vhost()
+    for limit in limits_of(call):
+        call.api.delete("vhost-limits", call.vhost_name, limit)
+
+
+def list_vhost_limits(call: HTTPCall) -> Answer:
+    if call.flag("global"):
+        return Rows(
+            ["vhost", "limits"], ([one["vhost"], json_text(one["value"])] for one in call.api.get("vhost-limits"))
+        )
+    call.vhost()
+    return [limits_of(call)]
+
+
+def trace_on(call: HTTPCall) -> str:
+    trace(call, True)
+    return f"Trace enabled for vhost {call.vhost_name}"
+
+
+def trace_off(call: HTTPCall) -> str:
+    trace(call, False)
+    return f"Trace disabled for vhost {call.vhost_name}"
+
+
+def trace(call: HTTPCall, on: bool) -> None:
+    call.vhost()
+    call.api.put("vhosts", call.vhost_name, body={"tracing": on})
+
+
+COMMANDS: dict[str, Handler] = {
+    "add_vhost": add_vhost,
+    "clear_vhost_limits": clear_vhost_limits,
+    "delete_vhost": delete_vhost,
+    "disable_vhost_deletion_protection": disable_vhost_deletion_protection,
+    "enable_vhost_deletion_protection": enable_vhost_deletion_protection,
+    "list_vhost_limits": list_vhost_limits,
+    "list_vhosts": list_vhosts,
+    "set_vhost_limits": set_vhost_limits,
+    "trace_off": trace_off,
+    "trace_on": trace_on,
+    "update_vhost_metadata": update_vhost_metadata,
+}
