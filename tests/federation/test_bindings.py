@@ -1,0 +1,76 @@
+"""Grouped bindings: what the upstream is to have of them (spec/federation.md 5.1)."""
+
+import random
+
+import pytest
+
+from broker.core.binding import Binding, Destination
+from broker.table import Table
+from federation.bindings import Group, Groups
+
+
+class Queue(Destination):
+    kind = "queue"
+
+
+def binding(queue: str, key: str = "k", **arguments: object) -> Binding:
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    return Binding("x", Queue(queue), key, Table.of(named))
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+def test_034_the_first_binding_of_a_group_is_made_upstream_and_the_last_removed(groups: Groups) -> None:
+    one, other = binding("q1"), binding("q2")
+    assert groups.add(one) == Group("k", Table.EMPTY)
+    assert groups.add(other) is None
+    assert groups.remove(one) is None
+    assert groups.remove(other) == Group("k", Table.EMPTY)
+    assert groups.all() == []
+
+
+def test_036_other_arguments_are_another_group_in_whatever_order_they_stand(groups: Groups) -> None:
+    assert groups.add(binding("q1", a="1", b="2")) is not None
+    assert groups.add(binding("q2", b="2", a="1")) is None
+    assert groups.add(binding("q1", a="1")) is not None
+    assert groups.add(binding("q1", a=1)) is not None, "of another type"
+    assert len(groups) == len(groups.all()) == 3
+
+
+def test_what_was_told_twice_counts_once(groups: Groups) -> None:
+    assert groups.add(binding("q")) is not None
+    assert groups.add(binding("q")) is None
+    assert groups.remove(binding("q")) is not None
+    assert groups.remove(binding("q")) is None
+    assert groups.remove(binding("never", "there")) is None
+
+
+def test_bindings_of_other_downstreams_are_each_by_themselves(groups: Groups) -> None:
+    def bound_from(exchange: str) -> list[object]:
+        return [{"cluster-name": "c", "vhost": "/", "exchange": exchange, "hops": ("s", 1)}]
+
+    first, second = (binding(end, x_bound_from=bound_from(end)) for end in ("/:x A", "/:x B"))
+    assert groups.add(first) is not None
+    assert groups.add(second) is not None
+    assert groups.remove(first) is not None
+    assert len(groups) == 1
+
+
+def test_039_a_storm_leaves_what_is_bound(groups: Groups) -> None:
+    dice = random.Random(7)
+    bound: set[tuple[str, str]] = set()
+    upstream: set[str] = set()
+    for _ in range(2000):
+        queue, key = f"q{dice.randrange(4)}", f"k{dice.randrange(20)}"
+        if dice.random() < 0.5:
+            bound.add((queue, key))
+            new = groups.add(binding(queue, key))
+            upstream |= {new.routing_key} if new is not None else set()
+        else:
+            bound.discard((queue, key))
+            old = groups.remove(binding(queue, key))
+            upstream -= {old.routing_key} if old is not None else set()
+        assert upstream == {key for _, key in bound} == {group.routing_key for group in groups.all()}
