@@ -59,6 +59,8 @@ ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reaso
     ("POST", "/definitions", b"nope", 400, "bad_request", "failed_to_parse_json"),
     ("POST", "/queues/%2F/there/get", {"count": -1, "ackmode": "x", "encoding": "auto"}, 400, "bad_request", ""),
     ("POST", "/queues/%2F/there/get", {"count": 1, "ackmode": "x", "encoding": "auto"}, 400, "bad_request", "ackmode"),
+    ("POST", "/queues/%2F/there/actions", {"action": "sync"}, 400, "bad_request", "unknown action 'sync'"),
+    ("POST", "/queues/%2F/nope/actions", {"action": "sync"}, 404, *MISSING),
     ("GET", "/queues?page=0", None, 400, "invalid_pagination_parameters", "Invalid pagination parameters"),
     ("GET", "/queues?page=x", None, 400, "bad_request", BAD_PAGE),
     ("GET", "/queues?page=9", None, 400, "page_out_of_range", "Page out of range"),

@@ -6,8 +6,8 @@ import msgspec
 
 from broker.plugin import Connection, Queue, SingleActiveConsumers, json_of_table
 
-from ..access import VHOST, VISIBLE
-from ..answers import Answer, done, found, put
+from ..access import ADMIN, VHOST, VISIBLE
+from ..answers import Answer, bad, done, found, put
 from ..arguments import Arguments, table_of
 from ..counters import length_counters, lengths, queue_counters, queue_key
 from ..figures import Figures
@@ -29,6 +29,10 @@ class Declaration(msgspec.Struct):
     durable: bool = True
     auto_delete: bool = False
     arguments: Arguments = None
+
+
+class Action(msgspec.Struct):
+    action: str
 
 
 def list_queues(request: Request) -> Listing[Queue]:
@@ -69,6 +73,13 @@ def purge_queue(request: Request) -> Answer:
     """Drop what is ready."""
     request.channel().purge(request.queue().name)
     return done()
+
+
+def act(request: Request) -> Answer:
+    """Refused: RabbitMQ once had actions on mirrored queues, and has none any more."""
+    request.queue()
+    body: Action = request.body
+    raise bad(f"unknown action '{body.action}'")
 
 
 # Descriptions
@@ -138,4 +149,5 @@ ROUTES = (
     Route("PUT", "/queues/{vhost}/{queue}", VHOST, put_queue, Declaration),
     Route("DELETE", "/queues/{vhost}/{queue}", VHOST, delete_queue),
     Route("DELETE", "/queues/{vhost}/{queue}/contents", VHOST, purge_queue),
+    Route("POST", "/queues/{vhost}/{queue}/actions", ADMIN, act, Action),
 )
