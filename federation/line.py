@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from struct import Struct
-from typing import cast
+from typing import Any, cast
 
 from .cutter import Cutter, Delivery
 from .fault import LinkFault
@@ -254,10 +254,10 @@ class Reading:
         self._line.release("reader")
 
 
-def seen(answer: asyncio.Future[bytes]) -> None:
-    """Nobody need wait for an answer, and then nothing is to be said of one that failed."""
-    if not answer.cancelled():
-        answer.exception()
+def seen(future: asyncio.Future[Any]) -> None:
+    """Nobody need wait for it, and then nothing is to be said of one that failed."""
+    if not future.cancelled():
+        future.exception()
 
 
 def said(frame: bytes) -> LinkFault:
@@ -269,4 +269,4 @@ def said(frame: bytes) -> LinkFault:
     return LinkFault(text or f"closed by the upstream with {code}", code)
 
 
-__all__ = ["Delivery", "Line", "Listener"]
+__all__ = ["Delivery", "Line", "Listener", "seen"]

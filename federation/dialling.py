@@ -1,0 +1,240 @@
+"""From an Endpoint to a connection that can be used: socket, TLS, login, virtual host.
+
+Imported when the first link starts, not before, as aio-pika takes a while. All errors are LinkFaults, whose texts come
+from the upstream, the system or us; aio-pika's own never get further than this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Coroutine
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
+
+from aiormq.abc import AbstractChannel
+
+from broker.plugin import Host, Table
+
+from .cutter import BODY_MAX
+from .encryption import context_of, reason_of, server_hostname
+from .fault import LinkFault
+from .line import Delivery, Line, Listener, seen
+from .login import Dialogue, PlainConnection
+from .upstream_channel import UpstreamChannel
+from .uris import Endpoint
+
+__all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
+
+T = TypeVar("T")
+
+DISTRIBUTION = "warrenmq"
+CAPABILITIES = (
+    "authentication_failure_close",
+    "basic.nack",
+    "connection.blocked",
+    "consumer_cancel_notify",
+    "exchange_exchange_bindings",
+    "publisher_confirms",
+)
+ANSWERS_CANCEL = "accept_consumer_cancel_ok"  # a capability of upstreams that wait for cancel-ok
+CANCEL_OK = 0x003C001F
+CLEAN_S = 1.0  # for what is left of an attempt that failed
+
+
+async def dial(
+    host: Host, one: Endpoint, vhost: str, name: str, deliveries: Callable[[list[Delivery]], None]
+) -> UpstreamConnection:
+    """An open connection to that virtual host, called `name` at the upstream, whose deliveries go to a function.
+
+    TCP and TLS together, and then the login, take as long as the endpoint allows. Raises LinkFault, in which there is
+    no secret; then, and when it is cancelled, nothing is left of it.
+    """
+    listener = UpstreamListener(host, deliveries)
+    line = Line(listener)
+    connection = UpstreamConnection(line, listener, one, vhost, name)
+    try:
+        async with asyncio.timeout(one.connection_timeout_s):
+            await reach(host, one, vhost, line)
+        async with asyncio.timeout(one.connection_timeout_s):
+            await connection.log_in()
+    except BaseException as error:
+        line.abort("given up")
+        await connection.close(CLEAN_S)
+        if isinstance(error, TimeoutError):
+            raise LinkFault("timeout") from None
+        raise
+    return connection
+
+
+async def reach(host: Host, one: Endpoint, vhost: str, line: Line) -> None:
+    """Give the line a socket. Raises LinkFault."""
+    loop = asyncio.get_running_loop()
+    try:
+        if one.direct:
+            inside = await host.connect_inside(vhost, one.user is not None)
+            try:
+                await loop.create_unix_connection(lambda: line, sock=inside)
+            except BaseException:
+                inside.close()
+                raise
+        elif one.tls:
+            context = await asyncio.to_thread(context_of, one)
+            await loop.create_connection(
+                lambda: line,
+                one.host,
+                one.port,
+                ssl=context,
+                server_hostname=server_hostname(one),
+                ssl_handshake_timeout=one.connection_timeout_s,
+            )
+        else:
+            await loop.create_connection(lambda: line, one.host, one.port)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise LinkFault(reason_of(error)) from None
+
+
+class UpstreamListener(Listener):
+    """Tells the channels of one connection what concerns them."""
+
+    def __init__(self, host: Host, deliveries: Callable[[list[Delivery]], None]) -> None:
+        self.deliveries = deliveries
+        self.channels: dict[int, UpstreamChannel] = {}
+        self.answer_cancel: Callable[[int, str], None] = lambda channel, tag: None
+        self._host = host
+
+    def delivered(self, deliveries: list[Delivery]) -> None:
+        self.deliveries(deliveries)
+
+    def cancelled(self, channel: int, consumer_tag: str) -> None:
+        self.answer_cancel(channel, consumer_tag)
+        if channel in self.channels:
+            self.channels[channel].cancelled(consumer_tag)
+
+    def channel_closed(self, channel: int, fault: LinkFault) -> None:
+        closed = self.channels.pop(channel, None)
+        if closed is not None and not closed.ended.done():
+            closed.ended.set_result(fault)
+
+    def failed(self, error: Exception) -> None:
+        self._host.report("internal_error", "error", {"exc_info": error})
+
+
+class UpstreamConnection:
+    """Open, until `ended` says why it is not any more. `inside` is a connection to this very broker."""
+
+    def __init__(self, line: Line, listener: UpstreamListener, one: Endpoint, vhost: str, name: str) -> None:
+        self.line = line
+        self.vhost = vhost
+        self.safe_uri = one.safe
+        self.inside = one.direct
+        self.ended = line.ended
+        self.server_properties: dict[str, Any] = {}
+        self.cluster_name: str | None = None
+        self.capabilities: frozenset[str] = frozenset()
+        self._listener = listener
+        self._heartbeat_s = one.heartbeat_s
+        self._connection = PlainConnection(Dialogue(line, one, vhost, client_properties(name)))
+
+    async def log_in(self) -> None:
+        """Raises LinkFault."""
+        await self._kept(self._connection.connect())
+        dialogue = self._connection.dialogue
+        self.line.cutter.frame_max = dialogue.frame_max or BODY_MAX
+        self.server_properties = dict(dialogue.server_properties)
+        cluster_name = self.server_properties.get("cluster_name")
+        self.cluster_name = cluster_name if isinstance(cluster_name, str) else None
+        capabilities = self.server_properties.get("capabilities")
+        if isinstance(capabilities, dict):
+            self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
+        if ANSWERS_CANCEL in self.capabilities:
+            self._listener.answer_cancel = self._answer_cancel
+        if self._heartbeat_s:
+            self.line.watch(self._heartbeat_s)
+
+    async def channel(self) -> UpstreamChannel:
+        """Raises LinkFault."""
+        opened = await self._kept(self._connection.dialogue.channel(publisher_confirms=False))
+        channel = UpstreamChannel(self, opened)
+        self._listener.channels[channel.number] = channel
+        return channel
+
+    async def close_channel(self, channel: UpstreamChannel, opened: AbstractChannel) -> None:
+        """As `UpstreamChannel.close`; also where the connection is gone."""
+        if not channel.ended.done():
+            channel.ended.set_result(LinkFault("closed"))
+            self._listener.channels.pop(channel.number, None)
+            try:
+                await self._kept(opened.close())
+            except LinkFault:
+                pass  # the connection is gone, and the channel with it
+            finally:
+                self.line.forget(channel.number, channel.ended.result())
+
+    async def close(self, timeout_s: float) -> None:
+        """Say goodbye, and wait for the answer that long. What still comes is dropped."""
+        self._listener.deliveries = dropped
+        self.line.resume()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._kept(self._connection.close())
+        except (LinkFault, TimeoutError):
+            pass  # gone anyway
+        finally:
+            self.line.abort("closed")
+
+    def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
+        octets = consumer_tag.encode("utf-8", "surrogateescape")
+        self.line.send(channel, CANCEL_OK, bytes((len(octets),)) + octets)
+
+    async def _kept(self, work: Coroutine[Any, Any, T]) -> T:
+        """What aio-pika does, in a task of its own: it may end by a CancelledError although nobody cancelled us, and it
+        may not end with the connection. Raises LinkFault."""
+        task = self.line.loop.create_task(work)
+        task.add_done_callback(seen)
+        either: list[asyncio.Future[Any]] = [task, self.ended]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await asyncio.wait([task], timeout=CLEAN_S)
+        finally:
+            task.cancel()
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if error is None:
+                return task.result()
+            if isinstance(error, LinkFault):
+                raise error
+        if self.line.fault is not None:
+            raise self.line.fault
+        if self.ended.done():
+            raise LinkFault(self.ended.result())
+        raise LinkFault("the upstream does not speak AMQP 0-9-1 as it should")
+
+
+def dropped(deliveries: list[Delivery]) -> None:
+    """Nobody wants them any more; the upstream still has them."""
+
+
+@cache
+def own_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0.0.0"
+
+
+def client_properties(name: str) -> Table:
+    """What the upstream shows of us."""
+    return Table.of(
+        {
+            "product": "Warren",
+            "version": own_version(),
+            "platform": f"Python {platform.python_version()}",
+            "connection_name": name,
+            "capabilities": dict.fromkeys(CAPABILITIES, True),
+        }
+    )
