@@ -1,0 +1,247 @@
+"""Two Warrens and the way between them, under load, while whatever may break does: what is lost and what comes twice.
+
+    up --proxy--> down    the exchange `fed.x`; a publisher with confirms at the upstream, one durable queue here
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.amqp import Client
+from tests.support.background import BackgroundLoop
+from tests.support.broker import SocketPeer
+from tests.support.federation import Row, headers, until
+from tests.support.proxy import Proxy
+from tests.support.received import Closed, Content
+from tests.support.warrens import Warren
+
+EXCHANGE, QUEUE, KEY = "fed.x", "all", "k"
+UPSTREAM_QUEUE = f"federation: {EXCHANGE} -> down"
+PREFETCH = 100
+BURST = 20
+PAUSE_S = 0.02  # between bursts: about a thousand messages a second
+SETTLED_WITHIN_S = 60.0
+PERSISTENT = {"delivery_mode": 2}
+
+
+class Publisher(threading.Thread):
+    """Publishes numbers with confirms, by a new connection where the old one broke.
+
+    `confirmed` are those that the upstream has answered for: they must arrive.
+    """
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        super().__init__(daemon=True)
+        self.confirmed: set[int] = set()
+        self.published = 0
+        self._connect = connect
+        self._going = threading.Event()
+        self._idle = threading.Event()
+        self._ended = False
+        self._going.set()
+
+    def run(self) -> None:
+        while not self._ended:
+            try:
+                self._publish(self._connect())
+            except (Closed, OSError):
+                time.sleep(PAUSE_S)  # it is away
+
+    def _publish(self, client: Client) -> None:
+        channel = client.channel()
+        channel.confirm()
+        settled = 0
+        while not self._ended:
+            if not self._going.is_set():
+                self._idle.set()
+                self._going.wait()
+                continue
+            numbers = range(self.published, self.published + BURST)
+            self.published += BURST
+            for number in numbers:
+                channel.publish(EXCHANGE, KEY, b"%d" % number, PERSISTENT)
+            acked, _ = channel.confirms(range(settled + 1, settled + BURST + 1))
+            settled += BURST
+            if len(acked) == BURST:
+                self.confirmed.update(numbers)
+            time.sleep(PAUSE_S)
+        client.vanish()
+
+    def pause(self) -> None:
+        """Until nothing more is published, and all of it is confirmed."""
+        self._idle.clear()
+        self._going.clear()
+        assert self._idle.wait(SETTLED_WITHIN_S)
+
+    def go_on(self) -> None:
+        self._going.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._going.set()
+        self.join()
+
+
+class Outcome:
+    """What became of the messages. `unflagged` are copies beyond the first that do not say that they may be one."""
+
+    def __init__(self, publisher: Publisher, came: list[Content], breaks: int, longest_s: float) -> None:
+        numbers = [int(message.body) for message in came]
+        fresh = Counter(number for number, message in zip(numbers, came, strict=True) if not again(message))
+        self.breaks = breaks
+        self.longest_s = longest_s  # that the link took to come back
+        self.published = publisher.published
+        self.confirmed = len(publisher.confirmed)
+        self.arrived = len(set(numbers))
+        self.lost = sorted(publisher.confirmed - set(numbers))
+        self.duplicates = len(numbers) - self.arrived
+        self.unflagged = sum(count - 1 for count in fresh.values() if count > 1)
+        self.unordered = sum(later <= sooner for sooner, later in zip(first(numbers), first(numbers)[1:], strict=False))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.breaks} breaks, {self.published} published, {self.confirmed} confirmed, {self.arrived} arrived, "
+            f"{len(self.lost)} lost, {self.duplicates} duplicates, {self.unflagged} of them not flagged, "
+            f"{self.unordered} out of order, back within {self.longest_s:.1f} s"
+        )
+
+
+def again(message: Content) -> bool:
+    """Whether it says that it may have come before."""
+    ((_, newest), *_) = headers(message)["x-received-from"][1]
+    return dict(newest)["redelivered"] == ("t", True)
+
+
+def first(numbers: list[int]) -> list[int]:
+    """The first copy of each."""
+    return list(dict.fromkeys(numbers))
+
+
+class Crossing:
+    """`running` brings all up; what comes after may break it, each in its own way, and waits until it runs again."""
+
+    def __init__(self, folder: Path, loop: BackgroundLoop, **settings: object) -> None:
+        self.up, self.down = Warren(folder / "up", "up"), Warren(folder / "down", "down")
+        self.breaks = 0
+        self.longest_s = 0.0
+        self.dice = random.Random(7)
+        self._settings = settings
+        for warren in (self.up, self.down):
+            warren.start()
+            channel = warren.connect().channel()
+            channel.exchange(EXCHANGE, "direct", durable=True)
+        channel.declare(QUEUE, durable=True)
+        channel.bind(QUEUE, EXCHANGE, KEY)
+        self.proxy = Proxy(loop, self.up.address)
+        settings = {"prefetch_count": PREFETCH, **settings}
+        self.down.federate(f"^{EXCHANGE}", f"amqp://127.0.0.1:{self.proxy.port}/%2f?heartbeat=2", **settings)
+        self.running()
+        self.publisher = Publisher(self._connect)
+
+    def _connect(self) -> Client:
+        return SocketPeer(f"127.0.0.1:{self.up.port}").connect()
+
+    def close(self) -> None:
+        self.publisher.end() if self.publisher.is_alive() else None
+        self.proxy.close()
+        self.up.close()
+        self.down.close()
+
+    def running(self) -> Row:
+        """The link, once it runs and is bound."""
+        (row,) = self.down.running()
+        until(lambda: KEY in self.up.keys(EXCHANGE), lambda: f"{self.up.keys(EXCHANGE)}\n{self.down.tail()}")
+        return row
+
+    def back(self, since: Row | None = None) -> None:
+        """Until the link runs, for some time already if it had not noticed that it was to break."""
+        began_s = time.monotonic()
+        self.running()
+        self.breaks += 1
+        self.longest_s = max(self.longest_s, time.monotonic() - began_s)
+
+    def load(self, seconds: float = 0.0) -> None:
+        """Some more of it, for a random time unless told."""
+        time.sleep(seconds or self.dice.uniform(0.1, 0.5))
+
+    # What breaks
+
+    def kill_upstream(self) -> None:
+        self.up.kill()
+        self.up.start()
+        self.proxy.target = self.up.address
+        self.back()
+
+    def kill_downstream(self) -> None:
+        self.down.kill()
+        self.down.start()
+        self.back()
+
+    def cut(self, seconds: float) -> None:
+        self.proxy.cut()
+        self.load(seconds)
+        self.proxy.restore()
+        self.back()
+
+    def silence(self, seconds: float) -> None:
+        """Half open: nothing is refused, and nothing comes through."""
+        self.proxy.silence()
+        self.load(seconds)
+        self.proxy.restore()
+        self.back()
+
+    def flap(self, every_s: float, seconds: float) -> None:
+        for _ in range(round(seconds / every_s)):
+            self.proxy.blink()
+            self.breaks += 1
+            self.load(every_s)
+        self.back()
+
+    def delete_queue(self) -> None:
+        """While it is empty: what is in it is the operator's loss."""
+        self.publisher.pause()
+        self.settle()
+        self.up.ask("DELETE", "/queues/%2f/federation%3A%20fed.x%20-%3E%20down")
+        until(lambda: self.down.rows()[0]["reconnects"] > 0, lambda: str(self.down.rows()))
+        self.back()
+        self.publisher.go_on()
+
+    def change_bindings(self, rounds: int) -> None:
+        """While the link starts, at any moment of that."""
+        channel = self.down.connect().channel()
+        channel.declare("others")
+        wanted: set[str] = set()
+        for _ in range(rounds):
+            self.proxy.blink()
+            self.breaks += 1
+            for _ in range(30):
+                key = f"other.{self.dice.randrange(20)}"
+                (channel.unbind if key in wanted else channel.bind)("others", EXCHANGE, key)
+                wanted ^= {key}
+                time.sleep(self.dice.uniform(0, 0.005))
+        self.back()
+        self.up.bound(EXCHANGE, KEY, *wanted)
+
+    # Its end
+
+    def settle(self) -> None:
+        """Until all that is upstream has come."""
+
+        def settled() -> bool:
+            (row,) = self.down.rows()
+            return row["status"] == "running" and not row["unconfirmed"] and not self.up.queues()[UPSTREAM_QUEUE]
+
+        until(settled, lambda: f"{self.up.queues()} {self.down.rows()}", SETTLED_WITHIN_S)
+
+    def outcome(self) -> Outcome:
+        self.publisher.end()
+        self.settle()
+        count = self.down.queues()[QUEUE]
+        channel = self.down.connect().channel()
+        channel.consume(QUEUE, no_ack=True)
+        came = channel.deliveries(count)
+        assert self.down.queues()[QUEUE] == 0
+        return Outcome(self.publisher, came, self.breaks, self.longest_s)
