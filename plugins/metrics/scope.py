@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 
-import regex
-
-from broker.plugin import Channel, Connection, Exchange, Queue, VHost
+from broker.plugin import Channel, Connection, Exchange, Invalid, Pattern, Queue, VHost
 
 from ..management.lists import in_slices
 from .state import State
@@ -46,20 +44,19 @@ class Scope:
         if len(pattern.encode("utf-8", "surrogatepass")) > PATTERN_LIMIT:
             raise BadPattern("'queue' regex too long")
         try:
-            compiled = regex.compile(pattern)
-        except (regex.error, RecursionError, OverflowError) as error:
-            raise BadPattern(f"Invalid 'queue' regex: {error}") from None
+            wanted = Pattern(pattern)
+        except Invalid as error:
+            raise BadPattern(f"Invalid 'queue' regex: {error.text}") from None
         left_s = PATTERN_S
 
         def found(queue: Queue) -> bool:
             nonlocal left_s
             begun_s = time.process_time()
-            match = compiled.search(queue.name, timeout=max(left_s, 1e-6))
+            match = wanted.found(queue.name, max(left_s, 1e-6))
             left_s -= time.process_time() - begun_s
-            return match is not None
+            return match
 
-        try:
-            wanted = await in_slices(self.queues, found)
-        except TimeoutError:
-            raise BadPattern("'queue' regex takes too long") from None
-        self.queues = [queue for queue, wants in zip(self.queues, wanted, strict=True) if wants]
+        matches = await in_slices(self.queues, found)
+        if wanted.exhausted:
+            raise BadPattern("'queue' regex takes too long")
+        self.queues = [queue for queue, match in zip(self.queues, matches, strict=True) if match]
