@@ -8,7 +8,7 @@ from .config import Config, HTTPListener, Management, Prometheus, SSLOptions, Th
 from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
 from .core.consumers import SingleActiveConsumers
-from .core.definitions import Change, StoredUser, StoredVHost
+from .core.definitions import Change, StoredGlobalParameter, StoredParameter, StoredUser, StoredVHost
 from .core.delayed_exchange import DelayedExchange
 from .core.destinations import Destinations
 from .core.document import exported
@@ -146,6 +146,8 @@ __all__ = [
     "Sink",
     "Statistics",
     "Stored",
+    "StoredGlobalParameter",
+    "StoredParameter",
     "StoredUser",
     "StoredVHost",
     "Subscription",

@@ -76,10 +76,10 @@ class Unfinished:
 
     __slots__ = ("address", "tag", "redelivered", "properties", "body_bytes", "missing", "frames")
 
-    def __init__(self, address: Address, tag: int, redelivered: bool) -> None:
+    def __init__(self, address: Address, tag: int, flags: int) -> None:
         self.address = address
         self.tag = tag
-        self.redelivered = redelivered
+        self.redelivered = flags & 1 == 1
         self.properties: bytes | None = None
         self.body_bytes = 0
         self.missing = 0
@@ -157,8 +157,7 @@ class Cutter:
     def _deliver(self, data: bytes, at: int, stop: int, deliveries: list[Delivery]) -> int:
         """From a basic.deliver on: all that follow each other whole, else this one's method frame alone; where the
         next frame starts. HOT: the federation bench."""
-        end = len(data)
-        start = at
+        start, end = at, len(data)
         while True:
             address = self._address
             if (
@@ -203,8 +202,7 @@ class Cutter:
                 return at
         if at > start:
             return at
-        tag, redelivered = _tag(data, tag_at)
-        self._unfinished[channel] = Unfinished(address, tag, redelivered & 1 == 1)
+        self._unfinished[channel] = Unfinished(address, *_tag(data, tag_at))
         return stop
 
     def _go_on(self, unfinished: Unfinished, kind: int, frame: bytes, deliveries: list[Delivery]) -> None:

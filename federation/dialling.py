@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
@@ -54,17 +55,16 @@ async def dial(
     listener = UpstreamListener(host, deliveries)
     line = Line(listener)
     connection = UpstreamConnection(line, listener, one, vhost, name)
-    try:
-        async with asyncio.timeout(one.connection_timeout_s):
-            await reach(host, one, vhost, line)
-        async with asyncio.timeout(one.connection_timeout_s):
-            await connection.log_in()
-    except BaseException as error:
-        line.abort("given up")
-        await connection.close(CLEAN_S)
-        if isinstance(error, TimeoutError):
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(connection.give_up)
+        try:
+            async with asyncio.timeout(one.connection_timeout_s):
+                await reach(host, one, vhost, line)
+            async with asyncio.timeout(one.connection_timeout_s):
+                await connection.log_in()
+        except TimeoutError:
             raise LinkFault("timeout") from None
-        raise
+        undo.pop_all()
     return connection
 
 
@@ -74,11 +74,10 @@ async def reach(host: Host, one: Endpoint, vhost: str, line: Line) -> None:
     try:
         if one.direct:
             inside = await host.connect_inside(vhost, one.user is not None)
-            try:
+            with ExitStack() as undo:
+                undo.callback(inside.close)
                 await loop.create_unix_connection(lambda: line, sock=inside)
-            except BaseException:
-                inside.close()
-                raise
+                undo.pop_all()
         elif one.tls:
             context = await asyncio.to_thread(context_of, one)
             await loop.create_connection(
@@ -173,6 +172,11 @@ class UpstreamConnection:
                 pass  # the connection is gone, and the channel with it
             finally:
                 self.line.forget(channel.number, channel.ended.result())
+
+    async def give_up(self) -> None:
+        """Before it was open."""
+        self.line.abort("given up")
+        await self.close(CLEAN_S)
 
     async def close(self, timeout_s: float) -> None:
         """Say goodbye, and wait for the answer that long. What still comes is dropped."""

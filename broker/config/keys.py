@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .federation_keys import FEDERATION_KEYS
 from .http_keys import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from .key import EMPTY, LIST, MAP, NAMES, NONE, Key
 from .kinds import Boolean, Choice, Fraction, Integer, Listener, Size, Text, Words
@@ -109,5 +110,5 @@ OWN = (
 
 KEYS: tuple[Key, ...] = (
     *LISTENERS, *tls_keys("ssl_options", "ssl_options"), *LIMITS, *ACCESS, *RESOURCES, *OBJECTS, *LOG, *OWN,
-    *MANAGEMENT_KEYS, *PROMETHEUS_KEYS, *THROUGHPUT_KEYS,
+    *MANAGEMENT_KEYS, *PROMETHEUS_KEYS, *FEDERATION_KEYS, *THROUGHPUT_KEYS,
 )  # fmt: skip

@@ -13,7 +13,7 @@ SECTIONS = (
     *("feature_flags", "inter_node", "khepri", "metadata_store", "num_acceptors", "quorum_queue", "raft", "ranch"),
     *("socket_writer", "stream_queue", "sysmon_handler", "vm_args"),
     # other protocols and plugins
-    *("amqp1_0", "auth_cache", "auth_http", "auth_ldap", "auth_oauth2", "aws", "event_exchange", "federation"),
+    *("amqp1_0", "auth_cache", "auth_http", "auth_ldap", "auth_oauth2", "aws", "event_exchange"),
     *("jms_topic_exchange", "message_interceptors", "mqtt", "shovel", "stomp", "stream", "trust_store"),
     *("web_dispatch", "web_mqtt", "web_stomp"),
     # what may come

@@ -147,6 +147,26 @@ class Prometheus(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Links(Part):
+    """How links of federation end. Times are in ms."""
+
+    connection_close_timeout: int = 5000
+    link_batch_size: int = 128
+    shutdown_timeout: int = 180_000
+    throttle_delay: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federation(Part):
+    """Links to other brokers."""
+
+    exchanges: Links = Links()
+    queues: Links = Links()
+    internal_exchange_check_interval: int = 90_000
+    graceful_shutdown_cleanup: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput(Part):
     """The export of what becomes of every message."""
 
@@ -229,6 +249,7 @@ class Config(Part):
 
     management: Management = Management()
     prometheus: Prometheus = Prometheus()
+    federation: Federation = Federation()
     throughput: Throughput = Throughput()
 
     # Our own, which RabbitMQ has not: `warren.*`
