@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "federation", "plugins")
 # Where a distribution is not called what is imported
-IMPORTED_AS = {"argon2-cffi": "argon2", "prometheus-client": "prometheus_client"}
+IMPORTED_AS = {"aio-pika": "aio_pika", "argon2-cffi": "argon2", "prometheus-client": "prometheus_client"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 

@@ -33,6 +33,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/net/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
+    "federation/line.py::Line.data_received": "called by the loop; a failure ends this connection alone",
     "plugins/management/web.py::Web.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/metrics/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
 }

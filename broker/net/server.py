@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from ..core.node import Node
 from ..errors import ConnectionForced
@@ -75,14 +76,13 @@ class Server:
         Raises OSError.
         """
         ours, theirs = socket.socketpair()
-        try:
+        with ExitStack() as undo:
+            undo.callback(ours.close)
+            undo.callback(theirs.close)
             ours.setblocking(False)
             theirs.setblocking(False)
             await self.loop.connect_accepted_socket(lambda: Transport(self, peer=peer), ours)
-        except BaseException:
-            ours.close()
-            theirs.close()
-            raise
+            undo.pop_all()
         return theirs
 
     def reload_certificates(self) -> None:
