@@ -248,7 +248,7 @@ class ExchangeLink(Link):
         left = hops.hops_left(group.arguments, self.settings.max_hops, name, vhost)
         if left <= 0:
             return None
-        where = f"{key.vhost}:{key.name} {self._letter}"
+        where = f"{key.name} {self._letter}"
         return hops.bound_from(group.arguments, self.cluster_name, key.vhost, where, left)
 
     # Running

@@ -70,7 +70,8 @@ class Status:
 
     def _change(self, status: str, error: str = "", connection: str = "", next_attempt_s: float | None = None) -> None:
         self.status, self.error, self.connection, self.next_attempt_s = status, error, connection, next_attempt_s
-        self.state = self.reason = ""
+        if status != RUNNING:  # else it flows, or not, already
+            self.state = self.reason = ""
         self.changed_s = self._now_s()
         self._told()
 
