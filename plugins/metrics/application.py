@@ -88,7 +88,7 @@ class Metrics:
         begun_s = time.perf_counter()
         scope, families = await self._scope(endpoint, query)
         text = Text(accept)
-        octets = await text.of(await collected(scope, endpoint, families))
+        octets = await text.of(collected(scope, endpoint, families))
         registry = REGISTRIES.get(endpoint, endpoint)
         self._state.scrapes.count(registry, text.content_type, time.perf_counter() - begun_s, len(octets))
         return Answer(200, octets, media_type=text.content_type)

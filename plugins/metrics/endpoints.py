@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 
+from ..management.lists import in_slices
 from . import channels, connections, exchanges, federation, identity, node, overall, queues
 from .distributions import distributions, telemetry
-from .group import Family, Group
+from .group import Family, Group, Row
 from .memory import BREAKDOWN
 from .scope import Scope
 
@@ -34,6 +35,7 @@ WHOLE: tuple[Group, ...] = (
 )
 BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.MOVED)}
 OF_QUEUES = {"queue_coarse_metrics", "queue_consumer_count", "queue_metrics"}  # with these comes queue_info
+Labelled = CounterMetricFamily | GaugeMetricFamily | UntypedMetricFamily
 KINDS: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[UntypedMetricFamily]] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -46,22 +48,24 @@ PlatformCollector(registry=PROCESS)
 GCCollector(registry=PROCESS)
 
 
-async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> list[Metric]:
-    """All that the endpoint shows. `families` are the groups asked for where that is `detailed`."""
-    metrics: list[Metric] = []
+async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> AsyncIterator[Metric]:
+    """All that the endpoint shows, one family after the other, so that who writes them holds no more than one.
+
+    `families` are the groups asked for where that is `detailed`.
+    """
     each = endpoint in (PER_OBJECT, DETAILED)
-    detailed = endpoint == DETAILED
     for group in chosen(endpoint, families):
-        # Ours are shown by queue everywhere
-        metrics += await measured(group, scope, each or group is queues.MOVED, detailed)
-    if not each and endpoint != MEMORY:
-        metrics += await measured(exchanges.OUTCOMES, scope, False, False)
+        # Our own are shown by queue everywhere
+        async for metric in measured(group, scope, each or group is queues.MOVED, endpoint == DETAILED):
+            yield metric
     if endpoint in (AGGREGATED, PER_OBJECT):
-        metrics += [*distributions(scope), *PROCESS.collect()]
-    metrics += telemetry(scope.state.scrapes)
+        for metric in (*distributions(scope), *PROCESS.collect()):
+            yield metric
+    for metric in telemetry(scope.state.scrapes):
+        yield metric
     for group in identity.groups(endpoint):
-        metrics += await measured(group, scope, each, False)
-    return metrics
+        async for metric in measured(group, scope, each, False):
+            yield metric
 
 
 def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
@@ -73,19 +77,25 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
         if "queue_metrics" in names:
             groups = [group for group in groups if group.name != "queue_consumer_count"]
         return [*groups, *([queues.INFO] if OF_QUEUES & names.keys() else [])]
-    return [*WHOLE, queues.MOVED, *([queues.INFO] if endpoint == PER_OBJECT else [])]
+    return [*WHOLE, queues.MOVED, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
 
 
-async def measured(group: Group, scope: Scope, each: bool, detailed: bool) -> list[Metric]:
+async def measured(group: Group, scope: Scope, each: bool, detailed: bool) -> AsyncIterator[Metric]:
     labels, prefix = group.labels(each), group.prefix(detailed)
-    metrics = [family_of(family, prefix, labels) for family in group.families]
-    for texts, values in await group.rows(scope, each):
-        for metric, value in zip(metrics, values, strict=True):
-            metric.add_metric(texts, value)
-    return list(metrics)
+    rows = await group.rows(scope, each)
+    for index, family in enumerate(group.families):
+        yield await shown(family_of(family, prefix, labels), rows, index)
 
 
-def family_of(
-    family: Family, prefix: str, labels: Sequence[str]
-) -> CounterMetricFamily | GaugeMetricFamily | UntypedMetricFamily:
+async def shown(metric: Labelled, rows: list[Row], index: int) -> Metric:
+    """With the value that each row has at that place."""
+
+    def show(row: Row) -> None:
+        metric.add_metric(row[0], row[1][index])
+
+    await in_slices(rows, show)
+    return metric
+
+
+def family_of(family: Family, prefix: str, labels: Sequence[str]) -> Labelled:
     return KINDS[family.kind](prefix + family.name, family.help, labels=labels)

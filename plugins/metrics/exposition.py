@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 
 from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
@@ -37,8 +37,10 @@ class Text:
             self.content_type = PLAIN
         self._end = END if self.content_type.startswith("application/openmetrics-text") else b""
 
-    async def of(self, metrics: Iterable[Metric]) -> bytes:
-        pieces = await in_slices((piece for metric in metrics for piece in self._pieces(metric)), bytes)
+    async def of(self, metrics: AsyncIterable[Metric]) -> bytes:
+        pieces: list[bytes] = []
+        async for metric in metrics:
+            pieces += await in_slices(self._pieces(metric), bytes)
         return b"".join(pieces) + self._end
 
     def _pieces(self, metric: Metric) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ class Samples:
     def names(self) -> set[str]:
         return {name for name, _ in self._values}
 
-    def value(self, name: str, **labels: str) -> float:
+    def value(self, name: str, /, **labels: str) -> float:
         """Of the one sample with exactly these labels."""
         return self._values[name, frozenset(labels.items())]
 

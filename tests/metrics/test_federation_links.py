@@ -1,0 +1,76 @@
+"""Metrics of federation links, from what the service says of them."""
+
+from typing import Any
+
+from broker.plugin import Service
+from tests.support.scraping import Scraper
+
+LINK: dict[str, Any] = {
+    "vhost": "/",
+    "type": "exchange",
+    "name": "x",
+    "upstream": "origin",
+    "upstream_name": "x",
+    "id": "00c0ffee",
+    "status": "running",
+    "forwarded": 7,
+    "confirmed": 6,
+    "unconfirmed": 1,
+    "dropped_max_hops": 2,
+    "dropped_seen": 3,
+    "nacked": 0,
+    "reconnects": 4,
+    "retries": 0,
+    "backlog": 11,
+    "lag_ms": 250,
+}
+LABELS = {name: str(LINK[name]) for name in ("vhost", "type", "name", "upstream", "upstream_name", "id")}
+
+
+class Links(Service):
+    """The federation service, as far as it tells of its links."""
+
+    def __init__(self, *links: dict[str, Any]) -> None:
+        self.links = list(links)
+
+    def status(self) -> list[dict[str, Any]]:
+        return self.links
+
+
+def test_each_link_tells_how_it_is_doing(scraper: Scraper) -> None:
+    scraper.host.services["federation"] = Links(LINK)
+    for path in ("/metrics", "/metrics/per-object"):
+        samples = scraper.scrape(path)
+        for name, value in (
+            ("up", 1),
+            ("forwarded_total", 7),
+            ("confirmed_total", 6),
+            ("unconfirmed", 1),
+            ("nacked_total", 0),
+            ("reconnects_total", 4),
+            ("retries", 0),
+            ("backlog", 11),
+            ("lag_seconds", 0.25),
+        ):
+            assert samples.value(f"warren_federation_link_{name}", **LABELS) == value, name
+        for reason, value in (("max_hops", 2), ("seen", 3)):
+            assert samples.value("warren_federation_link_dropped_total", **LABELS, reason=reason) == value
+
+
+def test_links_are_counted_by_status_from_none_on(scraper: Scraper) -> None:
+    assert scraper.scrape().labels("rabbitmq_federation_links") == []
+    scraper.host.services["federation"] = Links()
+    assert scraper.scrape().value("rabbitmq_federation_links", status="running") == 0
+    down = LINK | {"id": "00000001", "status": "error", "backlog": None, "lag_ms": None}
+    scraper.host.services["federation"] = Links(LINK, down, LINK | {"id": "00000002"})
+    samples = scraper.scrape()
+    assert samples.value("rabbitmq_federation_links", status="running") == 2
+    assert samples.value("rabbitmq_federation_links", status="error") == 1
+    assert samples.value("rabbitmq_federation_links", status="starting") == 0
+    assert samples.value("warren_federation_link_up", **(LABELS | {"id": "00000001"})) == 0
+
+
+def test_what_is_not_known_of_a_link_is_not_told(scraper: Scraper) -> None:
+    scraper.host.services["federation"] = Links(LINK | {"backlog": None, "lag_ms": None})
+    samples = scraper.scrape()
+    assert not {"warren_federation_link_backlog", "warren_federation_link_lag_seconds"} & samples.names
