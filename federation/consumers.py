@@ -12,7 +12,8 @@ A link takes up the shortest path among those of the active consumers here, and 
 that goes through this queue or through its upstream, which would ask somebody for what he wants himself. So each path
 is simple and ends at a real consumer; when that goes, those on the way go one after the other. The priority of a link
 is minus the length of its path: who is nearer to a real consumer comes first, so messages do not go back and forth
-between brokers that both want them.
+between brokers that both want them. As each tells one path alone, not every way there is may be used at once, but from
+each queue from which there is one, one is.
 
 Messages are not stopped by where they have been: a message that has left a queue may be wanted there later, and would
 be kept from its only consumer. They move along paths alone, each one hop nearer to a real consumer.

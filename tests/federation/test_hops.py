@@ -228,8 +228,10 @@ def test_a_count_of_any_kind_does_not_stop_the_link(count: object, next_count: i
     stamp = QueueStamp(URI, "jobs", trust_user_id=False)
     once = {"uri": URI, "queue": "jobs", "visit-count": count}
     before = raw({"x-received-from": [once, {"uri": URI, "queue": "jobs", "visit-count": 1}, "text", 5]})
-    first, *others = (headers(stamp(before, False, "e", "k")).get("x-received-from") or ("A", []))[1]
-    assert first[1].get("visit-count") == ("l", max(next_count, 2))
+    kind, entries = headers(stamp(before, False, "e", "k")).get("x-received-from") or ("", None)
+    assert kind == "A" and isinstance(entries, list)
+    (_, first), *others = entries
+    assert first.get("visit-count") == ("l", max(next_count, 2))
     assert others == [("S", b"text"), ("I", 5)]
 
 

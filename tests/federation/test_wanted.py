@@ -30,7 +30,7 @@ def vhost(node: Node) -> VHost:
     return node.vhosts["/"]
 
 
-def upstream(node: Node, name: str, vhost: str = "/", **others: object) -> None:
+def upstream(node: Node, name: str, vhost: str = "/", **others: Any) -> None:
     value = {"uri": URI, **{key.replace("_", "-"): value for key, value in others.items()}}
     node.parameters.set(vhost, "federation-upstream", name, value)
 
@@ -207,7 +207,7 @@ def test_095_the_id_of_a_link_has_8_hex_digits_that_never_change() -> None:
     assert len(others | {key.id}) == 4
 
 
-def link(node: Node, vhost: VHost, **settings: object) -> Wanted:
+def link(node: Node, vhost: VHost, **settings: Any) -> Wanted:
     if "fed-x" not in vhost.exchanges:
         exchange(vhost, "fed-x")
         policy(node, {"federation-upstream": "up"})
@@ -233,7 +233,7 @@ def link(node: Node, vhost: VHost, **settings: object) -> Wanted:
     ],
 )
 def test_the_upstream_queue_is_kept_where_it_would_be_the_same(
-    node: Node, vhost: VHost, settings: dict[str, object], kept: bool
+    node: Node, vhost: VHost, settings: dict[str, Any], kept: bool
 ) -> None:
     before, after = link(node, vhost), link(node, vhost, **settings)
     assert before != after

@@ -1,0 +1,238 @@
+"""What consumers of a federated queue want, and how that is told over several hops (`federation-multi-hop`)."""
+
+import random
+
+import pytest
+
+from broker.core.node import Node
+from broker.core.ports import Consumer
+from broker.core.queue import Queue
+from broker.core.users import Users
+from broker.session.consuming import Subscription
+from broker.storage.memory import MemoryJournal
+from broker.table import Table
+from federation.consumers import (
+    DEMAND,
+    PATH_LIMIT,
+    Identity,
+    Path,
+    Wants,
+    consume_arguments,
+    is_open,
+    path_of,
+    shortest,
+    wants,
+)
+from tests.support.clock import FakeClock
+
+A, B, C, D = ((name, "/", "q") for name in "ABCD")
+
+
+@pytest.fixture
+def queue() -> Queue:
+    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    return node.add_vhost("/").declare_queue("q", True, False, False, Table.EMPTY, None)
+
+
+class Taker(Consumer):
+    def __init__(self, queue: Queue, priority: int = 0, free: int = 1) -> None:
+        super().__init__("t", queue, self, False, False, priority)
+        self.free = free
+
+    def room(self, body_bytes: int) -> int:
+        return self.free
+
+
+def test_without_consumers_nothing_is_wanted(queue: Queue) -> None:
+    assert wants(queue, B, A, False) == Wants(None, 0, ())
+
+
+def test_active_consumers_want_as_much_as_they_have_room_for(queue: Queue) -> None:
+    for free in (3, 0, 4):
+        queue.add_consumer(Taker(queue, 0, free))
+    waiting = Taker(queue, 9, 5)
+    queue.add_consumer(waiting)
+    waiting.waiting = True
+    assert wants(queue, B, A, False) == Wants(0, 7, (B,))
+
+
+def test_086_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
+    queue.add_consumer(Taker(queue, -5, 10))
+    assert wants(queue, B, A, True) == Wants(-5, 0, ())
+    queue.add_consumer(Taker(queue, 2, 1))
+    assert wants(queue, B, A, False) == Wants(2, 1, (B,))
+
+
+def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
+    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    arguments = Table.of({"x-single-active-consumer": True})
+    queue = node.add_vhost("/").declare_queue("q", True, False, False, arguments, None)
+    queue.add_consumer(Taker(queue, 0, 0))
+    queue.add_consumer(Taker(queue, 5, 5))
+    assert wants(queue, B, A, False) == Wants(None, 0, ())
+
+
+# Over several hops
+
+
+class LinkConsumer(Subscription):
+    """That of a link of another broker, which consumes here for whom the path names."""
+
+    def __init__(self, queue: Queue, path: Path, free: int = 1) -> None:
+        arguments = consume_arguments(path, True)
+        Consumer.__init__(self, "t", queue, self, False, False, arguments.integer("x-priority") or 0)
+        self.arguments = arguments
+        self.free = free
+
+    def room(self, body_bytes: int) -> int:
+        return self.free
+
+
+def test_a_path_is_read_back_as_it_was_written() -> None:
+    arguments = consume_arguments((B, C), True)
+    assert arguments.get("x-priority") == ("l", -2)
+    assert path_of(arguments) == (B, C)
+    assert consume_arguments((B,), False) == Table.of({"x-priority": ("l", -1)}), "as RabbitMQ's links have it"
+    assert path_of(consume_arguments((B,), False)) == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text",
+        5,
+        [],
+        ["a"],
+        [{"cluster-name": "A", "vhost": "/"}],
+        [{"cluster-name": "A", "vhost": 5, "queue": "q"}],
+        [{"cluster-name": "A", "vhost": "/", "queue": "q"}] * (PATH_LIMIT + 1),
+    ],
+)
+def test_what_is_no_path_asks_for_nothing(value: object) -> None:
+    assert path_of(Table.of({DEMAND: value})) == ()
+
+
+def test_a_link_consumer_counts_where_the_policy_says_so(queue: Queue) -> None:
+    queue.add_consumer(LinkConsumer(queue, (C,), 5))
+    assert wants(queue, B, A, False) == Wants(-1, 0, ())
+    assert wants(queue, B, A, True) == Wants(0, 5, (B, C))
+
+
+def test_a_consumer_here_comes_before_those_of_others(queue: Queue) -> None:
+    queue.add_consumer(LinkConsumer(queue, (C,), 5))
+    queue.add_consumer(Taker(queue, 0, 2))
+    assert wants(queue, B, A, True) == Wants(0, 2, (B,))
+
+
+def test_nobody_is_asked_for_what_he_wants_himself(queue: Queue) -> None:
+    queue.add_consumer(LinkConsumer(queue, (A,)))
+    queue.add_consumer(LinkConsumer(queue, (D, A)))
+    queue.add_consumer(LinkConsumer(queue, (D, B, C)))
+    assert wants(queue, B, A, True) == Wants(-1, 0, ())
+    assert wants(queue, B, C, True) == Wants(0, 2, (B, A)), "but another one is"
+
+
+def test_a_path_has_an_end() -> None:
+    longest = tuple((f"c{index}", "/", "q") for index in range(PATH_LIMIT))
+    assert not is_open(longest, B, A)
+    assert is_open(longest[1:], B, A)
+    assert not is_open((), B, A)
+
+
+def test_the_shortest_path_is_taken_and_kept() -> None:
+    assert shortest([(C, D), (D,), (C,)], ()) == (C,)
+    assert shortest([(C,), (D,)], (D,)) == (D,)
+    assert shortest([(C,), (D, C)], (D, C)) == (C,)
+    assert shortest([], (C,)) == ()
+
+
+# Whole graphs: pairs of upstream and downstream, each with the path that the downstream consumes with
+
+Links = dict[tuple[str, str], Path]
+
+
+def identity(name: str) -> Identity:
+    return (name, "/", "q")
+
+
+def settle(links: Links, consumers: set[str], dice: random.Random) -> int:
+    """Let links look, in any order, until nothing changes; how often something did."""
+    changes = 0
+    unchanged: set[tuple[str, str]] = set()
+    while len(unchanged) < len(links):
+        link = dice.choice(sorted(links.keys() - unchanged))
+        upstream, downstream = link
+        own, current = identity(downstream), links[link]
+        if downstream in consumers:
+            path: Path = (own,)
+        else:
+            told = [path for (at, _), path in links.items() if at == downstream and path]
+            best = shortest([path for path in told if is_open(path, own, identity(upstream))], current[1:])
+            path = (own, *best) if best else ()
+        if path != current:
+            links[link] = path
+            changes += 1
+            unchanged = set()
+        else:
+            unchanged.add(link)
+        assert changes < 10_000, "it does not come to rest"
+    return changes
+
+
+def reaches(links: Links, start: str, without: str, consumers: set[str]) -> bool:
+    """Whether messages that are there can come to a consumer, past the one without."""
+    found, work = {start}, [start]
+    while work:
+        at = work.pop()
+        if at in consumers:
+            return True
+        new = {down for up, down in links if up == at} - found - {without}
+        found |= new
+        work += new
+    return False
+
+
+def test_a_chain_passes_on_what_its_end_wants() -> None:
+    links: Links = {("A", "B"): (), ("B", "C"): ()}
+    dice = random.Random(1)
+    settle(links, {"C"}, dice)
+    assert links == {("A", "B"): (B, C), ("B", "C"): (C,)}
+    settle(links, set(), dice)
+    assert links == {("A", "B"): (), ("B", "C"): ()}
+
+
+def test_in_any_graph_demand_comes_to_each_broker_that_can_satisfy_it_and_ends_with_its_consumers() -> None:
+    dice = random.Random(5)
+    for _ in range(150):
+        names = "ABCDEFG"[: dice.randint(2, 7)]
+        links: Links = {(up, down): () for up in names for down in names if up != down and dice.random() < 0.4}
+        for _ in range(4):
+            consumers = {name for name in names if dice.random() < 0.3}
+            settle(links, consumers, dice)
+            for (upstream, downstream), path in links.items():
+                assert not path or reaches(links, downstream, upstream, consumers)
+                assert identity(upstream) not in path and len(set(path)) == len(path)
+                assert not path or path[-1][0] in consumers
+            for name in names:
+                moves = any(path for (upstream, _), path in links.items() if upstream == name)
+                assert name in consumers or moves == reaches(links, name, "", consumers), "nothing is left lying"
+        settle(links, set(), dice)
+        assert not any(links.values()), "somebody asks for nobody"
+
+
+def test_messages_come_to_a_consumer_in_as_many_steps_as_its_path_has() -> None:
+    dice = random.Random(9)
+    for _ in range(100):
+        names = "ABCDEFG"
+        links: Links = {(up, down): () for up in names for down in names if up != down and dice.random() < 0.5}
+        consumers = {"A"}
+        settle(links, consumers, dice)
+        for start in names:
+            at, steps = start, 0
+            while at not in consumers:
+                takers = [path for (up, _), path in links.items() if up == at and path]
+                if not takers:
+                    break
+                at = min(takers, key=len)[0][0]  # the highest priority
+                steps += 1
+                assert steps < len(names), "it goes round in circles"

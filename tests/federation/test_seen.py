@@ -1,0 +1,202 @@
+"""Identities of messages and the window of those that were seen (`federation-deduplicate`)."""
+
+import random
+from binascii import crc32
+
+import pytest
+
+from broker.core.message import Address, Message, framed
+from broker.properties import Properties
+from broker.table import Table
+from federation import seen
+from federation.hops import ExchangeStamp, obstacle
+from federation.seen import AGE_MS, Identities, Seen, carried, identified, reach, with_identity
+
+
+def number(value: int) -> bytes:
+    return value.to_bytes(20, "big")
+
+
+def message(body: bytes = b"body", **properties: str) -> Message:
+    given = Properties()
+    for name, value in properties.items():
+        setattr(given, name, value)
+    return framed(Address("x", "k"), given, body)
+
+
+def body_frames(message: Message) -> bytes:
+    return message.frames[message.header_end + 1 :]
+
+
+# The window
+
+
+def test_what_comes_again_is_a_repeat() -> None:
+    window = Seen()
+    assert not window.is_repeat(number(1), 0)
+    assert not window.is_repeat(number(2), 0)
+    assert window.is_repeat(number(1), 0)
+    assert len(window) == 2
+
+
+def test_what_has_no_identity_is_never_a_repeat() -> None:
+    window = Seen()
+    assert not window.is_repeat(b"", 0)
+    assert not window.is_repeat(b"", 0)
+
+
+def test_what_was_refused_may_come_again() -> None:
+    window = Seen()
+    window.is_repeat(number(1), 0)
+    window.forget(number(1))
+    assert not window.is_repeat(number(1), 0)
+
+
+def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "GENERATION", 10)
+    window = Seen()
+    for value in range(1000):
+        assert not window.is_repeat(number(value), 0)
+        assert all(window.is_repeat(number(one), 0) for one in range(max(value - 9, 0), value + 1))
+        assert len(window) <= 20
+    assert not window.is_repeat(number(1), 0)
+
+
+def test_the_window_remembers_so_long_and_no_longer_than_twice_as_long() -> None:
+    window = Seen()
+    start_ms = 5_000_000_000
+    window.is_repeat(number(1), start_ms)
+    assert window.is_repeat(number(1), start_ms + AGE_MS - 1)
+    assert window.is_repeat(number(1), start_ms + AGE_MS)
+    assert not window.is_repeat(number(2), start_ms + 2 * AGE_MS)
+    assert not window.is_repeat(number(1), start_ms + 2 * AGE_MS)
+    assert not window.is_repeat(number(1), start_ms + 9 * AGE_MS)
+    assert len(window) == 1, "what is that old is gone at once"
+
+
+# Identities
+
+
+def test_all_copies_of_one_publish_have_one_identity_and_no_other_publish_has_it() -> None:
+    identities = Identities()
+    one, other = message(), message()
+    assert identities.of([one]) == identities.of([one])
+    first = identities.of([one])
+    assert identities.of([other]) != first
+    batch = [message() for _ in range(5)]
+    given = identities.of(batch)
+    assert given == identities.of(list(batch)) and len(set(given)) == 5
+    assert set(given).isdisjoint(Identities().of(batch)), "another run of a broker gives others"
+
+
+def test_an_identity_is_read_back_as_it_was_written() -> None:
+    one = message(message_id="m")
+    (identity,) = Identities().of([one])
+    raw = with_identity(one.property_bytes, identity)
+    assert carried(raw, crc32(b"body")) == identity
+    found = Properties.decode(raw)
+    assert found.message_id == "m" and found.headers is not None
+    assert found.headers.text("x-federation-id") == identity.hex()
+    assert identified(raw, b"k", body_frames(one)) == (identity, raw)
+
+
+def test_an_identity_does_not_fit_another_body() -> None:
+    (identity,) = Identities().of([message()])
+    raw = with_identity(message().property_bytes, identity)
+    mine = message(b"something of my own")
+    assert carried(raw, crc32(mine.body)) == b""
+    assert identified(raw, b"k", body_frames(mine)) == (b"", raw)
+
+
+@pytest.mark.parametrize("value", ["", "xy" * 20, "ä" * 40, "00", 5, None, ["a"], "0" * 41])
+def test_what_clients_write_there_is_no_identity(value: object) -> None:
+    raw = Properties(headers=Table.of({"x-federation-id": value})).encode()
+    assert carried(raw, 0) == b""
+    assert identified(raw, b"k", b"")[0] == b""
+
+
+def test_bytes_that_are_no_properties_have_no_identity() -> None:
+    for broken in (b"", b"\x20", b"\x20\x00\x00\x00\x00\x20x-federation-id", b"\x00\x80\x09m"):
+        assert identified(broken, b"k", b"") == (b"", broken)
+
+
+def test_without_an_identity_a_message_gets_one_of_its_message_id_key_and_body() -> None:
+    def of(body: bytes, key: bytes, **properties: str) -> bytes:
+        one = message(body, **properties)
+        return identified(one.property_bytes, key, body_frames(one))[0]
+
+    identity = of(b"body", b"k", message_id="1")
+    assert len(identity) == 20
+    assert of(b"body", b"k", message_id="1", app_id="other") == identity
+    assert len({identity, of(b"bodies", b"k", message_id="1"), of(b"body", b"l", message_id="1")}) == 3
+    assert of(b"body", b"k", message_id="2") != identity
+    assert of(b"body", b"k") == of(b"body", b"k", message_id="") == b"", "or two equal messages would be one"
+
+
+def test_the_identity_that_a_link_makes_goes_on_with_the_message() -> None:
+    one = message(message_id="1")
+    identity, raw = identified(one.property_bytes, b"k", body_frames(one))
+    again, same = identified(ExchangeStamp("amqp://h", "x", "a", "/", False)(raw, True), b"k", body_frames(one))
+    assert again == identity
+    assert carried(same, crc32(one.body)) == identity
+
+
+def test_a_body_in_several_frames_is_one_body() -> None:
+    def frame(part: bytes) -> bytes:
+        return b"\x03\x00\x01" + len(part).to_bytes(4, "big") + part + b"\xce"
+
+    raw = message(message_id="1").property_bytes
+    whole = identified(raw, b"k", frame(b"some body"))
+    assert identified(raw, b"k", frame(b"some ") + frame(b"body")) == whole
+    assert identified(raw, b"k", b"")[0] != whole[0]
+
+
+def test_hops_do_not_end_the_way_of_what_has_an_identity() -> None:
+    assert reach(1, number(1)) > 1000
+    assert reach(3, b"") == 3
+    assert reach(0, number(1)) == 0, "no hops is no federation"
+
+
+# Any graph of brokers, with links as slow as they like
+
+
+class Broker:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.identities = Identities()
+        self.window = Seen()
+        self.copies = 0
+
+
+def arrive(broker: Broker, copy: Message, raw: bytes, links: list[tuple[str, str]]) -> list[tuple[str, str, bytes]]:
+    """What the broker's internal exchanges then have for its downstreams."""
+    broker.copies += 1
+    if not carried(raw, crc32(copy.body)):
+        raw = with_identity(raw, broker.identities.of([copy])[0])
+    return [(broker.name, downstream, raw) for upstream, downstream in links if upstream == broker.name]
+
+
+def copies(links: list[tuple[str, str]], at: str, max_hops: int, dice: random.Random) -> dict[str, int]:
+    brokers = {name: Broker(name) for link in links for name in link}
+    published = message(b"the body")
+    travelling = arrive(brokers[at], published, published.property_bytes, links)
+    while travelling:
+        upstream, downstream, raw = travelling.pop(dice.randrange(len(travelling)))
+        broker = brokers[downstream]
+        identity, raw = identified(raw, b"k", body_frames(published))
+        if obstacle(raw, reach(max_hops, identity), downstream, "/") or broker.window.is_repeat(identity, 0):
+            continue
+        stamped = ExchangeStamp("amqp://" + upstream, "x", upstream, "/", False)(raw, False)
+        travelling += arrive(broker, published, stamped, links)
+    return {name: broker.copies for name, broker in brokers.items()}
+
+
+def test_each_broker_gets_one_copy_in_any_graph_whatever_max_hops_is() -> None:
+    dice = random.Random(11)
+    for _ in range(300):
+        names = "abcdefg"[: dice.randint(2, 7)]
+        every = [(one, other) for one in names for other in names if one != other]
+        tree = [(names[dice.randrange(index)], names[index]) for index in range(1, len(names))]
+        links = tree + [link for link in every if link not in tree and dice.random() < 0.4]
+        for max_hops in (1, 2, len(names), 50):
+            assert set(copies(links, "a", max_hops, dice).values()) == {1}
