@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from broker.app import Store, build_node, build_settings, tls
 from broker.config import Config, SSLOptions
+from broker.config.values import Federation
 from broker.core.exchange import Exchange
 from broker.core.queue import Queue
 from broker.core.registry import Registry
@@ -21,7 +22,7 @@ from broker.net.server import Server
 from broker.properties import Properties
 from broker.table import Table, Value
 from federation.service import FederationService
-from federation.upstream_exchange import UpstreamExchange
+from federation.upstream_exchange import FederationUpstreamExchange
 
 from .amqp import Client
 from .background import BackgroundLoop
@@ -34,6 +35,7 @@ WITHIN_S = 20.0  # for whatever is to happen: the machine may be busy
 LOOK_S = 0.01
 QUIET_S = 0.25  # without a change, after which nothing more is expected
 SOON_S = 0.1  # the delay between attempts
+CHECK_MS = 300  # between two looks of a link at what it has upstream
 UPSTREAM_TYPE = "x-federation-upstream"
 
 T = TypeVar("T")
@@ -64,7 +66,7 @@ def registry() -> Registry:
     types = Registry()
     load_exchange_types(types)
     if UPSTREAM_TYPE not in types.names():
-        types.register(UPSTREAM_TYPE, UpstreamExchange)
+        types.register(UPSTREAM_TYPE, FederationUpstreamExchange)
     return types
 
 
@@ -78,8 +80,9 @@ class Site:
         self.loop = loop
         self.name = name
         self.log: list[tuple[str, str, dict[str, object]]] = []
-        listeners = {"listeners_tcp": (("127.0.0.1", 0),), "cluster_name": name, "node": f"{name}@test"}
-        self.config = Config(**{"memory": True, **listeners, **settings})
+        named = {"cluster_name": name, "node": f"{name}@test", "listeners_tcp": (("127.0.0.1", 0),)}
+        federation = Federation(internal_exchange_check_interval=CHECK_MS)
+        self.config = Config(**{"memory": True, "federation": federation, **named, **settings})
         self.federation = FederationService()
         self.port = 0
         self.loop.run(self._start())

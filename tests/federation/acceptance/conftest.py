@@ -8,8 +8,6 @@ from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site
 from tests.support.proxy import Proxy
 
-CHECK_MS = 300  # between two looks of a link at what it has upstream
-
 NewPlaces = Callable[[int], list[Place]]
 NewProxy = Callable[[Site], Proxy]
 

@@ -1,0 +1,201 @@
+"""The exchange type x-federation-upstream (spec/federation.md 6.3)."""
+
+from binascii import crc32
+from typing import Any
+
+import pytest
+
+from broker.core.message import Address, Message, framed
+from broker.core.node import Node
+from broker.core.queue import Queue
+from broker.core.vhost import VHost
+from broker.errors import PreconditionFailed
+from broker.properties import Properties
+from broker.table import Table
+from federation.seen import carried
+from federation.upstream_exchange import FederationUpstreamExchange
+from tests.support.session import SlowJournal, new_node
+
+TYPE = "x-federation-upstream"
+ARGUMENTS: dict[str, object] = {
+    "x-max-hops": ("l", 2),
+    "x-downstream-name": "down",
+    "x-downstream-vhost": "/",
+    "x-internal-purpose": "federation",
+}
+
+
+@pytest.fixture
+def journal() -> SlowJournal:
+    return SlowJournal()
+
+
+@pytest.fixture
+def vhost(journal: SlowJournal) -> VHost:
+    node: Node = new_node(journal)
+    node.registry.register(TYPE, FederationUpstreamExchange)
+    vhost = node.vhosts["/"]
+    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    return vhost
+
+
+def declare(vhost: VHost, name: str, **changed: object) -> None:
+    arguments = {**ARGUMENTS, **{key.replace("_", "-"): value for key, value in changed.items()}}
+    given = Table.of({key: value for key, value in arguments.items() if value is not None})
+    vhost.declare_exchange(name, TYPE, True, True, True, given)
+
+
+def downstream(vhost: VHost, name: str, *keys: str, **changed: object) -> Queue:
+    """The queue of a link that is bound for these keys."""
+    declare(vhost, f"{name} B", **changed)
+    queue = vhost.declare_queue(name, True, False, False, Table.EMPTY, None)
+    vhost.bind(f"{name} B", queue, "", Table.EMPTY)
+    for key in keys or ("#",):
+        vhost.bind("x", vhost.exchanges[f"{name} B"], key, Table.EMPTY)
+    return queue
+
+
+def publish(vhost: VHost, key: str = "k", body: bytes = b"body", **properties: Any) -> int:
+    """To how many places it goes."""
+    message = framed(Address("x", key), Properties(**properties), body)
+    queues = vhost.route(vhost.exchanges["x"], (key,), message)[0]
+    if queues:
+        vhost.enqueue([message], len(body), message.persistent, queues)
+    return len(queues)
+
+
+def came_from(*entries: tuple[str, str]) -> Table:
+    return Table.of({"x-received-from": [{"cluster-name": name, "vhost": vhost} for name, vhost in entries]})
+
+
+def messages(queue: Queue) -> list[Message]:
+    found = []
+    while (got := queue.get(True)) is not None:
+        found.append(got[1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "Argument x-max-hops missing"),
+        ("2", "Argument x-max-hops must be of type long, not longstr"),
+        (2.0, "Argument x-max-hops must be of type long, not double"),
+    ],
+)
+def test_max_hops_has_to_be_a_number(vhost: VHost, value: object, told: str) -> None:
+    with pytest.raises(PreconditionFailed, match=told):
+        declare(vhost, "ix", x_max_hops=value)
+
+
+def test_max_hops_may_be_of_any_width_and_has_to_be_the_same_again(vhost: VHost) -> None:
+    declare(vhost, "ix", x_max_hops=("b", 2))
+    declare(vhost, "ix", x_max_hops=("l", 2), x_downstream_name="other")
+    with pytest.raises(PreconditionFailed, match="x-max-hops"):
+        declare(vhost, "ix", x_max_hops=3)
+
+
+def test_it_is_a_fanout_for_what_may_go_there(vhost: VHost) -> None:
+    queue = downstream(vhost, "q")
+    publish(vhost)
+    publish(vhost, headers=came_from(("a", "/")))
+    publish(vhost, headers=came_from(("b", "/"), ("a", "/")))  # two hops
+    publish(vhost, headers=came_from(("down", "/")))  # has been there
+    publish(vhost, headers=came_from(("down", "other")))
+    assert [len(message.headers) for message in messages(queue)] == [0, 1, 1]
+
+
+def test_peers_that_do_not_say_who_they_are_get_all_that_has_hops_left(vhost: VHost) -> None:
+    queue = downstream(vhost, "q", x_downstream_vhost=None)
+    publish(vhost, headers=came_from(("down", "/")))
+    publish(vhost, headers=came_from(("b", "/"), ("a", "/")))
+    assert len(messages(queue)) == 1
+
+
+def test_040_two_internal_exchanges_of_one_queue_deliver_one_copy(vhost: VHost) -> None:
+    queue = downstream(vhost, "q", "k", "#")
+    declare(vhost, "q A")
+    vhost.bind("q A", queue, "", Table.EMPTY)
+    vhost.bind("x", vhost.exchanges["q A"], "k", Table.EMPTY)
+    publish(vhost)
+    assert len(messages(queue)) == 1
+
+
+def test_an_exchange_that_lost_its_queue_routes_nowhere(vhost: VHost) -> None:
+    queue = downstream(vhost, "q", x_deduplicate=True)
+    exchange = vhost.exchanges["q B"]
+    vhost.delete_queue(queue)
+    assert "q B" not in vhost.exchanges
+    assert exchange.type.route(("k",), framed(Address("x", "k"), Properties(), b"")) == []
+
+
+# Identities
+
+
+def identities(queue: Queue) -> list[bytes]:
+    return [carried(message.property_bytes, crc32(message.body)) for message in messages(queue)]
+
+
+def test_all_downstreams_of_a_publish_get_it_with_one_identity(vhost: VHost) -> None:
+    queues = [downstream(vhost, name, x_deduplicate=True) for name in ("q1", "q2", "q3")]
+    here = vhost.declare_queue("here", False, False, False, Table.EMPTY, None)
+    vhost.bind("x", here, "#", Table.EMPTY)
+    assert publish(vhost, body=b"one", message_id="m") == 4
+    publish(vhost, body=b"two")
+    found = [identities(queue) for queue in queues]
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0])) == 2 and all(found[0])
+    assert identities(here) == [b"", b""], "who consumes here gets what was published"
+
+
+def test_without_being_asked_it_changes_nothing(vhost: VHost) -> None:
+    asked, unasked = downstream(vhost, "q1", x_deduplicate=True), downstream(vhost, "q2")
+    publish(vhost, message_id="m", headers=Table.of({"a": ("s", 1)}))
+    (one,), (other,) = messages(asked), messages(unasked)
+    assert other.properties.headers == Table.of({"a": ("s", 1)})
+    assert one.properties.message_id == "m" and one.headers.get("a") == ("s", 1)
+    assert one.body == other.body == b"body" and one.address.routing_key == "k"
+
+
+def test_a_message_keeps_the_identity_that_it_has_and_goes_any_number_of_hops(vhost: VHost) -> None:
+    first, second = downstream(vhost, "q1", x_deduplicate=True), downstream(vhost, "q2", x_deduplicate=True)
+    publish(vhost)
+    (message,) = messages(first)
+    far = came_from(("d", "/"), ("c", "/"), ("b", "/"), ("a", "/"))
+    headers = message.headers.with_items(far.items())
+    messages(second)
+    publish(vhost, headers=headers)
+    (again,) = messages(second)
+    assert again.headers == headers
+    publish(vhost, headers=message.headers.with_items(came_from(("down", "/")).items()))
+    assert len(messages(second)) == 0, "but not where it has been"
+
+
+def test_something_else_under_its_headers_is_another_message(vhost: VHost) -> None:
+    queue = downstream(vhost, "q", x_deduplicate=True)
+    publish(vhost)
+    (message,) = messages(queue)
+    publish(vhost, body=b"an answer", headers=message.headers)
+    (answer,) = messages(queue)
+    assert len(answer.headers) == 1 and answer.headers != message.headers
+
+
+def test_a_persistent_message_is_confirmed_when_the_copy_is_stored(vhost: VHost, journal: SlowJournal) -> None:
+    queue = downstream(vhost, "q", x_deduplicate=True)
+    message = framed(Address("x", "k"), Properties(delivery_mode=2, expiration="5000"), b"body")
+    queues = vhost.route(vhost.exchanges["x"], ("k",), message)[0]
+    receipt = vhost.enqueue([message], 4, True, queues)
+    assert receipt.stored
+    assert [stored.body for stored in journal.live.values()] == [b"body"]
+    (found,) = messages(queue)
+    assert found.persistent and found.properties.expiration == "5000"
+
+
+def test_a_transaction_gives_each_of_its_messages_its_own(vhost: VHost) -> None:
+    queues = [downstream(vhost, name, x_deduplicate=True) for name in ("q1", "q2")]
+    published = [framed(Address("x", "k"), Properties(), body) for body in (b"1", b"2", b"3")]
+    routed = [(message, vhost.route(vhost.exchanges["x"], ("k",), message)[0]) for message in published]
+    for message, targets in routed:
+        vhost.enqueue([message], 1, False, targets)
+    one, other = (identities(queue) for queue in queues)
+    assert one == other and len(set(one)) == 3
