@@ -13,8 +13,6 @@ from binascii import crc32
 
 from broker.plugin import (
     INTEGERS,
-    STORED,
-    TAKEN,
     Binding,
     Destination,
     Destinations,
@@ -96,7 +94,11 @@ class Identified(Sink):
 
     def take(self, messages: list[Message]) -> Receipt:
         stored = False
-        for message, identity in zip(messages, _identities.of(messages), strict=True):
+        refused: set[int] = set()
+        for index, identity in enumerate(_identities.of(messages)):
+            message = messages[index]
             copy = message.again().with_properties(with_identity(message.property_bytes, identity))
-            stored = self.host.deliver(self._bound.all(), [copy]).stored or stored
-        return STORED if stored else TAKEN
+            receipt = self.host.deliver(self._bound.all(), [copy])
+            stored = receipt.stored or stored
+            refused |= {index} if receipt.refused else set()
+        return Receipt(stored, frozenset(refused))

@@ -30,7 +30,9 @@ def enqueue_carefully(messages: list[Message], queues: tuple[Queue, ...], source
         log.made(messages)
     for queue in queues:
         if isinstance(queue, Sink):
-            stored = queue.take(messages).stored or stored
+            taken = queue.take(messages)
+            stored = taken.stored or stored
+            refused |= taken.refused
             continue
         entry = _Entry(queue, len(queues) == 1, source)
         for index, message in enumerate(messages):

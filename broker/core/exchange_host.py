@@ -98,6 +98,7 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
     if not messages:
         return TAKEN
     stored = False
+    refused: set[int] = set()
     queues = tuple([end for end in destinations if isinstance(end, Queue) and not end.deleted])
     if queues:
         given = list(messages)
@@ -105,11 +106,16 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
             given = [message.again() for message in given]
         body_bytes = sum([message.body_bytes for message in given])
         persistent = any(message.persistent for message in given)
-        stored = vhost.enqueue(given, body_bytes, persistent, queues).stored
+        receipt = vhost.enqueue(given, body_bytes, persistent, queues)
+        stored = receipt.stored
+        refused |= receipt.refused
     for end in destinations:
         if isinstance(end, Exchange):
-            for message in messages:
+            for index, message in enumerate(messages):
                 found = vhost.route(end, (message.address.routing_key,), message)[0]
                 receipt = vhost.enqueue([message.again()], message.body_bytes, message.persistent, found)
                 stored = stored or receipt.stored
+                refused |= {index} if receipt.refused else set()
+    if refused:
+        return Receipt(stored, frozenset(refused))
     return STORED if stored else TAKEN

@@ -31,9 +31,14 @@ def journal() -> SlowJournal:
 
 
 @pytest.fixture
-def vhost(journal: SlowJournal) -> VHost:
-    node: Node = new_node(journal)
+def node(journal: SlowJournal) -> Node:
+    node = new_node(journal)
     node.registry.register(TYPE, FederationUpstreamExchange)
+    return node
+
+
+@pytest.fixture
+def vhost(node: Node) -> VHost:
     vhost = node.vhosts["/"]
     vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
     return vhost
@@ -189,6 +194,15 @@ def test_a_persistent_message_is_confirmed_when_the_copy_is_stored(vhost: VHost,
     assert [stored.body for stored in journal.live.values()] == [b"body"]
     (found,) = messages(queue)
     assert found.persistent and found.properties.expiration == "5000"
+
+
+def test_what_the_upstream_queue_has_no_room_for_is_refused(node: Node, vhost: VHost) -> None:
+    queue = downstream(vhost, "q", x_deduplicate=True)
+    node.policies.set("/", "p", "^q$", {"max-length": 1, "overflow": "reject-publish"}, 0, "queues")
+    published = [framed(Address("x", "k"), Properties(), body) for body in (b"1", b"2")]
+    queues = vhost.route(vhost.exchanges["x"], ("k",), published[0])[0]
+    assert vhost.enqueue(published, 2, False, queues).refused == {1}
+    assert [message.body for message in messages(queue)] == [b"1"]
 
 
 def test_a_transaction_gives_each_of_its_messages_its_own(vhost: VHost) -> None:
