@@ -7,6 +7,7 @@ from . import properties
 from .config import Config, HTTPListener, Management, Prometheus, SSLOptions, Throughput
 from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
+from .core.breakdown import Breakdown
 from .core.consumers import SingleActiveConsumers
 from .core.definitions import Change, StoredGlobalParameter, StoredParameter, StoredUser, StoredVHost
 from .core.delayed_exchange import DelayedExchange
@@ -95,6 +96,7 @@ __all__ = [
     "Address",
     "Attempts",
     "Binding",
+    "Breakdown",
     "Change",
     "Channel",
     "Churn",

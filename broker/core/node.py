@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..errors import Invalid, Unknown
 from .alarms import Alarms
 from .backlog import Budget
+from .breakdown import Breakdown
 from .census import Census
 from .definitions import Change, StoredVHost
 from .events import Events
@@ -71,6 +72,7 @@ class Node:
         self.open_connections = 0
         self.census = Census()
         self.churn = Churn()
+        self.breakdown: Breakdown | None = None  # where somebody wants it
         self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
         self.commits = Latencies()  # of batches of the journal: the write, and the sync
         self._gone = Statistics()  # of virtual hosts that were deleted

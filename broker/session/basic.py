@@ -138,9 +138,13 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
     found = queue.get(no_ack)
     if found is None:
         channel.delivering.found_nothing()
+        if channel.lane is not None:
+            channel.lane.of(queue).found_nothing()
         return None
     position, message, redelivered = found
     channel.delivering.got(no_ack, redelivered)
+    if channel.lane is not None:
+        channel.lane.of(queue).got(no_ack, redelivered)
     channel.delivery_tag += 1
     if not no_ack:
         channel.unacked[channel.delivery_tag] = (queue, None, position, message)

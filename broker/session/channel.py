@@ -87,6 +87,8 @@ class Channel:
         self.routes: dict[bytes, Route] = publishing.remembered_routes(self.vhost, self.user)
         self.publishing = Publishing()
         self.delivering = Delivering()
+        breakdown = connection.node.breakdown
+        self.lane = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
         connection.node.census.channel_opened(self.user.name)
@@ -242,6 +244,8 @@ class Channel:
         self.connection.node.census.channel_closed(self.user.name)
         self.connection.node.churn.channel_closed += 1
         notices.channel_closed(self)
+        if self.lane is not None and self.connection.node.breakdown is not None:
+            self.connection.node.breakdown.close(self.lane)
         for subscription in list(self.consumers.values()):
             basic.remove(self, subscription)
         if self.transaction is not None:

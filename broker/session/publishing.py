@@ -271,6 +271,8 @@ def enqueue(
     exchange.publish_in += count
     channel.publishing.publish += count
     statistics.publishing.publish += count
+    if channel.lane is not None:
+        channel.lane.published(exchange, queues, count, mandatory)
     if queues:
         routed = count * len(queues)
         exchange.publish_out += routed

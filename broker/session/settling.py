@@ -60,6 +60,8 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
 def settle(channel: Channel, queue: Queue, messages: list[Message], subscription: Subscription | None) -> None:
     """They are acknowledged. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
+    if channel.lane is not None:
+        channel.lane.acked(queue, len(messages))
     if channel.vhost.message_log is not None:
         channel.vhost.message_log.acked(channel.origin, tag_of(subscription), queue, messages)
     queue.settle(messages)

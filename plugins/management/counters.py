@@ -11,6 +11,7 @@ from .samples import GAUGES, LENGTHS, OCTETS, Key
 
 PUBLISHING = ("publish", "confirm", "return_unroutable", "drop_unroutable")
 DELIVERING = ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "deliver_get", "get_empty")
+PUBLISHED = ("publish", "return_unroutable", "drop_unroutable")  # by a channel to one exchange
 ROUTING = ("publish_in", "publish_out")
 CHURN = (
     *("connection_created", "connection_closed", "channel_created", "channel_closed"),
@@ -25,6 +26,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "connection": OCTETS,
     "channel": (*PUBLISHING, *DELIVERING),
     "link": ("publish", "confirm"),
+    "channel_exchange": PUBLISHED,
+    "channel_queue": DELIVERING,
+    "exchange_queue": ("publish",),
 }
 
 Values = tuple[int, ...]

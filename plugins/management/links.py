@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from broker.plugin import Host
 
-from .samples import Key
+from .samples import Key, Sample
 
 SERVICE = "federation"
 Row = dict[str, object]
@@ -27,9 +28,11 @@ def links_of(host: Host) -> Links | None:
     return service if isinstance(service, Links) else None
 
 
-def rows_of(host: Host) -> list[Row]:
+def samples(host: Host) -> Iterator[Sample]:
+    """Of all links. Which object it is makes no difference: a link that was restarted is the same."""
     links = links_of(host)
-    return links.status() if links is not None else []
+    for row in links.status() if links is not None else ():
+        yield "link", link_key(row), None, tuple(link_counters(row).values())
 
 
 def link_key(row: Row) -> Key:

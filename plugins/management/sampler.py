@@ -9,15 +9,14 @@ from broker.plugin import Node
 
 from . import counters
 from .counters import Line, Values
-from .links import Row, link_counters, link_key
-from .samples import Samples
+from .samples import Sample, Samples
 
 SLICE = 100  # objects looked at in one go: about a millisecond
 
 
 class Sampler:
-    """`connections` are those that are open; `gauges` measures what GAUGES name, in their order. `links` are those of
-    federation."""
+    """`connections` are those that are open; `gauges` measures what GAUGES name, in their order; `more` is what else
+    there is to look at."""
 
     def __init__(
         self,
@@ -25,13 +24,13 @@ class Sampler:
         samples: Samples,
         connections: Callable[[], Iterable[Line]],
         gauges: Callable[[], Values] | None = None,
-        links: Callable[[], Iterable[Row]] = tuple,
+        more: Callable[[], Iterable[Sample]] = tuple,
     ) -> None:
         self._node = node
         self._samples = samples
         self._connections = connections
         self._gauges = gauges
-        self._links = links
+        self._more = more
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,8 +52,8 @@ class Sampler:
         samples.begin(now_ms)
         octets: dict[str, tuple[int, int]] = {}
         yield from self._look_at_connections(octets)
-        for row in self._links():
-            samples.look("link", link_key(row), None, tuple(link_counters(row).values()))
+        for sample in self._more():
+            samples.look(*sample)
             yield
         total = (0, 0, 0)
         for vhost in list(self._node.vhosts.values()):

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from .rates import NO_RANGES, Point, Range, Ranges, ranged, rate
 
 Key = tuple[str, ...]
+Sample = tuple[str, Key, object, tuple[int, ...]]
+"""Of an object: its kind and key, itself, and what was counted of it."""
 Levels = Sequence[tuple[int, int]]
 """How long numbers are kept and how far apart, both in seconds; the finest comes first."""
 
@@ -22,7 +24,10 @@ RETENTION: Mapping[str, Levels] = {  # RabbitMQ's (spec/operator.md 1.5)
     "basic": ((605, 5), (3600, 60)),
     "detailed": ((605, 5),),
 }
-POLICIES = {"overview": "global", "node": "global", "vhost": "global"}  # by kind; all others are basic
+POLICIES = {  # by kind; all others are basic
+    **dict.fromkeys(("overview", "node", "vhost"), "global"),
+    **dict.fromkeys(("channel_exchange", "channel_queue", "exchange_queue"), "detailed"),
+}
 AGES_S = {"minute": 60, "hour": 3600, "day": 86_400}  # by the names that a configuration may use
 LIMIT_BYTES = 64 << 20
 NUMBER_BYTES = 8

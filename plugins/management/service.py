@@ -36,7 +36,7 @@ class ManagementService(Service):
         self._doors = Doors(host, Entrance("management", "http", f"{__package__}.serving", application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._doors) and state.samples.mode != "none":
-            sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges)
+            sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, state.more_samples)
             self._sampling = asyncio.get_running_loop().create_task(sampler.run())
 
     @property

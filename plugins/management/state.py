@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from broker.plugin import Host, Management
+from broker.plugin import Breakdown, Host, Management
 
+from . import links, pairs
 from .counters import KINDS
 from .readings import Readings
-from .samples import Samples, retention_of
+from .samples import Sample, Samples, retention_of
 
 DISTRIBUTION = "warrenmq"
 
@@ -33,6 +35,15 @@ class State:
         retention = retention_of(self.config.sample_retention_policies)
         self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)
         self.readings = Readings(host)
+        self._host = host
+        if mode == "detailed":
+            host.node.breakdown = breakdown = Breakdown()
+            host.node.observers.append(breakdown)
+
+    def more_samples(self) -> Iterator[Sample]:
+        """Of what there is only where something is configured or installed."""
+        yield from links.samples(self._host)
+        yield from pairs.samples(self._host)
 
     @property
     def product_version(self) -> str:

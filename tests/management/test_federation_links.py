@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from broker.host import Host, Service
-from plugins.management.links import Row, rows_of
+from plugins.management.links import Row
 from plugins.management.sampler import Sampler
 from tests.support.http import Api
 
@@ -125,7 +125,7 @@ def test_a_link_that_is_down_says_why_and_when_it_tries_again(api: Api, federati
 
 def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: Federation) -> None:
     clock = api.peer.clock
-    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, links=lambda: rows_of(api.host))
+    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for confirmed in (10, 60):
         federation.rows = [row(confirmed=confirmed)]
         clock.advance(5000)

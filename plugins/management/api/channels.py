@@ -8,6 +8,7 @@ from broker.plugin import Channel, Connection, Subscription
 
 from ..access import ANY, OWN, VISIBLE
 from ..answers import Answer, found, missing
+from ..breakdowns import of_channel
 from ..counters import channel_counters, channel_key
 from ..figures import Figures
 from ..lists import Item, Listing
@@ -43,7 +44,7 @@ def get_channel(request: Request) -> Answer:
                 item = described(figures, channel)
                 if figures.told:
                     item["consumer_details"] = [described_consumer(one) for one in consumers_of(channel)]
-                    item |= {"publishes": [], "deliveries": []}
+                    item |= of_channel(figures, channel)
                 return found(item)
     raise missing()
 

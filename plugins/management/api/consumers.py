@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.plugin import Queue, SingleActiveConsumers, Subscription, json_of_table
 
 from ..access import ANY, VISIBLE
+from ..breakdowns import channel_details
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
@@ -27,7 +28,6 @@ def consumers_of(queue: Queue) -> list[Subscription]:
 
 def described(consumer: Subscription) -> Item:
     queue, channel = consumer.queue, consumer.channel
-    connection = channel.connection
     consumers = queue.consumers
     alone = isinstance(consumers, SingleActiveConsumers)
     active = not isinstance(consumers, SingleActiveConsumers) or consumers.active is consumer
@@ -39,17 +39,9 @@ def described(consumer: Subscription) -> Item:
         "active": active,
         "activity_status": ("single_active" if active else "waiting") if alone else "up",
         "arguments": json_of_table(consumer.arguments),
-        "consumer_timeout": connection.settings.consumer_timeout_ms,
+        "consumer_timeout": channel.connection.settings.consumer_timeout_ms,
         "queue": {"name": queue.name, "vhost": queue.vhost},
-        "channel_details": {
-            "name": f"{connection.name} ({channel.number})",
-            "number": channel.number,
-            "user": channel.user.name,
-            "connection_name": connection.name,
-            "peer_host": connection.peer.host,
-            "peer_port": connection.peer.port,
-            "node": connection.node.name,
-        },
+        "channel_details": channel_details(channel),
     }
 
 

@@ -9,6 +9,7 @@ from broker.plugin import Exchange, json_of_table
 from ..access import VHOST, VISIBLE
 from ..answers import Answer, done, found, put
 from ..arguments import Arguments, table_of
+from ..breakdowns import of_exchange
 from ..counters import exchange_counters, exchange_key
 from ..figures import Figures
 from ..lists import Item, Listing
@@ -34,8 +35,9 @@ def list_exchanges(request: Request) -> Listing[Exchange]:
 def get_exchange(request: Request) -> Answer:
     """One exchange."""
     figures = Figures(request)
-    item = described(figures, request.exchange())
-    return found(item | {"incoming": [], "outgoing": []} if figures.told else item)
+    exchange = request.exchange()
+    item = described(figures, exchange)
+    return found(item | of_exchange(request.host, figures, exchange) if figures.told else item)
 
 
 def put_exchange(request: Request) -> Answer:

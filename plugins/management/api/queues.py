@@ -9,6 +9,7 @@ from broker.plugin import Connection, Queue, SingleActiveConsumers, json_of_tabl
 from ..access import ADMIN, VHOST, VISIBLE
 from ..answers import Answer, bad, done, found, put
 from ..arguments import Arguments, table_of
+from ..breakdowns import of_queue
 from ..counters import length_counters, lengths, queue_counters, queue_key
 from ..figures import Figures
 from ..lists import Item, Listing
@@ -118,7 +119,7 @@ def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
     item = unset | described(request, figures, queue)
     if figures.told:
         item["consumer_details"] = [described_consumer(consumer) for consumer in consumers_of(queue)]
-        item |= {"incoming": [], "deliveries": [], "garbage_collection": NO_GARBAGE}
+        item |= {**of_queue(request.host, figures, queue), "garbage_collection": NO_GARBAGE}
     return item
 
 

@@ -1,0 +1,122 @@
+"""What passed between channels, exchanges and queues, where rates are detailed (spec/operator.md 1.5)."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from pamqp.commands import Exchange, Queue
+
+from broker.core.breakdown import Breakdown
+from plugins.management.sampler import Sampler
+from tests.support.channel import Channel
+from tests.support.http import Api
+from tests.support.in_process import InProcessPeer
+
+NAME = "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"
+CHANNEL = f"/channels/{quote(NAME, safe='')}"
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    """The HTTP API of a fresh broker with detailed rates."""
+    peer = InProcessPeer()
+    peer.settings(management=dataclasses.replace(peer.config.management, rates_mode="detailed"))
+    made = Api(peer)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def channel(api: Api) -> Channel:
+    """One that published 4 messages to amq.fanout for two queues and one to amq.direct for none, and got and
+    acknowledged some."""
+    channel = api.peer.connect().channel()
+    for queue in ("a", "b"):
+        channel.declare(queue)
+        channel.bind(queue, "amq.fanout")
+    for _ in range(4):
+        channel.publish("amq.fanout", "", b"x")
+    channel.publish("amq.direct", "nobody", b"x")
+    assert channel.get("a", no_ack=True) is not None
+    channel.consume("b", consumer_tag="t")
+    channel.ack(channel.delivery().method.delivery_tag)
+    channel.sync()
+    return channel
+
+
+def told(rows: Any, whose: str) -> dict[str, Any]:
+    """What was counted, without rates, by the name of the other one."""
+    return {
+        row[whose]["name"]: {name: value for name, value in row["stats"].items() if not name.endswith("_details")}
+        for row in rows
+    }
+
+
+def test_a_channel_tells_where_it_publishes_and_what_it_gets(api: Api, channel: Channel) -> None:
+    one = api.get(CHANNEL).json
+    assert told(one["publishes"], "exchange") == {
+        "amq.fanout": {"publish": 4, "return_unroutable": 0, "drop_unroutable": 0},
+        "amq.direct": {"publish": 1, "return_unroutable": 0, "drop_unroutable": 1},
+    }
+    got = told(one["deliveries"], "queue")
+    assert (got["a"]["get_no_ack"], got["b"]["deliver"], got["b"]["ack"]) == (1, 4, 1)
+    assert got["b"]["deliver_get"] == 4 and one["deliveries"][0]["queue"] == {"name": "a", "vhost": "/"}
+
+
+def test_an_exchange_tells_who_publishes_and_where_it_goes(api: Api, channel: Channel) -> None:
+    one = api.get("/exchanges/%2F/amq.fanout").json
+    assert told(one["incoming"], "channel_details")[NAME]["publish"] == 4
+    assert told(one["outgoing"], "queue") == {"a": {"publish": 4}, "b": {"publish": 4}}
+    assert api.get("/exchanges/%2F/amq.direct").json["outgoing"] == []
+
+
+def test_a_queue_tells_what_it_comes_from_and_who_gets_it(api: Api, channel: Channel) -> None:
+    one = api.get("/queues/%2F/b").json
+    assert told(one["incoming"], "exchange") == {"amq.fanout": {"publish": 4}}
+    ((details, stats),) = [(row["channel_details"], row["stats"]) for row in one["deliveries"]]
+    assert (details["name"], details["user"], stats["deliver"], stats["ack"]) == (NAME, "guest", 4, 1)
+
+
+def test_they_have_rates(api: Api, channel: Channel) -> None:
+    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
+    for _ in range(2):
+        list(sampler.look(api.peer.clock.now_ms()))
+        for _ in range(50):
+            channel.publish("amq.fanout", "", b"x")
+        api.peer.wait(5000)
+    list(sampler.look(api.peer.clock.now_ms()))
+    (incoming,) = api.get("/queues/%2F/a").json["incoming"]
+    assert incoming["stats"]["publish_details"]["rate"] == 10.0
+    published = told(api.get(CHANNEL).json["publishes"], "exchange")
+    assert published["amq.fanout"]["publish"] == 104
+
+
+def test_what_is_deleted_or_closed_is_forgotten(api: Api, channel: Channel) -> None:
+    breakdown = api.host.node.breakdown
+    assert isinstance(breakdown, Breakdown)
+    channel.declare("c")
+    channel.call(Exchange.Declare, exchange="x", exchange_type="fanout")
+    channel.bind("c", "x")
+    channel.publish("x", "", b"x")
+    channel.sync()
+    assert told(api.get("/exchanges/%2F/x").json["outgoing"], "queue") == {"c": {"publish": 1}}
+    channel.call(Queue.Delete, queue="c")
+    assert api.get("/exchanges/%2F/x").json["outgoing"] == []
+    channel.call(Exchange.Delete, exchange="x")
+    assert "x" not in told(api.get(CHANNEL).json["publishes"], "exchange")
+    assert "x" not in [exchange.name for exchange in breakdown.routed]
+    channel.close()
+    assert api.get("/queues/%2F/b").json["deliveries"] == api.get("/exchanges/%2F/amq.fanout").json["incoming"] == []
+
+
+def test_without_detailed_rates_nothing_of_it_is_counted() -> None:
+    api = Api()
+    channel = api.peer.connect().channel()
+    channel.publish("amq.fanout", "", b"x")
+    channel.sync()
+    assert api.host.node.breakdown is None
+    one = api.get(CHANNEL).json
+    assert one["publishes"] == one["deliveries"] == []
+    api.close()
