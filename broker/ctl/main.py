@@ -158,7 +158,9 @@ class Run:
         elif self.format == "erlang":
             print(formats.term(value))
         else:
-            print(frame.get("text") or formats.text_of(value))
+            text = str(frame["text"]) if "text" in frame else formats.text_of(value)
+            if text:
+                print(text)
 
 
 def rows_of(frames: Iterator[Frame]) -> Iterator[formats.Row]:

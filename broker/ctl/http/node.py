@@ -26,7 +26,11 @@ class HTTPNode:
         try:
             overview: Any = self._api.get("overview", columns="node")
         except Refusal as error:
+            self.close()
             raise Unreachable(f"{self._api.host}:{self._api.port}: {why(error)}") from None
+        except (Unreachable, TimeoutError):
+            self.close()
+            raise
         self.name = str(overview.get("node") or UNNAMED) if isinstance(overview, dict) else UNNAMED
 
     def ask(self, request: Frame) -> Iterator[Frame]:

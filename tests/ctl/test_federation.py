@@ -1,0 +1,126 @@
+"""Links of federation, as a service that is no more than its two methods tells of them."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from broker.host import Host, Service
+from tests.support.warrenctl import Controlled, Warrenctl
+
+pytestmark = pytest.mark.sockets
+
+AT_S = 1_795_327_298.4
+
+
+def link(id: str, **told: object) -> dict[str, object]:
+    """A row of the service, with all its keys."""
+    return {
+        **dict.fromkeys(("consumer_tag", "error", "local_connection", "policy", "state", "reason"), ""),
+        **dict.fromkeys(("retries", "reconnects", "forwarded", "confirmed", "unconfirmed", "nacked", "bindings"), 0),
+        "dropped_max_hops": 0,
+        "dropped_seen": 0,
+        "backlog": None,
+        "lag_ms": None,
+        "next_attempt_s": None,
+        "vhost": "/",
+        "type": "exchange",
+        "name": "x",
+        "upstream": "origin",
+        "upstream_name": "y",
+        "id": id,
+        "node": "node",
+        "status": "running",
+        "uri": "amqp://far",
+        "changed_s": AT_S,
+        "since_s": AT_S,
+        **told,
+    }
+
+
+class Links(Service):
+    """What the command line asks of federation."""
+
+    def __init__(self) -> None:
+        self.restarted: list[str] = []
+        self.rows = [
+            link("aaaaaaaa", local_connection="127.0.0.1:5 -> 127.0.0.1:6"),
+            link("bbbbbbbb", type="queue", name="q", upstream_name="p", consumer_tag="tag", status="starting"),
+            link("cccccccc", status="error", error='"refused"'),
+            link("dddddddd", status="invalid_upstream_uri", uri=""),
+        ]
+
+    async def start(self, host: Host) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def status(self) -> list[dict[str, object]]:
+        return self.rows
+
+    def restart(self, id: str) -> bool:
+        known = id in [row["id"] for row in self.rows]
+        self.restarted += [id] * known
+        return known
+
+
+@pytest.fixture
+def links(controlled: Controlled) -> Iterator[Links]:
+    made = Links()
+    controlled.host.services["federation"] = made
+    yield made
+    controlled.host.services.clear()
+
+
+def told(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
+    """By link, without columns that are empty."""
+    status, out, err = warrenctl(f"{line} --formatter json")
+    assert (status, err) == (0, "")
+    return [{column: value for column, value in row.items() if value != ""} for row in json.loads(out)]
+
+
+def test_links_are_told_in_rabbitmqs_columns(links: Links, at_controlled: Warrenctl) -> None:
+    exchange, queue, failed, _ = told(at_controlled, "federation_status")
+    changed = datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
+    same = {"vhost": "/", "upstream": "origin", "uri": "amqp://far", "last_changed": changed}
+    where = {"type": "exchange", "exchange": "x", "upstream_exchange": "y"}
+    running = {"status": "running", "local_connection": "127.0.0.1:5 -> 127.0.0.1:6"}
+    assert exchange == same | where | running | {"id": "aaaaaaaa"}
+    from_queue = {"type": "queue", "queue": "q", "upstream_queue": "p", "consumer_tag": "tag"}
+    assert queue == same | from_queue | {"id": "bbbbbbbb", "status": "starting"}
+    assert failed == same | where | {"id": "cccccccc", "status": "error", "error": '"refused"'}
+
+
+def test_links_that_are_down_are_told_alone(links: Links, at_controlled: Warrenctl) -> None:
+    down = told(at_controlled, "federation_status --only-down")
+    assert [row["id"] for row in down] == ["cccccccc", "dddddddd"]
+    banner = at_controlled("federation_status --only-down")[1].splitlines()[0]
+    assert banner == "Listing federation links which are down on node node..."
+
+
+def test_links_are_written_as_erlang_writes_maps(links: Links, at_controlled: Warrenctl) -> None:
+    links.rows = [link("cccccccc", status="error", error='"refused"')]
+    map_ = (
+        '[#{consumer_tag => <<>>,error => <<"\\"refused\\"">>,exchange => <<"x">>,id => <<"cccccccc">>,last_changed => '
+    )
+    for line in ("federation_status", "federation_status --formatter erlang"):
+        banner, terms = at_controlled(line)[1].splitlines()
+        assert banner == "Listing federation links on node node..."
+        assert terms.startswith(map_)
+        assert ",status => error,type => exchange,upstream => " in terms
+    assert at_controlled("federation_status -s --formatter table")[1].count("\t") == 13
+
+
+def test_without_links_the_list_is_empty(controlled: Controlled, at_controlled: Warrenctl) -> None:
+    assert at_controlled("federation_status") == (0, "Listing federation links on node node...\n[]\n", "")
+    assert at_controlled("federation_status --formatter json") == (0, "[\n]\n", "")
+
+
+def test_a_link_is_restarted_and_an_unknown_one_is_not(links: Links, at_controlled: Warrenctl) -> None:
+    restarted = "Restarting federation link aaaaaaaa on node node\n"
+    assert at_controlled("restart_federation_link aaaaaaaa") == (0, restarted, "")
+    assert links.restarted == ["aaaaaaaa"]
+    unknown = "Error:\nLink with the given ID was not found\n"
+    assert at_controlled("restart_federation_link eeeeeeee")[::2] == (69, unknown)
+    assert at_controlled("restart_federation_link")[0] == 64
+    assert at_controlled("restart_federation_link a b")[0] == 64

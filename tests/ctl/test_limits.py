@@ -1,0 +1,91 @@
+"""Limits of memory and disk, set while clients are there."""
+
+import pika
+import pytest
+
+from tests.support.warrenctl import Controlled, Ready, Warrenctl, until
+
+pytestmark = pytest.mark.sockets
+
+GIB = 1 << 30  # of memory, that the node has
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "banner"),
+    [
+        ("0.4", int(GIB * 0.4), "0.4"),
+        ("absolute 200MB", 200_000_000, "200MB bytes"),
+        ("absolute 200MiB", 200 << 20, "200MiB bytes"),
+        ("absolute 3000000", 3_000_000, "3000000 bytes"),
+    ],
+)
+def test_a_memory_limit_is_a_share_or_a_size(
+    controlled: Controlled, at_controlled: Warrenctl, line: str, limit: int, banner: str
+) -> None:
+    told = f"Setting memory threshold on node to {banner} ...\n"
+    assert at_controlled(f"set_vm_memory_high_watermark {line}") == (0, told, "")
+    assert controlled.host.resources.memory_limit_bytes == limit
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "banner"),
+    [
+        ("50MB", 50_000_000, "50MB bytes"),
+        ("mem_relative 1.5", GIB * 3 // 2, "1.5 times the total RAM"),
+        ("1000", 1000, "1000 bytes"),
+    ],
+)
+def test_a_disk_limit_is_a_size_or_a_share_of_memory(
+    controlled: Controlled, at_controlled: Warrenctl, line: str, limit: int, banner: str
+) -> None:
+    told = f"Setting disk free limit on node to {banner} ...\n"
+    assert at_controlled(f"set_disk_free_limit {line}") == (0, told, "")
+    assert controlled.host.resources.disk_free_limit_bytes == limit
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("set_vm_memory_high_watermark 2", 65, "The threshold should be a fraction between 0.0 and 1.0"),
+        ("set_vm_memory_high_watermark much", 65, "Bad argument."),
+        ("set_vm_memory_high_watermark nan", 65, "Bad argument."),
+        ("set_vm_memory_high_watermark absolute much", 65, "Bad argument."),
+        ("set_vm_memory_high_watermark absolute 5MBkb", 65, "Invalid units."),
+        ("set_vm_memory_high_watermark absolute", 64, "not enough arguments."),
+        ("set_disk_free_limit much", 65, "Bad argument."),
+        ("set_disk_free_limit mem_relative inf", 65, "Bad argument."),
+        ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_with_the_usage(
+    controlled: Controlled, at_controlled: Warrenctl, line: str, status: int, says: str
+) -> None:
+    ended, out, err = at_controlled(line)
+    assert (ended, out) == (status, "")
+    assert err.startswith("Error (argument validation): ") and says in err
+    assert f"Usage\n\nwarrenctl [--node <node>] [--timeout <timeout>] [--quiet] {line.split()[0]}" in err
+    assert controlled.host.resources.memory_limit_bytes == GIB
+
+
+def test_publishers_wait_while_memory_is_low_and_go_on_after_that(ready: Ready, warrenctl: Warrenctl) -> None:
+    port = int(ready["amqp"][0].rpartition(":")[2])
+    heard: list[str] = []
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+        connection.add_on_connection_blocked_callback(lambda *_: heard.append("blocked"))
+        connection.add_on_connection_unblocked_callback(lambda *_: heard.append("unblocked"))
+        channel = connection.channel()
+        assert warrenctl("set_vm_memory_high_watermark 0.000000001")[0] == 0
+        assert warrenctl("alarms -q")[1] == "Memory alarm on node rabbit@here\n"
+        channel.basic_publish("", "nowhere", b"1")
+        until(lambda: bool(connection.process_data_events(0.01) or heard))
+        assert warrenctl("set_vm_memory_high_watermark 0.99")[0] == 0
+        until(lambda: bool(connection.process_data_events(0.01) or heard[1:]))
+    assert heard == ["blocked", "unblocked"]
+    assert warrenctl("check_alarms")[0] == 0
+
+
+def test_a_disk_limit_above_what_is_free_is_an_alarm(ready: Ready, warrenctl: Warrenctl) -> None:
+    assert warrenctl("set_disk_free_limit 9000000TB")[0] == 0  # nothing is stored, and there is still more than that
+    until(lambda: warrenctl("alarms -q")[1] == "Disk alarm on node rabbit@here\n")
+    assert warrenctl("set_disk_free_limit 50MB")[0] == 0
+    until(lambda: warrenctl("check_alarms")[0] == 0)

@@ -1,0 +1,135 @@
+"""The node's log: where it is, its last lines and its next ones, its level; and its events."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from broker import logs
+from broker.control.streams import WAITING_LIMIT, Stream
+from broker.ctl.node import RemoteNode
+from broker.logs.recent import Recent
+from broker.logs.record import Record
+from tests.support.warrenctl import Controlled, Ready, Warrenctl, until
+
+pytestmark = pytest.mark.sockets
+
+
+def test_the_file_of_the_log_is_named_and_its_last_lines_are_told(ready: Ready, warrenctl: Warrenctl) -> None:
+    status, out, _ = warrenctl("log_location")
+    banner, name = out.splitlines()
+    assert (status, banner) == (0, "Log file location(s) on node rabbit@here ...")
+    lines = Path(name).read_text().splitlines()
+    status, out, _ = warrenctl("log_tail --number 2")
+    assert (status, out.splitlines()) == (0, ["Last 2 log lines on node rabbit@here ...", *lines[-2:]])
+    assert warrenctl("log_tail -N 0") == (0, "Last 0 log lines on node rabbit@here ...\n", "")
+    assert warrenctl("log_tail -N x")[0] == 64
+
+
+def test_the_level_of_the_log_is_set_while_it_runs(ready: Ready, warrenctl: Warrenctl) -> None:
+    file = Path(warrenctl("log_location -q")[1].strip())
+
+    def listened() -> int:
+        """How often the log says that listeners began."""
+        return file.read_text().count('"listener_started"')
+
+    before = listened()
+    assert warrenctl("set_log_level error") == (0, 'Setting log level to "error" ...\n', "")
+    assert [warrenctl(line)[0] for line in ("stop_app", "start_app")] == [0, 0]
+    assert listened() == before
+    assert warrenctl("set_log_level debug")[0] == 0
+    assert [warrenctl(line)[0] for line in ("stop_app", "start_app")] == [0, 0]
+    assert listened() == before + 1
+    told = "Error:\nlevel loud is not supported. Try one of debug, info, warning, error, critical\n"
+    assert warrenctl("set_log_level loud")[::2] == (69, told)
+    assert warrenctl("set_log_level info")[0] == 0
+
+
+def test_a_log_that_was_moved_away_is_begun_anew(ready: Ready, warrenctl: Warrenctl) -> None:
+    file = Path(warrenctl("log_location -q")[1].strip())
+    file.rename(file.with_suffix(".1"))
+    assert warrenctl("rotate_logs")[0] == 0
+    assert file.exists()
+    assert [warrenctl(line)[0] for line in ("stop_app", "start_app")] == [0, 0]
+    assert '"listener_started"' in file.read_text()
+
+
+def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from broker.control import log
+
+    file = tmp_path / "long.log"
+    file.write_text("".join(f"line {number}\n" for number in range(100)))
+    assert log.tail(file) == [f"line {number}" for number in range(100)]
+    monkeypatch.setattr(log, "TAIL_BYTES", 20)
+    assert log.tail(file) == ["line 98", "line 99"]
+
+
+def test_without_a_file_what_was_logged_lately_is_told(controlled: Controlled, at_controlled: Warrenctl) -> None:
+    logs.recent.put(Record(0.0, "info", "something_odd", {"password": "secret", "x": 1}))
+    status, out, _ = at_controlled("log_tail -N 1 -q")
+    assert status == 0 and "[info]" in out and "something_odd" in out
+    assert "secret" not in out
+    assert at_controlled("log_location -q")[1] == "<stderr>\n"
+
+
+def test_of_what_was_logged_the_last_is_kept() -> None:
+    recent = Recent()
+    for number in range(2000):
+        recent.put(Record(0.0, "info", "counted", {"number": number}))
+    lines = recent.lines()
+    assert len(lines) == 1000 and "1000" in lines[0] and "1999" in lines[-1]
+
+
+def test_lines_are_streamed_as_they_come_until_nobody_reads(controlled: Controlled) -> None:
+    remote = RemoteNode(controlled.folder, 10.0)
+    frames = remote.ask({"command": "log_tail_stream", "arguments": [], "options": {}})
+    assert next(frames) == {"lines": []}
+    logs.recent.put(Record(0.0, "warning", "something_odd", {}))
+    lines = next(frames)["lines"]
+    assert isinstance(lines, list) and "[warning]" in lines[0]
+    remote.close()
+    until(lambda: not logs.recent.followers)
+
+
+def test_events_are_streamed_as_they_happen(controlled: Controlled, at_controlled: Warrenctl) -> None:
+    node = controlled.host.node
+    controlled.listening.call(node.events.begin)
+    remote = RemoteNode(controlled.folder, 10.0)
+    options = {"pattern": r"^user\."}
+    frames = remote.ask({"command": "consume_event_stream", "arguments": [], "options": options})
+    assert next(frames) == {"lines": []}
+    assert at_controlled("add_vhost w -q")[0] == 0
+    assert at_controlled("set_user_tags guest a -q")[0] == 0
+    lines = next(frames)["lines"]
+    assert isinstance(lines, list)
+    event = json.loads(lines[0])
+    assert event.pop("timestamp_in_ms") >= 0
+    told = {"event": "user.tags.set", "name": "guest", "tags": ["a"], "user_who_performed_action": "rmq-cli"}
+    assert event == told
+    remote.close()
+    until(lambda: not node.events.hooks)
+
+
+@pytest.mark.parametrize("command", ["log_tail_stream", "consume_event_stream"])
+def test_a_stream_ends_when_its_time_is_up(controlled: Controlled, at_controlled: Warrenctl, command: str) -> None:
+    assert at_controlled(f"{command} --duration 0 -q") == (0, "", "")
+    assert at_controlled(f"{command} -d soon")[0] == 64
+    assert not controlled.host.node.events.hooks and not logs.recent.followers
+
+
+def test_a_pattern_of_events_that_is_none_is_refused(controlled: Controlled, at_controlled: Warrenctl) -> None:
+    assert at_controlled("consume_event_stream --pattern '('")[0] == 64
+
+
+def test_who_reads_too_slowly_is_told_how_much_was_missed() -> None:
+    async def read() -> list[str]:
+        stream = Stream(None)
+        for number in range(WAITING_LIMIT + 7):
+            stream.put(str(number))
+        await asyncio.sleep(0)
+        stream.end()
+        return [line async for lines in stream.lines() for line in lines]
+
+    lines = asyncio.run(read())
+    assert (len(lines), lines[-2:]) == (WAITING_LIMIT + 1, [str(WAITING_LIMIT - 1), "(7 more came too fast)"])

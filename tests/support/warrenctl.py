@@ -1,0 +1,104 @@
+"""`warrenctl`, run in this process, and nodes for it to speak to: a daemon of its own, or one inside this process."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.config import Config
+from broker.control.call import Daemon
+from broker.control.server import Control
+from broker.ctl.main import main
+from broker.host import Host
+from broker.net.resources import Resources
+from broker.net.tls import TLS
+
+from .listening import Listening
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE_S = 20.0
+POLL_S = 0.02
+
+Told = tuple[int, str, str]
+"""Exit status, standard output, standard error."""
+
+Warrenctl = Callable[[str], Told]
+Ready = dict[str, list[str]]
+"""The addresses of a daemon, by what is spoken there."""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Until it holds."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it has not come to that"
+        time.sleep(POLL_S)
+
+
+@contextmanager
+def daemon(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], Ready]]:
+    """One in memory, that logs into the folder."""
+    config = folder / "broker.conf"
+    config.write_text(f"log.dir = {folder}\nlog.file = broker.log\nlog.file.formatter = json\nlog.console = false\n")
+    line = [sys.executable, "-m", "broker.cli", "serve", "--config", str(config), "--memory", "--node", "rabbit@here"]
+    line += ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", *options]
+    log = folder / "broker.log"
+
+    def ready() -> list[Ready]:
+        lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+        events = [json.loads(text) for text in lines if text.endswith("\n")]
+        return [event for event in events if event["event"] == "ready"]
+
+    with subprocess.Popen(line, cwd=ROOT) as process:
+        try:
+            until(lambda: bool(ready()) or process.poll() is not None)
+            yield process, ready()[0]
+        finally:
+            process.terminate()
+
+
+def commanded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> Warrenctl:
+    """With these options behind each line."""
+
+    def run(line: str) -> Told:
+        monkeypatch.setattr(sys, "argv", ["warrenctl", *shlex.split(line), *options])
+        status = main()
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+class Controlled:
+    """A node on a loop of this process, with a control socket in `folder`. `host` is what its services would get."""
+
+    def __init__(self, folder: Path, config: Config | None = None) -> None:
+        self.folder = folder
+        self.listening = Listening()
+        self.host, self.control = self.listening.run(self._build(config or Config(data_dir=str(folder))))
+
+    async def _build(self, config: Config) -> tuple[Host, Control]:
+        node, server = self.listening.node, self.listening.server
+        resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
+
+        def no_tls(options: object) -> TLS:
+            raise ValueError("no certificates here")
+
+        async def listen() -> object:
+            return await server.listen("127.0.0.1", 0)
+
+        host = Host(node, config, server.settings, server, resources, no_tls, [])
+        return host, Control(Daemon(host, server, listen, lambda: None))
+
+    def open(self) -> None:
+        self.listening.run(self.control.open())
+
+    def close(self) -> None:
+        self.listening.call(self.control.close)
+        self.listening.close()
