@@ -8,12 +8,12 @@ Layout, append-only, below the folder of the export; a file is written as `.<nam
 `dt` and `hour` are UTC, of the first row. Several brokers may write into one folder. Each file has the key
 `warren.schema` in its key-value metadata, and each row the column `schema`, with the number of `SCHEMA`.
 
-Identity. `boot_id` is one run of one broker. Within it `msg_seq` is one message, above 0: every row of that message has
-it, in all queues. It grows, with gaps. A message that a boot found on its disk gets one when it is first mentioned; numbers of another boot
-mean nothing. A dead letter is a new message, as is what a delayed or recent-history exchange brings out. `row` numbers
-the rows of `events` of a boot from 0 without a gap, in the order in which things happened, and counts also those that
-were dropped because the buffer was full: a gap is a record that is missing, whoever lost it. What sampling leaves out
-has no number. A sampled message has all its rows or none.
+Identity. `boot_id` is one run of one broker. Within it `msg_seq` is one message, above 0: every row of that message
+has it, in all queues. It grows, with gaps. A message that a boot found on its disk gets one when it is first
+mentioned; numbers of another boot mean nothing. A dead letter is a new message, as is what a delayed or
+recent-history exchange brings out. `row` numbers the rows of `events` of a boot from 0 without a gap, in the order in
+which things happened, and counts also those that were dropped because the buffer was full: a gap is a record that is
+missing, whoever lost it. What sampling leaves out has no number. A sampled message has all its rows or none.
 
 What a row of `events` says, one row for one message:
 

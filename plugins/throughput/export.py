@@ -1,0 +1,170 @@
+"""The export of one run of the broker: its log of messages, snapshots of its queues, its figures; all to the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from broker.plugin import Change, Host, Latencies, Observer, StoredVHost, Throughput
+
+from ..metrics.lag import watch
+from . import gauges, schema
+from .buffer import Buffer
+from .outlet import Outlet
+from .recording import Recording
+from .snapshots import Snapshot, Snapshots
+from .stream import BATCH, BOOT, ROWS
+
+FLUSH_S = 0.1  # how long what was told waits for the writer, where it is not much
+LOOK_S = 1.0  # how often queues are looked at for their utilisation
+SLICE = 500  # queues of which rows are made at once: some milliseconds
+
+
+class Export(Observer):
+    """`begin` attaches the log to the virtual hosts, `end` takes it off again and waits for what is on its way."""
+
+    def __init__(self, host: Host, config: Throughput) -> None:
+        self._host = host
+        self._config = config
+        self._directory = Path(config.directory).absolute()
+        self._boot_id = secrets.token_hex(6)
+        self._buffer = Buffer(config.buffer_bytes, self._soon)
+        self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers))
+        self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate)
+        self._outlet = Outlet(host.report, self._ended)
+        self._lag = Latencies()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._flushing: asyncio.Handle | None = None
+        self._running = False
+
+    @property
+    def _sample_rate(self) -> float:
+        return 1 / self._config.sample_one_in
+
+    def status(self) -> dict[str, object]:
+        return {
+            "running": self._running,
+            "boot_id": self._boot_id,
+            "directory": str(self._directory),
+            "records": self._buffer.row,
+            "lost_records": self._buffer.lost,
+            "waiting_bytes": self._outlet.waiting_bytes,
+        }
+
+    def prepare(self) -> None:
+        """Make the folders. Raises OSError."""
+        for table in schema.TABLES:
+            folder = self._directory / table
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise OSError(f"{folder} cannot be written to")
+
+    async def begin(self) -> None:
+        """Raises OSError."""
+        config, node = self._config, self._host.node
+        await self._outlet.start()
+        # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
+        task = {
+            "node": node.name,
+            "boot_id": self._boot_id,
+            "begun_ns": self._recording.begun_ns,
+            "sample_rate": self._sample_rate,
+            "headers": config.headers,
+            "directory": str(self._directory),
+            "file_bytes": config.file_bytes,
+            "file_age_s": config.file_age_s,
+            "retention_days": config.retention_days,
+        }
+        self._outlet.send(BOOT, [msgspec.json.encode(task)])
+        self._running = True
+        for name in node.vhosts:
+            self._attach(name)
+        node.observers += [self, self._snapshots.deleted]
+        self._send_snapshot(self._snapshots.take(schema.START))
+        self._send_metrics()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(work) for work in (self._flush_often(), self._look_often(), watch(self._lag))]
+
+    def configured(self, change: Change) -> None:
+        if change.put and isinstance(change.record, StoredVHost):
+            self._attach(change.record.name)
+
+    def _attach(self, name: str) -> None:
+        if self._running and (not self._config.vhosts or name in self._config.vhosts):
+            self._host.node.vhosts[name].message_log = self._recording
+
+    # Sending
+
+    def _soon(self) -> None:
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        pieces = self._buffer.take()
+        if pieces:
+            self._outlet.send(BATCH, pieces)
+        self._buffer.waiting_bytes = self._outlet.waiting_bytes
+
+    async def _flush_often(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self._flush()
+
+    async def _look_often(self) -> None:
+        looks = 0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._snapshots.utilisation.look(self._snapshots.queues())
+            looks += 1
+            if looks % schema.SNAPSHOT_S == 0:
+                snapshot = self._snapshots.take(schema.PERIODIC)
+                for start in range(0, len(snapshot.readings), SLICE):
+                    self._send(schema.QUEUE_STATS, snapshot.rows(start, start + SLICE))
+                    await asyncio.sleep(0)
+                self._send(schema.QUEUE_STATS, [snapshot.closing_row()])
+                self._send_metrics()
+
+    def _send_snapshot(self, snapshot: Snapshot) -> None:
+        """At once, of however many queues."""
+        self._send(schema.QUEUE_STATS, [*snapshot.rows(0, len(snapshot.readings)), snapshot.closing_row()])
+
+    def _send_metrics(self) -> None:
+        self._send(schema.METRICS, gauges.rows(self._host, self._lag))
+
+    def _send(self, table: str, rows: list[dict[str, object]]) -> None:
+        if rows:
+            self._outlet.send(ROWS, [msgspec.json.encode((table, rows))])
+
+    # The end
+
+    def _detach(self) -> None:
+        self._running = False
+        for vhost in self._host.node.vhosts.values():
+            vhost.message_log = None
+        for observer in (self, self._snapshots.deleted):
+            if observer in self._host.node.observers:
+                self._host.node.observers.remove(observer)
+        for task in self._tasks:
+            task.cancel()
+        if self._flushing is not None:
+            self._flushing.cancel()
+
+    def _ended(self, status: int) -> None:
+        """The writer has gone: without it there is nobody to tell."""
+        self._detach()
+        self._host.report("throughput_ended", "error", {"reason": f"the writer ended with status {status}"})
+
+    async def end(self) -> None:
+        """All that has happened so far is written."""
+        if self._running:
+            self._flush()
+            snapshot = self._snapshots.take(schema.STOP)
+            self._send_metrics()
+            self._detach()
+            self._send_snapshot(snapshot)
+        await self._outlet.stop()

@@ -1,0 +1,47 @@
+"""The figures of the broker beside the log of messages: rows of `schema.METRICS`."""
+
+from __future__ import annotations
+
+import time
+
+from broker.plugin import Host, Latencies
+
+from . import schema
+
+EMPTY_BUCKETS = [0] * 6  # the first class of Latencies ends at 64 microseconds: 2**6
+
+
+def rows(host: Host, lag: Latencies) -> list[dict[str, object]]:
+    """Of this moment."""
+    node, resources, churn = host.node, host.resources, host.node.churn
+    counters: dict[str, float] = {
+        schema.CPU_S: time.process_time(),
+        schema.CONNECTIONS_CREATED: churn.connection_created,
+        schema.CONNECTIONS_CLOSED: churn.connection_closed,
+        schema.CHANNELS_CREATED: churn.channel_created,
+        schema.CHANNELS_CLOSED: churn.channel_closed,
+        schema.QUEUES_CREATED: churn.queue_created,
+        schema.QUEUES_DELETED: churn.queue_deleted,
+    }
+    gauges: dict[str, float | None] = {
+        schema.RESIDENT_BYTES: resources.used_bytes(),
+        schema.MEMORY_LIMIT_BYTES: resources.memory_limit_bytes,
+        schema.DISK_FREE_BYTES: resources.free_bytes(),
+        schema.DISK_LIMIT_BYTES: resources.disk_free_limit_bytes,
+        schema.CONNECTIONS: node.open_connections,
+        schema.CHANNELS: churn.channel_created - churn.channel_closed,
+    }
+    found = [row(name, schema.COUNTER, value) for name, value in counters.items()]
+    found += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
+    found += [histogram(schema.LOOP_LAG_US, lag), histogram(schema.SYNC_US, node.commits)]
+    moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
+    return [moment | one for one in found]
+
+
+def row(name: str, kind: str, value: float) -> dict[str, object]:
+    return {"name": name, "labels": [], "kind": kind, "value": float(value)}
+
+
+def histogram(name: str, taken: Latencies) -> dict[str, object]:
+    """Since the start, in microseconds."""
+    return row(name, schema.HISTOGRAM, taken.total_s * 1_000_000) | {"buckets": EMPTY_BUCKETS + taken.counts}
