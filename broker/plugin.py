@@ -32,7 +32,7 @@ from .core.permissions import Permission, TopicPermission
 from .core.plan import imported
 from .core.policies import Policy
 from .core.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
-from .core.ports import Clock, Observer, Timer
+from .core.ports import Clock, Consumer, Observer, Timer
 from .core.queue import Queue
 from .core.receipt import STORED, TAKEN, Receipt
 from .core.registry import Registry
@@ -104,6 +104,7 @@ __all__ = [
     "Command",
     "Config",
     "Connection",
+    "Consumer",
     "Content",
     "DelayedExchange",
     "Delivering",

@@ -24,16 +24,17 @@ most. Brokers are told apart by their cluster names. What was taken for somebody
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.plugin import Queue, SingleActiveConsumers, Subscription, Table, Value
+from broker.plugin import Consumer, Queue, SingleActiveConsumers, Subscription, Table, Value
 
 from .hops import array, table
 
 DEMAND = "x-federation-demand"
 PATH_LIMIT = 16
 NAMES = ("cluster-name", "vhost", "queue")
+UNLIMITED = 1 << 30
 BODY_BYTES = 0  # of the message that a consumer is asked to have room for: any
 
 Identity = tuple[str, str, str]
@@ -43,8 +44,9 @@ Path = tuple[Identity, ...]
 
 
 class Wants(NamedTuple):
-    """What active consumers want: the highest priority among them, None without any; how many messages they have room
-    for; and for whom the link is to consume, empty for nobody."""
+    """What consumers want: the highest priority among those that are active, None without any; how many messages all of
+    them together may have at a time, 0 where nobody wants one; and for whom the link is to consume, empty for nobody.
+    """
 
     priority: int | None
     room: int
@@ -55,27 +57,40 @@ def wants(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, curr
     """Of the consumers of this queue, who is `own`, as a link to that upstream queue is to see it. `current` is the
     path that it consumes with, which is kept where another one is no better."""
     priority: int | None = None
-    room = told_room = 0
+    here = elsewhere = 0
     paths: list[Path] = []
-    for consumer in queue.consumers.all():
-        if isinstance(queue.consumers, SingleActiveConsumers) and consumer is not queue.consumers.active:
-            continue
-        free = 0 if consumer.waiting else consumer.room(BODY_BYTES)
-        if free <= 0:
-            continue
-        if priority is None or consumer.priority > priority:
+    for consumer in served(queue):
+        active = not consumer.waiting and consumer.room(BODY_BYTES) > 0
+        if active and (priority is None or consumer.priority > priority):
             priority = consumer.priority
         if consumer.priority >= 0:
-            room += free
-        elif multi_hop and isinstance(consumer, Subscription):
+            here += capacity(consumer)
+        elif multi_hop and active and isinstance(consumer, Subscription):
             path = path_of(consumer.arguments)
             if is_open(path, own, upstream):
                 paths.append(path)
-                told_room += free
-    if room:
-        return Wants(priority, room, (own,))
+                elsewhere += capacity(consumer)
+    if priority is not None and priority >= 0:
+        return Wants(priority, here, (own,))
     path = shortest(paths, current[1:])
-    return Wants(0, told_room, (own, *path)) if path else Wants(priority, 0)
+    return Wants(0, elsewhere, (own, *path)) if path else Wants(priority, 0)
+
+
+def served(queue: Queue) -> Sequence[Consumer]:
+    """Those who get messages."""
+    consumers = queue.consumers
+    if isinstance(consumers, SingleActiveConsumers):
+        return [consumers.active] if consumers.active is not None else []
+    return consumers.all()
+
+
+def capacity(consumer: Consumer) -> int:
+    """How many messages it may have at a time. Unlike its room at the moment it stays the same while it works."""
+    if not isinstance(consumer, Subscription) or consumer.no_ack:
+        return UNLIMITED
+    if consumer.prefetch:
+        return consumer.prefetch
+    return consumer.channel.prefetch_limit if consumer.shares else UNLIMITED
 
 
 def is_open(path: Path, own: Identity, upstream: Identity) -> bool:

@@ -34,10 +34,14 @@ def queue() -> Queue:
     return node.add_vhost("/").declare_queue("q", True, False, False, Table.EMPTY, None)
 
 
-class Taker(Consumer):
-    def __init__(self, queue: Queue, priority: int = 0, free: int = 1) -> None:
-        super().__init__("t", queue, self, False, False, priority)
+class Taker(Subscription):
+    """With room for so many messages at the moment, of those that its prefetch allows."""
+
+    def __init__(self, queue: Queue, priority: int = 0, free: int = 1, prefetch: int = 10) -> None:
+        Consumer.__init__(self, "t", queue, self, False, False, priority)
         self.free = free
+        self.prefetch = prefetch
+        self.arguments = Table.EMPTY
 
     def room(self, body_bytes: int) -> int:
         return self.free
@@ -47,26 +51,34 @@ def test_without_consumers_nothing_is_wanted(queue: Queue) -> None:
     assert wants(queue, B, A, False) == Wants(None, 0, ())
 
 
-def test_active_consumers_want_as_much_as_they_have_room_for(queue: Queue) -> None:
-    for free in (3, 0, 4):
-        queue.add_consumer(Taker(queue, 0, free))
-    waiting = Taker(queue, 9, 5)
-    queue.add_consumer(waiting)
-    waiting.waiting = True
-    assert wants(queue, B, A, False) == Wants(0, 7, (B,))
+def test_while_one_consumer_is_active_as_much_is_wanted_as_all_may_have(queue: Queue) -> None:
+    busy, free = Taker(queue, 3, 0, 20), Taker(queue, 0, 1, 30)
+    queue.add_consumer(busy)
+    queue.add_consumer(free)
+    assert wants(queue, B, A, False) == Wants(0, 50, (B,))
+    free.waiting = True
+    assert wants(queue, B, A, False) == Wants(None, 0, ())
+    busy.free = 1
+    assert wants(queue, B, A, False) == Wants(3, 50, (B,))
+
+
+def test_a_consumer_without_a_limit_wants_all(queue: Queue) -> None:
+    queue.add_consumer(Taker(queue, 0, 1, 0))
+    assert wants(queue, B, A, False).room >= 1 << 30
 
 
 def test_086_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
     queue.add_consumer(Taker(queue, -5, 10))
     assert wants(queue, B, A, True) == Wants(-5, 0, ())
-    queue.add_consumer(Taker(queue, 2, 1))
-    assert wants(queue, B, A, False) == Wants(2, 1, (B,))
+    queue.add_consumer(Taker(queue, 2))
+    assert wants(queue, B, A, False) == Wants(2, 10, (B,))
 
 
 def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
     node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
     arguments = Table.of({"x-single-active-consumer": True})
     queue = node.add_vhost("/").declare_queue("q", True, False, False, arguments, None)
+    assert wants(queue, B, A, False) == Wants(None, 0, ())
     queue.add_consumer(Taker(queue, 0, 0))
     queue.add_consumer(Taker(queue, 5, 5))
     assert wants(queue, B, A, False) == Wants(None, 0, ())
@@ -75,17 +87,13 @@ def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
 # Over several hops
 
 
-class LinkConsumer(Subscription):
+class LinkConsumer(Taker):
     """That of a link of another broker, which consumes here for whom the path names."""
 
     def __init__(self, queue: Queue, path: Path, free: int = 1) -> None:
         arguments = consume_arguments(path, True)
-        Consumer.__init__(self, "t", queue, self, False, False, arguments.integer("x-priority") or 0)
+        super().__init__(queue, arguments.integer("x-priority") or 0, free)
         self.arguments = arguments
-        self.free = free
-
-    def room(self, body_bytes: int) -> int:
-        return self.free
 
 
 def test_a_path_is_read_back_as_it_was_written() -> None:
@@ -113,15 +121,16 @@ def test_what_is_no_path_asks_for_nothing(value: object) -> None:
 
 
 def test_a_link_consumer_counts_where_the_policy_says_so(queue: Queue) -> None:
-    queue.add_consumer(LinkConsumer(queue, (C,), 5))
+    queue.add_consumer(LinkConsumer(queue, (C,)))
+    queue.add_consumer(LinkConsumer(queue, (D,), 0))
     assert wants(queue, B, A, False) == Wants(-1, 0, ())
-    assert wants(queue, B, A, True) == Wants(0, 5, (B, C))
+    assert wants(queue, B, A, True) == Wants(0, 10, (B, C)), "of those that are active"
 
 
 def test_a_consumer_here_comes_before_those_of_others(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (C,), 5))
-    queue.add_consumer(Taker(queue, 0, 2))
-    assert wants(queue, B, A, True) == Wants(0, 2, (B,))
+    queue.add_consumer(Taker(queue))
+    assert wants(queue, B, A, True) == Wants(0, 10, (B,))
 
 
 def test_nobody_is_asked_for_what_he_wants_himself(queue: Queue) -> None:
@@ -129,7 +138,7 @@ def test_nobody_is_asked_for_what_he_wants_himself(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (D, A)))
     queue.add_consumer(LinkConsumer(queue, (D, B, C)))
     assert wants(queue, B, A, True) == Wants(-1, 0, ())
-    assert wants(queue, B, C, True) == Wants(0, 2, (B, A)), "but another one is"
+    assert wants(queue, B, C, True) == Wants(0, 20, (B, A)), "but another one is"
 
 
 def test_a_path_has_an_end() -> None:
