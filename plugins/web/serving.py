@@ -14,6 +14,8 @@ from starlette.types import ASGIApp
 
 from broker.plugin import Host, HTTPListener
 
+from .protocol import protocol
+
 CONNECTIONS_LIMIT = 1024  # beyond it requests are answered with 503
 STOP_WAIT_S = 1  # for answers that are being written when the node stops
 
@@ -50,7 +52,7 @@ async def serve(
     logger.handlers, logger.propagate = [Lines(host)], False
     config = uvicorn.Config(
         application,
-        http="h11",
+        http=protocol(at),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -113,6 +113,34 @@ def test_what_is_no_http_is_refused_and_harms_nobody(tmp_path: Path) -> None:
         assert asked(f"http://{address}/api/whoami")["name"] == "guest"
 
 
+def configured(folder: Path, *lines: str) -> tuple[str, str]:
+    file = folder / "broker.conf"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return "--config", str(file)
+
+
+def test_who_never_comes_to_a_request_is_not_waited_for(tmp_path: Path) -> None:
+    options = configured(tmp_path, "management.tcp.request_timeout = 200")
+    with started(tmp_path, "--http", "127.0.0.1:0", *options) as broker:
+        host, _, port = broker.ready["http"][0].rpartition(":")
+        for begun in (b"", b"GET /api/whoami HTT", b"GET /api/version HTTP/1.1\r\nhost: x\r\n"):
+            with socket.create_connection((host, int(port)), timeout=10) as slow:
+                slow.sendall(begun)
+                assert slow.recv(4096) == b""
+
+
+def test_a_connection_ends_after_as_many_requests_as_it_may_have(tmp_path: Path) -> None:
+    options = configured(tmp_path, "management.tcp.max_keepalive = 2")
+    with (
+        started(tmp_path, "--http", "127.0.0.1:0", *options) as broker,
+        closing(http.client.HTTPConnection(broker.ready["http"][0], timeout=10)) as client,
+    ):
+        for last in (False, True):
+            client.request("GET", "/api/version")
+            answer = client.getresponse()
+            assert answer.read() and answer.will_close is last
+
+
 def test_the_api_has_tls_where_there_are_certificates(tmp_path: Path) -> None:
     authority = trustme.CA()
     leaf = tmp_path / "leaf.pem"

@@ -1,0 +1,61 @@
+"""A connection of HTTP that is not kept for who asks nothing, nor for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from broker.plugin import HTTPListener
+
+
+class Protocol(H11Protocol):
+    """Uvicorn's, which bounds the time between requests, but neither that of a request's head nor their number.
+
+    Each connection counts against the limit of them, so one that never comes to its request would keep others out.
+    """
+
+    request_within_s = 5.0  # the whole head of one, from its first octet or the connection's beginning
+    requests_limit = 100  # of one connection
+
+    _deadline: asyncio.TimerHandle | None = None
+    _counted: object = None  # the request that was counted last
+    _requests = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._await_request()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is self._counted:
+            return
+        self._counted = self.cycle
+        self._requests += 1
+        self._stop_waiting()
+        if self._requests >= self.requests_limit:
+            self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        if self._deadline is None and not self.transport.is_closing():
+            self._deadline = self.loop.call_later(self.request_within_s, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def protocol(at: HTTPListener) -> type[Protocol]:
+    """As the listener is configured."""
+    limits = {"request_within_s": at.request_timeout / 1000, "requests_limit": at.max_keepalive}
+    return type("Protocol", (Protocol,), limits)
