@@ -2,7 +2,7 @@
 each finds what those before it have left. PORTS stands for the ports that a broker listens on.
 """
 
-from tests.support.warrenctl import Ready
+from tests.support.warrenctl import Ready, ports
 
 Line = tuple[str, int, str, str]
 """What is asked; exit status, standard output, standard error."""
@@ -152,5 +152,4 @@ IN_ORDER: list[Line] = [
 
 def expected(ready: Ready, lines: list[Line]) -> list[Line]:
     """Of a broker that listens there."""
-    ports = ", ".join(address.rpartition(":")[2] for protocol in ("amqp", "http") for address in ready[protocol])
-    return [(line, status, out, err.replace("PORTS", ports)) for line, status, out, err in lines]
+    return [(line, status, out, err.replace("PORTS", ", ".join(ports(ready)))) for line, status, out, err in lines]

@@ -9,14 +9,14 @@ import trustme
 
 from broker.config import SSLOptions
 from broker.net.tls import TLSOptions
-from tests.support.warrenctl import Controlled, Ready, Warrenctl
+from tests.support.warrenctl import Controlled, Ready, Warrenctl, ports
 
 pytestmark = pytest.mark.sockets
 
 
 def test_listeners_of_all_protocols_are_told_and_found(ready: Ready, warrenctl: Warrenctl) -> None:
     amqp, http = (ready[name][0].rpartition(":")[2] for name in ("amqp", "http"))
-    assert warrenctl("listeners -q")[1].splitlines() == [
+    assert warrenctl("listeners -q")[1].splitlines()[:2] == [
         f"Interface: 127.0.0.1, port: {amqp}, protocol: amqp, purpose: AMQP 0-9-1",
         f"Interface: 127.0.0.1, port: {http}, protocol: http, purpose: HTTP API",
     ]
@@ -25,14 +25,14 @@ def test_listeners_of_all_protocols_are_told_and_found(ready: Ready, warrenctl: 
     for name, known in (("http", "http"), ("amqp091", "amqp"), ("AMQP", "amqp")):
         told = f"A listener for protocol {known} is running on node rabbit@here.\n"
         assert warrenctl(f"check_protocol_listener {name} -q") == (0, told, "")
+    protocols = ", ".join(sorted(ready.keys() - {"control"}))
     missing = "No listener for protocol mqtt is active on node rabbit@here. Found listeners for the following protocols"
-    assert warrenctl("check_protocol_listener mqtt -q") == (69, "", f"Error:\n{missing}: amqp, http\n")
+    assert warrenctl("check_protocol_listener mqtt -q") == (69, "", f"Error:\n{missing}: {protocols}\n")
     assert warrenctl("check_port_listener none")[0] == 65
 
 
 def test_each_listener_is_connected_to(ready: Ready, warrenctl: Warrenctl) -> None:
-    amqp, http = (ready[name][0].rpartition(":")[2] for name in ("amqp", "http"))
-    connected = f"Successfully connected to ports {amqp}, {http} on node rabbit@here.\n"
+    connected = f"Successfully connected to ports {', '.join(ports(ready))} on node rabbit@here.\n"
     assert warrenctl("check_port_connectivity -q") == (0, connected, "")
 
 

@@ -41,11 +41,20 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(POLL_S)
 
 
+def ports(ready: Ready) -> list[str]:
+    """Of all listeners, in their order."""
+    addresses = [address for protocol, found in ready.items() if protocol != "control" for address in found]
+    return [address.rpartition(":")[2] for address in addresses]
+
+
 @contextmanager
 def daemon(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], Ready]]:
     """One in memory, that logs into the folder."""
     config = folder / "broker.conf"
-    config.write_text(f"log.dir = {folder}\nlog.file = broker.log\nlog.file.formatter = json\nlog.console = false\n")
+    config.write_text(
+        f"log.dir = {folder}\nlog.file = broker.log\nlog.file.formatter = json\nlog.console = false\n"
+        "prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = 0\n"
+    )
     line = [sys.executable, "-m", "broker.cli", "serve", "--config", str(config), "--memory", "--node", "rabbit@here"]
     line += ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", *options]
     log = folder / "broker.log"
@@ -58,7 +67,9 @@ def daemon(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes
     with subprocess.Popen(line, cwd=ROOT) as process:
         try:
             until(lambda: bool(ready()) or process.poll() is not None)
-            yield process, ready()[0]
+            found = ready()
+            assert found, log.read_text()
+            yield process, {name: value for name, value in found[0].items() if isinstance(value, list)}
         finally:
             process.terminate()
 
