@@ -39,7 +39,7 @@ class Link:
         self.cluster_name = host.node.cluster_name  # which the names of things upstream are made of
         self.status = Status(time.time, self._tell)
         self._task: asyncio.Task[None] | None = None
-        self._removing = False
+        self._ending = self._removing = False
         self._left_behind = False  # things of ours may be at the upstream
         self._endpoints: list[Endpoint] = []
         self._lost: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
@@ -90,6 +90,7 @@ class Link:
 
     def end(self, removing: bool) -> None:
         """Begin to stop; `removing` takes away what is at the upstream, if the settings allow."""
+        self._ending = True
         self._removing = removing and not self.settings.keeps
         if self._task is not None:
             self._task.cancel()
@@ -128,6 +129,7 @@ class Link:
         return bool(self._endpoints)
 
     async def _try_for_ever(self) -> None:
+        """Until `end`, whose cancellation is lost where an attempt breaks in the same moment."""
         while True:
             fault = LinkFault("the link failed in this broker")
             try:
@@ -136,6 +138,8 @@ class Link:
                 fault = first(group)
             except* Exception as group:  # a bug of ours: this link alone starts anew
                 self.host.report("internal_error", "error", {"exc_info": group})
+            if self._ending:
+                return
             ran = self.status.status == RUNNING
             delay_s = self.settings.reconnect_delay_s * random.uniform(1 - JITTER, 1 + JITTER)
             if ran:

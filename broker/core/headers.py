@@ -7,6 +7,7 @@ from .exchange_type import ExchangeType, Notice
 from .message import Message
 
 X_MATCH = "x-match"
+BOUND_FROM = "x-bound-from"  # what links of federation add to bindings; messages never have it
 MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
@@ -23,7 +24,7 @@ class _Wanted:
         self.headers = [
             (key, value)
             for key, value in binding.arguments.items()
-            if key != X_MATCH and (with_x or not key.startswith("x-"))
+            if key not in (X_MATCH, BOUND_FROM) and (with_x or not key.startswith("x-"))
         ]
 
     def matches(self, sent: Table) -> bool:

@@ -159,27 +159,29 @@ def test_073_an_exchange_that_was_deleted_and_made_by_others_is_bound_again(up: 
 def test_074_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
-    up.site.add_user("linker", {up.vhost: (".*", ".*", ".*")})
+    user = f"linker-{up.vhost}"
+    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
     proxy = proxied(up.site)
-    here = linked(up, down, up.through(proxy.port, user="linker:linker"))
+    here = linked(up, down, up.through(proxy.port, user=f"{user}:{user}"))
     users = up.site.node.users
-    up.act(users.set_permission, "linker", up.vhost, "", "", "")
+    up.act(users.set_permission, user, up.vhost, "", "", "")
     proxy.blink()
     row = until(lambda: "ACCESS_REFUSED" in (row := down.row())["error"] and row, lambda: str(down.rows()))
     assert row["status"] in ("error", "shutdown")
     up.ch.publish("fed.x", "k", b"waits")
-    up.act(users.set_permission, "linker", up.vhost, ".*", ".*", ".*")
+    up.act(users.set_permission, user, up.vhost, ".*", ".*", ".*")
     down.running()
     assert down.bodies(here, 1) == [b"waits"]
 
 
 def test_074_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
-    up.site.add_user("newcomer", {up.vhost: (".*", ".*", ".*")})
-    down.federate("^fed", up.through(up.site.port, user="newcomer:hunter2"))
+    user = f"newcomer-{up.vhost}"
+    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
+    down.federate("^fed", up.through(up.site.port, user=f"{user}:hunter2"))
     until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
     assert "hunter2" not in str(down.row()) and down.row()["status"] == "error"
-    down.federate("^fed", up.through(up.site.port, user="newcomer:newcomer"))
+    down.federate("^fed", up.through(up.site.port, user=f"{user}:{user}"))
     down.running()
 
 

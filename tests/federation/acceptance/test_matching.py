@@ -173,9 +173,10 @@ def test_015_what_federation_itself_makes_is_never_federated(up: Place, down: Pl
         one.ch.exchange("x", "fanout")
         one.federate(".*", other.inside, max_hops=5)
     for one in (up, down):
-        one.listener("x")
-        one.running(7)  # the five of every virtual host, x, and the listener's queue
-        assert {row["name"][:4] for row in one.rows()} == {"amq.", "x", "list"}
+        one.listener("x", queue="q")
+    for one in (up, down):
+        one.running(7)  # the five of every virtual host, x and q
+        assert {row["name"][:4] for row in one.rows()} == {"amq.", "x", "q"}
     quiet(lambda: [(one.queues(), one.exchanges(), links(one)) for one in (up, down)])
     for one in (up, down):
         assert len([name for name in one.queues() if name.startswith("federation: ")]) == 6

@@ -169,11 +169,12 @@ def test_044_entries_that_are_no_tables_are_left_alone(up: Place, down: Place) -
 @pytest.mark.parametrize("trusted", [False, True])
 def test_045_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, trusted: bool) -> None:
     here = linked(up, down, trust_user_id=trusted)
-    up.site.add_user("alice", {up.vhost: (".*", ".*", ".*")})
-    alice = up.connect(user="alice", password="alice").channel()
-    alice.publish("fed.x", "k", b"signed", {"user_id": "alice", "message_id": "m"})
+    user = f"author-{up.vhost}"
+    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
+    author = up.connect(user=user, password=user).channel()
+    author.publish("fed.x", "k", b"signed", {"user_id": user, "message_id": "m"})
     came = Properties.decode(down.get(here).property_bytes)
-    assert (came.user_id, came.message_id) == ("alice" if trusted else None, "m")
+    assert (came.user_id, came.message_id) == (user if trusted else None, "m")
 
 
 # 46
