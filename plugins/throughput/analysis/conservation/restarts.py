@@ -7,7 +7,7 @@ from .span import BOOT, counts_at
 
 
 def restarts(queue_stats: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each queue that had messages on either side. What is lost need not be a fault: transient messages are.
+    """One row for each queue that had messages on either side. That of transient messages fewer are there is no fault.
 
     `told` is false where the boot before did not stop in order, so that its last moments are unknown.
     """

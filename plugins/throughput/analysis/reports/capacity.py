@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from .. import schema
+from ... import schema
 from ..facts import WEIGHT, is_event
 
 INTERVAL_S = schema.SNAPSHOT_S

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from ...comparison import TYPES, Bound
+from ....comparison import TYPES, Bound
 from ..facts import WEIGHT
 
 EXCHANGE = ("node", "vhost", "exchange")

@@ -6,7 +6,7 @@ How far from the median is told in median absolute deviations, which a few wild 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from .. import schema
+from ... import schema
 from ..facts import WEIGHT, is_event
 
 KEY = ("node", "vhost", "queue", "flow")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from . import schema
-from .schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
+from .. import schema
+from ..schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
 
 WEIGHT = 1000  # of a record that stands for one message; half the sampling rate, twice the weight
 FINENESS = 128  # bounds of histograms for each power of e: a quantile is off by 0.4 % at most

@@ -8,14 +8,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from ...schema import ENQUEUE, FED_IN, PUBLISH
 from ..facts import count_if, is_event
-from ..schema import ENQUEUE, FED_IN, PUBLISH
 from .span import BOOT
 
-COLUMNS = t.StructType.fromDDL(
-    "problem string, node string, boot_id string, vhost string, queue string, link string, msg_seq bigint, "
-    "identity string, first_row bigint, last_row bigint, records bigint, at timestamp"
-)
+COLUMNS: dict[str, t.DataType] = {
+    **dict.fromkeys(("problem", "node", "boot_id", "vhost", "queue", "link"), t.StringType()),
+    "msg_seq": t.LongType(),
+    "identity": t.StringType(),
+    **dict.fromkeys(("first_row", "last_row", "records"), t.LongType()),
+    "at": t.TimestampType(),
+}
 NAMED = 1000  # messages whose id and route are looked up
 
 MISSING = "records are missing from the log"
@@ -30,12 +33,9 @@ def of(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
     """Rows of that problem in the form of COLUMNS."""
     given = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
     chosen = []
-    for field in COLUMNS:
-        if field.name in given:
-            value = given[field.name]
-        else:
-            value = F.col(field.name) if field.name in table.columns else F.lit(None)
-        chosen.append(value.cast(field.dataType).alias(field.name))
+    for name, kind in COLUMNS.items():
+        value = given.get(name, F.col(name) if name in table.columns else F.lit(None))
+        chosen.append(value.cast(kind).alias(name))
     return table.select(*chosen)
 
 

@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from .. import schema
+from ... import schema
 from ..facts import UNROUTABLE, WEIGHT, is_event
 
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
@@ -81,25 +81,29 @@ def series(traffic: DataFrame, grain_s: int) -> DataFrame:
 
 
 def throughput(traffic: DataFrame) -> DataFrame:
-    """Mean and peak rates for each grain. The mean is over all windows from the first message to the last."""
+    """Rates by grain: the mean from the first second to the last, and the window with most messages."""
+    seconds = flows(traffic).groupBy(*SCOPED).agg((F.max("second") - F.min("second") + 1).alias("span_s"))
     parts = []
     for grain, grain_s in GRAINS_S.items():
-        at = F.unix_seconds("start")
-        windows = (F.max(at) - F.min(at)) / grain_s + 1
-        mean = F.sum("messages") / windows
+        part = series(traffic, grain_s).groupBy(*SCOPED)
         parts.append(
-            series(traffic, grain_s)
-            .groupBy(*SCOPED)
-            .agg(
+            part.agg(
                 F.lit(grain).alias("grain"),
+                F.lit(grain_s).alias("grain_s"),
                 F.sum("messages").alias("messages"),
                 F.sum("bytes").alias("bytes"),
+                F.max("messages").alias("peak_messages"),
                 F.min("start").alias("first"),
                 F.max("start").alias("last"),
-                F.round(mean / grain_s, 3).alias("mean_per_s"),
-                F.round(F.max("messages") / grain_s, 3).alias("peak_per_s"),
-                F.round(F.max("messages") / mean, 3).alias("peak_to_mean"),
-                F.round(F.sum("bytes") / windows / grain_s, 3).alias("mean_bytes_per_s"),
             )
         )
-    return reduce(DataFrame.unionByName, parts)
+    mean = F.col("messages") / F.col("span_s")
+    peak = F.col("peak_messages") / F.least("grain_s", "span_s")
+    both = reduce(DataFrame.unionByName, parts).join(seconds, list(SCOPED))
+    rates = {
+        "mean_per_s": F.round(mean, 3),
+        "peak_per_s": F.round(peak, 3),
+        "peak_to_mean": F.round(peak / mean, 3),
+        "mean_bytes_per_s": F.round(F.col("bytes") / F.col("span_s"), 3),
+    }
+    return both.withColumns(rates).drop("grain_s")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from . import schema
+from .. import schema
 from .folder import Folders, Found, NotParquet
 
 READERS = 8  # footers read at once

@@ -102,6 +102,15 @@ class Folders:
             stream.write(bytearray(text.encode("utf-8")))
             stream.close()
 
+    def text(self, path: str) -> str:
+        """The text of a small file."""
+        with _told(path):
+            system, place = self._place(path)
+            stream = system.open(place)
+            octets = bytes(stream.readAllBytes())
+            stream.close()
+        return octets.decode("utf-8")
+
     def move(self, path: str, to: str) -> None:
         """A folder to a place where nothing is."""
         with _told(to):

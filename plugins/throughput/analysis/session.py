@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
 DRIVER_MEMORY = "2g"  # in local mode all of Spark; the figures of README.md were measured with it
-SHUFFLE_PARTITIONS = 64  # adaptive execution joins small ones; only for what does not fit it matters
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which then has chosen master and memory
 
 
@@ -20,6 +19,7 @@ def session(master: str | None) -> SparkSession:
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local") or "127.0.0.1" in master:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for an address, and warns
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     settings: dict[str, str | int | bool] = {
         "spark.driver.memory": DRIVER_MEMORY,
@@ -29,7 +29,6 @@ def session(master: str | None) -> SparkSession:
         "spark.sql.adaptive.enabled": True,
         "spark.sql.adaptive.skewJoin.enabled": True,
         "spark.sql.adaptive.coalescePartitions.enabled": True,
-        "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.files.ignoreCorruptFiles": False,

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from .. import schema
+from ... import schema
 from ..facts import bucket
 from ..quantiles import quantiles
 

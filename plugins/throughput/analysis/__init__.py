@@ -1,0 +1,1 @@
+"""The reading side: from the exported log to reports, with Spark."""
