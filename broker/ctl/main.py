@@ -11,7 +11,7 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
-from . import formats, parsing
+from . import formats, parsing, report
 from .command import Command, Request
 from .commands import COMMANDS
 from .failures import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed
@@ -91,7 +91,10 @@ class Run:
         try:
             connect = self.connect_when_started if name in ("wait", "await_startup") else self.connect
             with closing(connect()) as remote:
-                self.ask(remote)
+                if name == "report":
+                    self.report(remote)
+                else:
+                    self.ask(remote)
                 if name in ("stop", "shutdown"):
                     remote.wait_for_end()
         except TimeoutError:
@@ -117,6 +120,21 @@ class Run:
         self.say(self.banner())
         self.write(chain([first], frames))
         self.say(self.command.after)
+
+    def report(self, remote: Remote) -> None:
+        """What cannot be told is told of in its place. Raises Unreachable, TimeoutError."""
+        self.say(self.banner())
+        question: Frame = {"command": "list_vhosts", "arguments": ["name"], "options": {}}
+        frames = remote.ask(question)
+        vhosts = [str(row[0]) for row in rows_of(frames)]
+        for line in report.lines(vhosts):
+            self.say("")
+            part = Run(parsing.parse(line))
+            part.request.node = remote.name
+            try:
+                part.ask(remote)
+            except Failed as error:
+                print(error.text)
 
     def arguments(self) -> list[str]:
         """With what is to be read from elsewhere in its place. Raises Failed."""

@@ -125,6 +125,7 @@ NODE = [
     Command(f"list_exchange_types {LISTING}", "Lists exchange types", "Listing exchange types ..."),
     Command(f"list_feature_flags {COLUMNS}", "Lists feature flags", "Listing feature flags ..."),
     Command("ping", "Checks that the node answers", "Will ping {node}. Timeout: {timeout_ms} ms.", timeout_s=60.0),
+    Command("report", "Tells all that helps to find what is wrong", "Reporting server status of node {node} ..."),
     Command("reset", "Returns a stopped node to its virgin state", "Resetting node {node} ..."),
     Command(
         "resume_listeners",

@@ -149,6 +149,28 @@ def test_status_has_the_sections_of_the_socket_and_what_http_tells(warrenctl: Wa
     assert by_http("memory_breakdown --unit mb")[1].startswith("Reporting memory breakdown on node rabbit@here...\n")
 
 
+def test_a_report_tells_of_the_node_and_of_each_vhost_by_either_door(warrenctl: Warrenctl, by_http: Warrenctl) -> None:
+    for run in (warrenctl, by_http):
+        status, out, err = run("report")
+        assert (status, err) == (0, "")
+        lines = out.splitlines()
+        assert lines[0] == "Reporting server status of node rabbit@here ..."
+        for banner in (
+            "Status of node rabbit@here ...",
+            "Cluster status of node rabbit@here ...",
+            "Application environment of node rabbit@here ...",
+            "Listing connections ...",
+            "Listing channels ...",
+            "Listing queues for vhost / ...",
+            "Listing exchanges for vhost / ...",
+            "Listing bindings for vhost /...",
+            'Listing permissions for vhost "/" ...',
+            'Listing policies for vhost "/" ...',
+        ):
+            assert banner in lines
+        assert "guest\t.*\t.*\t.*" in lines
+
+
 def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
     assert by_http("add_vhost w --description d --tags a,b")[0] == 0
     assert by_http("enable_vhost_deletion_protection w")[0] == 0
@@ -161,7 +183,7 @@ def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
     assert by_http("delete_vhost w")[0] == 0
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - BY_HTTP.keys() - {"version"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - BY_HTTP.keys() - {"version", "report"}))
 def test_what_http_cannot_do_is_told_in_one_line_and_nobody_is_asked(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ class HTTPNode:
 
     def __init__(self, url: str, command: str, timeout_s: float | None) -> None:
         """Raises Failed, Unreachable, TimeoutError."""
-        if command not in COMMANDS:
+        if command not in COMMANDS and command != "report":
             raise Failed(USAGE_STATUS, f"warrenctl: {command} goes by the control socket, not by --url")
         self._api = API(url, timeout_s)
         try:
