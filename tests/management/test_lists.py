@@ -132,3 +132,8 @@ def test_only_what_a_page_shows_is_described() -> None:
 
 def test_what_is_no_text_is_listed_with_question_marks() -> None:
     assert names(listed([{"name": "a\udcff"}])) == ["a?"]
+
+
+def test_many_names_give_a_pattern_more_time() -> None:
+    items: list[Item] = [{"name": f"queue.of.shop.{number}"} for number in range(5000)]
+    assert listed(items, page="1", name="SHOP\\.499.$", use_regex="true")["filtered_count"] == 10
