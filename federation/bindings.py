@@ -41,6 +41,9 @@ class Groups:
     def __len__(self) -> int:
         return len(self._destinations)
 
+    def __contains__(self, group: Group) -> bool:
+        return group in self._destinations
+
     def add(self, binding: Binding) -> Group | None:
         """The group that is now to be bound at the upstream, None where it is there already."""
         group = Group(binding.routing_key, binding.arguments)

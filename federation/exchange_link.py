@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet
 BACKLOG_S = 10.0  # how often the upstream queue is asked how much it has
+AGAIN_LIMIT = 1000  # bindings that are made again at each check
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
@@ -48,6 +49,8 @@ class ExchangeLink(Link):
         self._forwarding: Forwarding | None = None
         self._groups: Groups | None = None  # from the moment on that the bindings were looked at
         self._pending: dict[Group, bool] = {}  # to be bound, or unbound, upstream
+        self._unsure: list[Group] = []  # bound upstream, as far as is known
+        self._doubted = 0  # how many of all, in the round of them that is under way
         self._changed = asyncio.Event()
         self._queue = self._internal = ""
         self._letter = FIRST
@@ -220,6 +223,7 @@ class ExchangeLink(Link):
         """From here on, changes are heard of: between these two there is nothing that waits."""
         self._groups = Groups()
         self._pending.clear()
+        self._unsure.clear()
         self.status.bindings = 0
         for binding in list(self.exchange.outgoing.values()):
             self.bound(binding)
@@ -239,6 +243,18 @@ class ExchangeLink(Link):
             elif items:
                 await channel.unbind_many(internal, source, items, nowait)
                 self.status.bindings -= len(items)
+        await self._bind_again(channel, pending)
+
+    async def _bind_again(self, channel: UpstreamChannel, changed: dict[Group, bool]) -> None:
+        """Some of those that are bound already: who deletes the upstream exchange and makes it anew takes the bindings
+        along, and nothing tells whether they are there."""
+        assert self._groups is not None
+        groups = [group for group in self._unsure if group not in changed and group in self._groups]
+        self._unsure.clear()
+        bindings = [(group.routing_key, self._arguments(group)) for group in groups]
+        items = [(key, arguments) for key, arguments in bindings if arguments is not None]
+        if items:
+            await channel.bind_many(self._internal, self.wanted.key.upstream_name, items, self.settings.bind_nowait)
 
     def _arguments(self, group: Group) -> Table | None:
         """None where the binding is to go no further."""
@@ -277,6 +293,16 @@ class ExchangeLink(Link):
                 for name in (self._internal, self.wanted.key.upstream_name):
                     if not await self._exists(connection, name):
                         raise LinkFault(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
+                self._doubt()
+
+    def _doubt(self) -> None:
+        """Have the next of the bindings made again."""
+        if self._groups is not None:
+            groups = self._groups.all()
+            begin = self._doubted if self._doubted < len(groups) else 0
+            self._doubted = begin + AGAIN_LIMIT
+            self._unsure = groups[begin : self._doubted]
+            self._changed.set()
 
     def take(self, deliveries: list[Delivery]) -> None:
         if self._forwarding is not None:

@@ -258,8 +258,12 @@ class Place:
         return [row for row in self.site.rows() if row["vhost"] == self.vhost]
 
     def row(self, name: str = "", upstream: str = "") -> Row:
-        """The one link, of this object and upstream if named."""
-        rows = [row for row in self.rows() if name in ("", row["name"]) and upstream in ("", row["upstream"])]
+        """The one link, of this object and upstream if named, once there is one."""
+
+        def found() -> list[Row]:
+            return [row for row in self.rows() if name in ("", row["name"]) and upstream in ("", row["upstream"])]
+
+        rows = until(found, f"a link of {self.vhost}")
         assert len(rows) == 1, rows
         return rows[0]
 

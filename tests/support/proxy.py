@@ -10,7 +10,8 @@ CHUNKS_LIMIT = 4096  # under way in one direction while they are delayed
 
 
 class Proxy:
-    """Listens on a port of its own for as long as the test lasts; `target` may change, as a server's that restarts.
+    """Listens on a port of its own for as long as the test lasts; `target` may change, as that of a server that starts
+    again.
 
     `delay_s` is what each direction takes. `accepted_s` is when it was connected to, by the monotonic clock; `open` is how
     many connections there are now, `octets` what went through.
@@ -39,7 +40,7 @@ class Proxy:
 
     @property
     def open(self) -> int:
-        return len(self._pairs)
+        return len([pair for pair in self._pairs if not pair.left])
 
     def cut(self) -> None:
         """Reset what is connected, and whatever connects until `restore`."""
@@ -73,9 +74,8 @@ class Proxy:
     async def _close(self) -> None:
         self._server.close()
         self._reset()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted_s.append(time.monotonic())
@@ -93,12 +93,13 @@ class Proxy:
 
 
 class Pair:
-    """A connection of a client's, and the one to the server that goes with it."""
+    """A connection of a client's, and the one to the server that goes with it; `left` once the client has."""
 
     def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._proxy = proxy
         self._reader = reader
         self._writers = [writer]
+        self.left = False
 
     def abort(self) -> None:
         for writer in self._writers:
@@ -127,9 +128,11 @@ class Pair:
         try:
             while data := await reader.read(CHUNK_BYTES):
                 await chunks.put((time.monotonic() + self._proxy.delay_s, data))
+            self.left = self.left or reader is self._reader
             await chunks.put((time.monotonic() + self._proxy.delay_s, b""))
             await writing
         except OSError:
+            self.left = True
             self.abort()
         finally:
             writing.cancel()
@@ -140,12 +143,12 @@ class Pair:
             wait_s = due_s - time.monotonic()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
-            if self._proxy.silent:
-                continue
             if not data:
-                if writer.can_write_eof():
+                if not self._proxy.silent and writer.can_write_eof():
                     writer.write_eof()
                 return
+            if self._proxy.silent:
+                continue
             self._proxy.octets += len(data)
             try:
                 writer.write(data)

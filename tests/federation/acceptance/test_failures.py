@@ -191,6 +191,7 @@ def test_074_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, do
 def test_075_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: NewProxy) -> None:
     up, down = own.place(), own.place()
     here = linked(up, down)
+    down.policy("^fed", {"federation-upstream": "u0"})
     refusing = proxied(own)
     refusing.cut()
     ways = [
