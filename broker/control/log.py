@@ -15,7 +15,7 @@ from .streams import Stream
 
 LEVELS: dict[str, LogLevel] = {level: level for level in get_args(LogLevel)}
 DEFAULT_LINES = 50
-TAIL_BYTES = 4 << 20  # of a file, that its last lines are looked for in
+TAIL_BYTES = 1 << 20  # of a file, that its last lines are looked for in
 
 
 def log_file(daemon: Daemon) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
@@ -104,14 +105,15 @@ class Control:
             raise Refused(UNAVAILABLE, f"this node does not know the command {call.command}")
         with self._daemon.acting():
             answer = handler(call)
+        if isinstance(answer, Stream):
+            await self._write_lines(answer, reader, writer)
+            return
         if isinstance(answer, asyncio.Future):
             answer = await answer
         await self._stored()
         if isinstance(answer, Rows):
             writer.write(place.framed({"columns": answer.columns}))
             await self._write_rows(iter(answer.rows), writer)
-        elif isinstance(answer, Stream):
-            await self._write_lines(answer, reader, writer)
         elif isinstance(answer, Report):
             writer.write(place.framed({"value": answer.value, "text": answer.text}))
         elif answer is not None:
@@ -139,11 +141,18 @@ class Control:
     async def _write_lines(self, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until the stream ends, or whoever reads leaves, which alone ends what is read meanwhile."""
         left = asyncio.get_running_loop().create_task(reader.read(1))
-        left.add_done_callback(lambda _: stream.end())
+
+        def gone(task: asyncio.Task[bytes]) -> None:
+            if not task.cancelled():
+                task.exception()  # whatever it was: it has gone
+            stream.end()
+
+        left.add_done_callback(gone)
         writer.write(place.framed({"lines": []}))  # that it has begun
         try:
-            async for lines in stream.lines():
-                writer.write(place.framed({"lines": lines}))
-                await writer.drain()
+            async with aclosing(stream.lines()) as pieces:
+                async for lines in pieces:
+                    writer.write(place.framed({"lines": lines}))
+                    await writer.drain()
         finally:
             left.cancel()

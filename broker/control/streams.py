@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 WAITING_LIMIT = 1000  # lines; who reads too slowly for the rest misses it, and is told how much
 
@@ -37,7 +37,7 @@ class Stream:
         self._ended = True
         self._news.set()
 
-    async def lines(self) -> AsyncIterator[list[str]]:
+    async def lines(self) -> AsyncGenerator[list[str], None]:
         """All that have come meanwhile, again and again."""
         try:
             while not self._ended or self._waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
@@ -51,7 +52,7 @@ def term(value: object) -> str:
     if value == "":
         return "<<>>"
     if isinstance(value, str):
-        return '<<"' + printable(value).replace('"', '\\"') + '">>'
+        return '<<"' + printable(value.replace("\\", "\\\\").replace('"', '\\"')) + '">>'
     return cell(value)
 
 
@@ -101,12 +102,17 @@ def pretty_table(columns: list[str], rows: Rows, headings: bool, out: TextIO) ->
 
 def erlang(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
     terms = [
-        "[" + ",".join([f"{{{name},{term(value)}}}" for name, value in zip(columns, row, strict=True)]) + "]"
+        "[" + ",".join([f"{{{atom(name)},{term(value)}}}" for name, value in zip(columns, row, strict=True)]) + "]"
         for row in rows
     ]
     print("[" + ",".join(terms) + "]", file=out)
 
 
+def atom(name: str) -> str:
+    return name if PLAIN_ATOM.fullmatch(name) else f"'{name}'"
+
+
+PLAIN_ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 ATOMS = ("status", "type")  # columns whose values are Erlang's atoms, of records written as maps
 
 
@@ -115,7 +121,10 @@ def maps(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
     terms = [
         "#{"
         + ",".join(
-            [f"{name} => {value if name in ATOMS else term(value)}" for name, value in zip(columns, row, strict=True)]
+            [
+                f"{atom(name)} => {atom(str(value)) if name in ATOMS else term(value)}"
+                for name, value in zip(columns, row, strict=True)
+            ]
         )
         + "}"
         for row in rows

@@ -20,8 +20,8 @@ def ping(url: str) -> int:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 5672
-    except ValueError as error:
-        print(f"warrenctl: --url: {error}", file=sys.stderr)
+    except ValueError:  # which may quote some of the password
+        print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
         return USAGE_STATUS
     if parts.scheme != "amqp":
         print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)

@@ -15,10 +15,8 @@ from . import formats, parsing, report
 from .command import Command, Request
 from .commands import COMMANDS
 from .failures import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed
-from .node import Frame, Remote, RemoteNode, Unreachable
+from .node import ANY_NODE, Frame, Remote, RemoteNode, Unreachable
 from .waiting import Waiting
-
-ANY_NODE = "rabbit@localhost"  # by which every node goes, and none is asked for
 
 
 class Run:

@@ -11,6 +11,7 @@ from typing import Protocol
 from ..control import place
 
 Frame = dict[str, object]
+ANY_NODE = "rabbit@localhost"  # by which every node goes
 
 
 class Unreachable(Exception):

@@ -28,7 +28,7 @@ GLOBAL_VALUES = {
 GLOBAL_FLAGS = {"quiet": "-q", "silent": "-s", "longnames": "-l", "no-table-headers": "", "dry-run": ""}
 GLOBAL_FLAGS |= {"help": "-?", "version": ""}
 
-CREDENTIALS = re.compile(r"(?<=:)//[^\s/]*@")  # in a URL
+CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; rather too much is left out than too little
 
 SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 
@@ -54,7 +54,8 @@ def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
 
 def parse(line: list[str]) -> Request:
     """Its command is empty where help is wanted of all. Raises Wrong."""
-    own = next((COMMANDS[word].short for word in line if word in COMMANDS and COMMANDS[word].short is not SHORT), SHORT)
+    command = next((word for word in line if word in COMMANDS), "")
+    own = COMMANDS[command].short if command else SHORT
     parser = click.Command("warrenctl", params=parameters(own), add_help_option=False)
     try:
         context = parser.make_context("warrenctl", list(line), resilient_parsing=False)
@@ -91,7 +92,7 @@ def check(command: Command, request: Request, line: list[str]) -> None:
 
 
 def complaint(text: str, line: list[str], command: Command | None = None) -> str:
-    shown = CREDENTIALS.sub("//", " ".join(line))
+    shown = " ".join([CREDENTIALS.sub("//", word) for word in line])
     lines = [f"Error (argument validation): {text}", "Arguments given:", "\t" + shown]
     return "\n".join([*lines, "", usage(command)])
 

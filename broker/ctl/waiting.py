@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .command import Request
 from .failures import UNAVAILABLE_STATUS, USAGE_STATUS, Failed
-from .node import Remote, Unreachable
+from .node import ANY_NODE, Remote, Unreachable
 from .parsing import complaint
 
 POLL_S = 0.1  # between attempts
@@ -30,7 +30,7 @@ class Waiting:
         if self._request.command == "await_startup":
             return self._connected(connect, lambda: True)
         pid = self._pid()
-        node = self._request.option("node", "rabbit@localhost")
+        node = self._request.option("node", ANY_NODE)
         self._say(f"Waiting for erlang distribution on node '{node}' while OS process '{pid}' is running")
         remote = self._connected(connect, lambda: is_running(pid))
         self._say(f"Waiting for {APPLICATIONS} to start on node '{remote.name}'")

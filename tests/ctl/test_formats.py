@@ -61,4 +61,6 @@ def test_a_cell_is_on_one_line_and_gives_a_terminal_no_orders(value: object, sho
 
 
 def test_a_term_is_quoted() -> None:
+    assert term("") == "<<>>"
+    assert term(r"^a\.b") == r'<<"^a\\.b">>'
     assert term({"a": 'b"', "n": None}) == '[{<<"a">>,<<"b\\"">>},{<<"n">>,undefined}]'

@@ -204,6 +204,28 @@ def test_credentials_are_never_shown(
     status, out, err = run("list_users too many")
     assert status == 64 and f"--url http://{address}" in err
     assert "secret" not in out + err and "me:" not in out + err
+    for url in (
+        "http://me:se/cret@host",
+        "http://me:1/secret@host",
+        "http://me:secret@host:x",
+        "amqp://me:se/cret@host",
+    ):
+        status, out, err = commanded(monkeypatch, capsys, "--url", url)("ping")
+        assert (status, out) == (64, "") and "se" not in err.replace("percent-encoded in a password", "")
+        assert "cret" not in commanded(monkeypatch, capsys, "--url", url)("list_users too many")[2]
+
+
+def test_a_changed_user_keeps_the_rest_and_one_without_a_password_cannot_log_in(by_http: Warrenctl) -> None:
+    assert by_http("add_user changed pw -q")[0] == 0
+    assert by_http("set_user_tags changed management")[0] == 0
+    assert by_http("authenticate_user changed pw")[0] == 0
+    assert by_http("change_password changed other")[0] == 0
+    assert "changed\t[management]" in by_http("list_users")[1]
+    assert by_http("authenticate_user changed pw")[0] == 65
+    assert by_http("authenticate_user changed other")[0] == 0
+    assert by_http("clear_password changed")[0] == 0
+    assert by_http("authenticate_user changed other")[0] == 65
+    assert by_http("delete_user changed")[0] == 0
 
 
 def test_users_who_may_not_are_told_so(
@@ -223,6 +245,7 @@ def test_users_who_may_not_are_told_so(
 class Scripted(http.server.BaseHTTPRequestHandler):
     """Of one that is made for each server, with `answers`; those that came are in `asked`."""
 
+    protocol_version = "HTTP/1.1"
     answers: ClassVar[Answers] = {}
     asked: ClassVar[list[str]] = []
 
@@ -238,6 +261,7 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(octets)))
         self.end_headers()
         self.wfile.write(octets)
+        self.close_connection = True  # which the client is not told
 
     do_GET = do_PUT = do_DELETE = do_POST = answer
 
@@ -311,6 +335,21 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(
         assert run("list_users") == (75, "", told)
     status, out, err = run("list_users")
     assert (status, out) == (69, "") and err.endswith(f"{address}: Connection refused\n")
+
+
+def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
+    with scripted({"GET /api/users": (200, []), "GET /api/vhosts": (200, [1])}) as (url, _):
+        api = API(url, 10.0)
+        assert api.get("users") == []
+        assert api.get("vhosts") == [1]
+        api.close()
+
+
+def test_who_is_refused_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {"error": "not_authorized", "reason": "Not_Authorized"}
+    with scripted({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
+        status, _, err = commanded(monkeypatch, capsys, "--url", url)("await_startup")
+        assert status == 69 and err.endswith(": user or password is wrong\n")
 
 
 def test_a_url_names_the_door_and_who_knocks() -> None:

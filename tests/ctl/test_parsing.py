@@ -43,6 +43,11 @@ def test_short_options_are_the_long_ones() -> None:
     assert read("delete_queue -e -u q")[2] == {"if-empty": True, "if-unused": True}
 
 
+def test_short_options_are_those_of_the_command() -> None:
+    assert read("list -E -e -m")[2] == {"enabled": True, "implicitly-enabled": True, "minimal": True}
+    assert read("delete_queue -e list")[1:] == (["list"], {"if-empty": True})
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -15,6 +15,7 @@ from ..node import Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
 ANSWER_LIMIT = 256 << 20  # octets: lists and definitions of a large broker are one answer
+NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 TIMEOUT_S = 60.0  # where nobody says how long
 NOTHING: Mapping[str, str] = {}
 
@@ -41,13 +42,15 @@ class API:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise Failed(USAGE_STATUS, f"warrenctl: --url: {error}") from None
-        if parts.scheme not in PORTS or not host:
-            raise Failed(USAGE_STATUS, "warrenctl: --url: not an http:// or https:// URL")
+        except ValueError:  # which may quote some of the password
+            raise Failed(USAGE_STATUS, NO_URL) from None
+        if parts.scheme not in PORTS or not host or "@" in parts.path + parts.query + parts.fragment:
+            raise Failed(USAGE_STATUS, NO_URL)
         self.host, self.port = host, port or PORTS[parts.scheme]
         self._prefix = parts.path.rstrip("/") + "/api/"
-        self._authorization = basic(unquote(parts.username or "guest"), unquote(parts.password or "guest"))
+        user, password = parts.username, parts.password
+        self._authorization = basic("guest", "guest") if user is None else basic(unquote(user), unquote(password or ""))
+        self._asked = False  # before
         timeout_s = timeout_s or TIMEOUT_S
         if parts.scheme == "https":
             context = ssl.create_default_context()
@@ -90,8 +93,14 @@ class API:
             octets = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogateescape")
         sent = {"content-type": "application/json", "authorization": authorization or self._authorization, **headers}
         try:
-            self._connection.request(method, target, octets, sent)
-            response = self._connection.getresponse()
+            try:
+                response = self._exchange(method, target, octets, sent)
+            except ConnectionError:
+                if method == "POST" or not self._asked:
+                    raise
+                self._connection.close()  # it was kept for too long
+                response = self._exchange(method, target, octets, sent)
+            self._asked = True
             found = response.read(ANSWER_LIMIT)
         except TimeoutError:
             raise
@@ -103,6 +112,13 @@ class API:
         if response.status >= 300:
             raise refusal(response.status, answer)
         return answer
+
+    def _exchange(
+        self, method: str, target: str, octets: bytes | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        """Raises OSError, HTTPException."""
+        self._connection.request(method, target, octets, dict(headers))
+        return self._connection.getresponse()
 
     def close(self) -> None:
         self._connection.close()

@@ -7,16 +7,14 @@ from typing import Any
 
 from ...control.answers import UNAVAILABLE, Answer, Refused, Report, Rows
 from ..failures import USAGE_STATUS, Failed
-from ..node import Frame, Unreachable
+from ..node import ANY_NODE, Frame, Unreachable
 from .api import API, Refusal
 from .call import HTTPCall
 from .commands import COMMANDS
 
-UNNAMED = "rabbit@localhost"  # to users who do not monitor
-
 
 class HTTPNode:
-    """`name` is what the node calls itself, where the user may know."""
+    """`name` is what the node calls itself, if the user may know, who has to monitor."""
 
     def __init__(self, url: str, command: str, timeout_s: float | None) -> None:
         """Raises Failed, Unreachable, TimeoutError."""
@@ -27,11 +25,12 @@ class HTTPNode:
             overview: Any = self._api.get("overview", columns="node")
         except Refusal as error:
             self.close()
-            raise Unreachable(f"{self._api.host}:{self._api.port}: {why(error)}") from None
+            text = f"Error: unable to perform an operation on node '{ANY_NODE}': {self._api.host}:{self._api.port}"
+            raise Failed(UNAVAILABLE, f"{text}: {why(error)}") from None
         except (Unreachable, TimeoutError):
             self.close()
             raise
-        self.name = str(overview.get("node") or UNNAMED) if isinstance(overview, dict) else UNNAMED
+        self.name = str(overview.get("node") or ANY_NODE) if isinstance(overview, dict) else ANY_NODE
 
     def ask(self, request: Frame) -> Iterator[Frame]:
         """All frames of the answer, the last one too. Raises Unreachable, TimeoutError."""
