@@ -1,0 +1,92 @@
+"""The addresses of a service that answers HTTP: those asked for, those offered, and what an application is told."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from broker.plugin import HTTPListener, SSLOptions
+from plugins.web.asgi import is_loopback, takes_gzip
+from plugins.web.door import Doors, Entrance
+from tests.support.http import Api
+
+pytestmark = pytest.mark.sockets
+
+PATIENCE_S = 20
+NOWHERE = HTTPListener()
+NO_TLS = SSLOptions()
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    yield made
+    made.close()
+
+
+def doors_of(api: Api) -> Doors:
+    return Doors(api.host, Entrance("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello")))
+
+
+async def greeting(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_a_door_is_bound_at_once_and_answers_from_the_first_request_on(api: Api) -> None:
+    async def visit() -> None:
+        doors = doors_of(api)
+        await doors.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
+        (listening,) = api.host.listening()
+        assert (len(doors), listening.protocol, listening.host) == (1, "http/greeting", "127.0.0.1")
+        for _ in range(2):
+            answer = await asyncio.wait_for(greeting(listening.port), PATIENCE_S)
+            assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"hello")
+        await doors.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", listening.port)
+
+    asyncio.run(visit())
+
+
+def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api: Api) -> None:
+    async def visit(at: HTTPListener) -> None:
+        doors = doors_of(api)
+        await doors.open(at, NOWHERE, NO_TLS, stock=at)
+        assert len(doors) == 0
+        event, level, fields = api.peer.log[-1]
+        assert (event, level, fields["service"]) == ("cannot_listen", "warning", "greeter")
+        assert str(fields["reason"]).startswith(f"127.0.0.1:{at.port}: Address already in use")
+        with pytest.raises(OSError, match=f"127.0.0.1:{at.port}: Address already in use"):
+            await doors.open(at, NOWHERE, NO_TLS, stock=NOWHERE)
+        await doors.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        asyncio.run(visit(HTTPListener(port=taken.getsockname()[1])))
+
+
+def test_a_door_that_nobody_came_to_closes_too(api: Api) -> None:
+    async def visit() -> None:
+        doors = doors_of(api)
+        await doors.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
+        (listening,) = api.host.listening()
+        await doors.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", listening.port)
+
+    asyncio.run(visit())
+
+
+def test_what_comes_from_this_machine_is_known() -> None:
+    assert is_loopback("127.1.2.3") and is_loopback("::1") and is_loopback("::ffff:127.0.0.1")
+    assert not is_loopback("192.0.2.1") and not is_loopback("") and not is_loopback("::ffff:192.0.2.1")
+
+
+def test_gzip_is_taken_unless_it_is_refused() -> None:
+    assert takes_gzip({"accept-encoding": "deflate, gzip;q=1.0"}) and takes_gzip({"accept-encoding": "GZIP"})
+    assert not takes_gzip({"accept-encoding": "gzip;q=0"}) and not takes_gzip({})
