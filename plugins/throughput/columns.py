@@ -3,6 +3,7 @@ that have details."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -58,9 +59,10 @@ TYPES: dict[str, pa.DataType] = {
 ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
 
 
-def arrow_schema(table: str) -> pa.Schema:
-    """Of one of `schema.TABLES`, with the number of the schema in its metadata."""
-    fields = [pa.field(column.name, type_of(column), column.optional) for column in schema.TABLES[table]]
+def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:
+    """Of one of `schema.TABLES`, with the number of the schema in its metadata; `without` some columns."""
+    columns = [column for column in schema.TABLES[table] if column.name not in without]
+    fields = [pa.field(column.name, type_of(column), column.optional) for column in columns]
     return pa.schema(fields, {schema.SCHEMA_KEY: str(schema.SCHEMA)})
 
 
@@ -117,49 +119,55 @@ class Batches:
             gathered.append(run)
         self.rows += int(segments["count"].sum())
 
-    def take(self) -> pa.Table:
-        """All of it as a table of `schema.EVENTS`, sorted by queue, and by time within one."""
+    def take(self) -> dict[str, pa.Array]:
+        """All of it as columns of `schema.EVENTS`, sorted by queue, and by time within one; without those that have
+        nothing in them, and may."""
         anchors = np.repeat(np.array(self._anchors, np.int64), [len(segments) for segments in self._segments])
         seqs, sizes, routed, details = (b"".join(run) for run in self._runs)
         rows = Rows(np.concatenate(self._segments), anchors)
         columns = self._columns(rows, np.frombuffer(seqs, "<i8"), np.frombuffer(sizes, "<i4"))
         columns["routed"] = self._routed(rows, np.frombuffer(routed, "<i4"))
+        columns |= self._names(rows)
         columns |= self._details(rows, details)
         self._clear()
-        target = arrow_schema(schema.EVENTS)
-        return pa.Table.from_arrays([columns[name] for name in target.names], schema=target)
+        return {name: column for name, column in columns.items() if column.null_count < len(column)}
 
     def _columns(self, rows: Rows, seqs: Numbers, sizes: Numbers) -> dict[str, pa.Array]:
         of, count, boot = rows.segments, rows.total, self._boot
-        flags, origin, queue = of["flags"], of["origin"], of["queue"]
-        mono_ns = rows.each(of["mono_ns"])
+        kind, flags, mono_ns = of["kind"], of["flags"], of["mono_ns"]
         seq = rows.differing(SEQS, rows.each(of["seq"]) + rows.within, seqs)
-        size = rows.differing(SIZES, rows.each(of["size"]).astype(np.int32), sizes)
-        lat_us = np.maximum((mono_ns - boot.begun_ns) // 1000 - (seq >> SEQ_SHIFT), 0)
-        not_arriving = rows.each(~np.isin(of["kind"], ARRIVING))
+        size = rows.differing(SIZES, rows.each(of["size"].astype(np.int32)), sizes)
+        lat_us = np.maximum(rows.each((mono_ns - boot.begun_ns) // 1000) - (seq >> SEQ_SHIFT), 0)
+        untimed = seq >= UNTIMED
         return {
             "schema": pa.array(np.full(count, schema.SCHEMA, np.int16)),
-            "ts_us": pa.array((mono_ns + rows.each(rows.anchors)) // 1000).cast(TYPES["timestamp"]),
-            "mono_ns": pa.array(mono_ns),
-            "node": constant(boot.node, count),
-            "boot_id": constant(boot.boot_id, count),
+            "ts_us": pa.array(rows.each((mono_ns + rows.anchors) // 1000)).cast(TYPES["timestamp"]),
+            "mono_ns": pa.array(rows.each(mono_ns)),
             "row": pa.array(rows.each(of["row"]) + rows.within),
-            "vhost": self._vhosts(rows),
-            "event": dictionary(list(schema.EVENT_NAMES), of["kind"], rows.counts),
-            **self._named(rows, ADDRESSES, "address", ("exchange", "routing_key")),
-            **self._named(rows, QUEUES, "queue", ("queue",)),
             "msg_seq": pa.array(seq),
-            "size": pa.array(size, mask=rows.each(of["kind"] == KINDS[schema.CONFIRM])),
-            "persistent": pa.array(rows.each(flags & PERSISTENT > 0), mask=not_arriving),
+            "size": rows.masked(size, kind == KINDS[schema.CONFIRM]),
+            "persistent": rows.masked(rows.each(flags & PERSISTENT > 0), ~np.isin(kind, ARRIVING)),
             "redelivered": pa.array(rows.each(flags & REDELIVERED > 0)),
             "no_ack": pa.array(rows.each(flags & NO_ACK > 0)),
-            **self._named(rows, ORIGINS, "origin", ("conn_id", "user", "upstream")),
-            "chan": self._channels(rows, origin),
-            "consumer_tag": dictionary(self._tables.values(WORDS, "word"), of["tag"], rows.counts),
-            "link": self._links(rows, origin, queue),
-            "lat_us": pa.array(lat_us, mask=seq >= UNTIMED),
-            "reason": dictionary(self._tables.values(WORDS, "word"), of["reason"], rows.counts),
+            "chan": self._channels(rows, of["origin"]),
+            "lat_us": pa.array(lat_us, mask=untimed if untimed.any() else None),
             "sample_rate": pa.array(np.full(count, boot.sample_rate, np.float32)),
+        }
+
+    def _names(self, rows: Rows) -> dict[str, pa.Array]:
+        of, count = rows.segments, rows.total
+        words = self._tables.values(WORDS, "word")
+        return {
+            "node": constant(self._boot.node, count),
+            "boot_id": constant(self._boot.boot_id, count),
+            "vhost": self._vhosts(rows),
+            "event": dictionary(list(schema.EVENT_NAMES), of["kind"], rows.counts),
+            "consumer_tag": dictionary(words, of["tag"], rows.counts),
+            "reason": dictionary(words, of["reason"], rows.counts),
+            "link": self._links(rows, of["origin"], of["queue"]),
+            **self._named(rows, ADDRESSES, "address", ("exchange", "routing_key")),
+            **self._named(rows, QUEUES, "queue", ("queue",)),
+            **self._named(rows, ORIGINS, "origin", ("conn_id", "user", "upstream")),
         }
 
     def _named(self, rows: Rows, table: int, code: str, names: tuple[str, ...]) -> dict[str, pa.Array]:
@@ -183,12 +191,12 @@ class Batches:
 
     def _channels(self, rows: Rows, origin: Numbers) -> pa.Array:
         numbers = np.array([number or 0 for number in self._tables.values(ORIGINS, "chan")], np.int32)
-        return pa.array(rows.each(numbers[origin]), mask=rows.each(origin == 0))
+        return rows.masked(rows.each(numbers[origin]), origin == 0)
 
     def _routed(self, rows: Rows, routed: Numbers) -> pa.Array:
         of = rows.segments
-        values = rows.differing(ROUTED, rows.each(of["routed"]).astype(np.int32), routed)
-        return pa.array(values, mask=rows.each(~np.isin(of["kind"], ARRIVING)))
+        values = rows.differing(ROUTED, rows.each(of["routed"].astype(np.int32)), routed)
+        return rows.masked(values, ~np.isin(of["kind"], ARRIVING))
 
     def _details(self, rows: Rows, octets: bytes) -> dict[str, pa.Array]:
         """What only some records have."""
@@ -204,11 +212,7 @@ class Batches:
                     column[places[index]] = value
             at += length
         types = {column.name: TYPES[column.type] for column in schema.EVENT_COLUMNS}
-        names = ("message_id", "correlation", "identity", "priority", "hops", "headers")
-        return {
-            name: pa.array(found[name], types[name]) if name in found else pa.nulls(rows.total, types[name])
-            for name in names
-        }
+        return {name: pa.array(column, types[name]) for name, column in found.items()}
 
     def _read(self, what: int, octets: bytes) -> list[tuple[str, Any]]:
         if what == IDENTITY:
@@ -246,6 +250,10 @@ class Rows:
     def each(self, values: Numbers) -> Numbers:
         """What each segment has, for each of its rows."""
         return np.repeat(values, self.counts)
+
+    def masked(self, values: Numbers, unknown: Numbers) -> pa.Array:
+        """Values of rows, null in the segments where they are unknown."""
+        return pa.array(values, mask=self.each(unknown) if unknown.any() else None)
 
     def differing(self, flag: int, values: Numbers, run: Numbers) -> Numbers:
         """The values of rows, those in segments with this flag being in the run, in the order in which they came."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 from . import schema
 
 LEVEL = 3  # of zstd
+WRITE_ROWS = 1 << 16  # of one column at a time
 # Numbers that grow from row to row: their differences take less room, and less time, than a dictionary of them.
 GROWING = ("ts_us", "mono_ns", "row", "msg_seq", "lat_us")
-COUNTED = ("ts_us", "row", "queue")  # columns with statistics, by which a reader can pass over groups of rows
+CONSTANT = ("schema", "sample_rate")  # a dictionary would be one of a single number
 
 
 class Part:
@@ -30,25 +32,33 @@ class Part:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._aside = self._path.with_name(f".{name}.tmp")
         growing = [name for name in target.names if name in GROWING]
+        plain = (*growing, *CONSTANT)
+        self.names = frozenset(target.names)
+        self._target = target
         self._file = self._aside.open("wb")
         self._writer = pq.ParquetWriter(
             self._file,
             target,
             compression="zstd",
             compression_level=LEVEL,
-            use_dictionary=[name for name in target.names if name not in growing],
+            use_dictionary=[name for name in target.names if name not in plain],
             column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
-            write_statistics=[name for name in target.names if name in COUNTED],
+            write_statistics=False,
+            write_batch_size=WRITE_ROWS,
         )
 
     @property
     def written_bytes(self) -> int:
         return self._file.tell()
 
-    def write(self, table: pa.Table) -> None:
-        """A group of rows. Raises OSError."""
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self.rows += table.num_rows
+    def write(self, columns: Mapping[str, pa.Array]) -> None:
+        """A group of rows; the columns that are missing are null. Raises OSError."""
+        count = len(columns["schema"])
+        given = [columns.get(field.name, None) for field in self._target]
+        arrays = [pa.nulls(count, field.type) if column is None else column
+                  for column, field in zip(given, self._target, strict=True)]  # fmt: skip
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._target), row_group_size=max(count, 1))
+        self.rows += count
 
     def finish(self, lost: int) -> None:
         """From now on readers see it. Raises OSError."""

@@ -6,7 +6,8 @@ Layout, append-only, below the folder of the export; a file is written as `.<nam
     metrics/..., queue_stats/...   the same
 
 `dt` and `hour` are UTC, of the first row. Several brokers may write into one folder. Each file has the key
-`warren.schema` in its key-value metadata, and each row the column `schema`, with the number of `SCHEMA`.
+`warren.schema` in its key-value metadata, and each row the column `schema`, with the number of `SCHEMA`. A column that
+is null in all of a file may be missing from it.
 
 Identity. `boot_id` is one run of one broker. Within it `msg_seq` is one message, above 0: every row of that message
 has it, in all queues. It grows, with gaps. A message that a boot found on its disk gets one when it is first

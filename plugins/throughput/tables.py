@@ -38,18 +38,21 @@ class Tables:
 
 def dictionary(values: list[str | None], codes: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> pa.Array:
     """A column of what the codes stand for, each so many times. Only what occurs is in its dictionary."""
+    if not codes.any() and values[0] is None:
+        return pa.nulls(int(counts.sum()), pa.dictionary(pa.int32(), pa.string()))
     used, places = np.unique(codes, return_inverse=True)
     found: dict[str, int] = {}
     indices = np.empty(len(used), np.int32)
     for place, code in enumerate(used.tolist()):
         value = values[code]
         indices[place] = -1 if value is None else found.setdefault(value, len(found))
-    rows = np.repeat(indices[places], counts)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(rows, mask=rows < 0 if (indices < 0).any() else None), pa.array(list(found), pa.string())
-    )
+    each = indices[places]
+    unknown = np.repeat(each < 0, counts) if (indices < 0).any() else None
+    rows = pa.array(np.repeat(each, counts), mask=unknown)
+    return pa.DictionaryArray.from_arrays(rows, pa.array(list(found), pa.string()), safe=False)
 
 
 def constant(value: str, count: int) -> pa.Array:
     """A column of one text."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+    rows = pa.array(np.zeros(count, np.int32))
+    return pa.DictionaryArray.from_arrays(rows, pa.array([value], pa.string()), safe=False)

@@ -53,6 +53,7 @@ class Writer:
         self._folder = Path(task.directory)
         self._batches = Batches(task)
         self._part: Part | None = None
+        self._used: set[str] = set()  # columns of events that had something in them since the start
         self._rows: dict[str, list[dict[str, Any]]] = {table: [] for table in SMALL_TABLES}
         self._rows_since_s = time.monotonic()
         self._sequences = dict.fromkeys(schema.TABLES, 0)
@@ -98,14 +99,18 @@ class Writer:
         """The records that have come, as a group of rows."""
         if not self._batches.rows:
             return
-        table = self._batches.take()
+        columns = self._batches.take()
+        self._used |= columns.keys()
+        if self._part is not None and not columns.keys() <= self._part.names:
+            self._close()
         try:
             if self._part is None:
-                first_us = pc.min(table["ts_us"].cast(pa.int64())).as_py()
-                self._part = self._open(schema.EVENTS, table.schema, first_us)
-            self._part.write(table)
+                first_us = pc.min(columns["ts_us"].cast(pa.int64())).as_py()
+                unused = {column.name for column in schema.EVENT_COLUMNS if column.optional} - self._used
+                self._part = self._open(schema.EVENTS, arrow_schema(schema.EVENTS, unused), first_us)
+            self._part.write(columns)
         except OSError as error:
-            self._failed(error, table.num_rows)
+            self._failed(error, len(columns["schema"]))
             return
         if self._part.written_bytes >= self._task.file_bytes:
             self._close()
@@ -140,7 +145,8 @@ class Writer:
         part: Part | None = None
         try:
             part = self._open(table, target, rows[0]["ts_us"])
-            part.write(pa.Table.from_pylist([node | row for row in rows], schema=target))
+            filled = pa.Table.from_pylist([node | row for row in rows], schema=target)
+            part.write({name: filled[name] for name in target.names})
             part.finish(self._batches.lost + self.lost_rows)
         except OSError as error:
             if part is not None:
