@@ -1,0 +1,252 @@
+"""Connections to upstreams, over TCP and to this very broker, and what is done on their channels."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from broker.core.passwords import hash_password
+from broker.table import Table
+from federation.dialling import ANSWERS_CANCEL
+from federation.fault import LinkFault
+from federation.upstream_channel import WINDOW, UpstreamChannel
+from federation.uris import Secret, endpoint
+from tests.support import dialling
+from tests.support.dialling import LOOPS, NAME, PATIENCE_S, Site, eventually, typed
+
+pytestmark = pytest.mark.sockets
+
+PASSWORD = "pass word/%ä" * 12  # more octets than a length of one octet below 128 can say
+
+Run = Callable[..., None]
+
+
+@pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return partial(dialling.run, request.param)
+
+
+def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -> None:
+    async def test(site: Site) -> None:
+        for one in (site.at(), site.inside(), site.inside("guest:guest@"), endpoint("amqp://")):
+            site.deliveries.clear()
+            connection = await site.dial(one)
+            assert (connection.cluster_name, connection.inside) == (site.node.cluster_name, one.direct)
+            assert (connection.vhost, connection.safe_uri) == ("/", one.safe)
+            assert "basic.nack" in connection.capabilities and connection.server_properties["product"] == "RabbitMQ"
+            channel = await connection.channel()
+            assert await channel.declare_queue("q", True, False, Table.EMPTY) == (0, 0)
+            await channel.qos(3)
+            tag = await channel.consume("q", "", False, Table.EMPTY)
+            site.publish("q", b"one", b"two", b"x" * 300_000, b"beyond the prefetch")
+            deliveries = await site.taken(3)
+            assert [delivery.body_bytes for delivery in deliveries] == [3, 3, 300_000]
+            assert {delivery.consumer_tag.decode() for delivery in deliveries} == {tag}
+            assert await channel.declare_queue("q", True, False, Table.EMPTY, passive=True) == (1, 1)
+            connection.line.ack(channel.number, 3, True)
+            await site.taken(4)
+            connection.line.nack(channel.number, 4, False)
+            await eventually(lambda: not site.node.vhosts["/"].queues["q"].unacked)
+            await channel.cancel(tag)
+            await channel.delete_queue("q")
+            await connection.close(PATIENCE_S)
+            assert connection.ended.done()
+
+    run(test)
+
+
+def test_things_upstream_are_made_bound_and_removed_with_arguments_to_the_octet(run: Run) -> None:
+    async def test(site: Site) -> None:
+        connection = await site.dial()
+        channel: UpstreamChannel = await connection.channel()
+        vhost = site.node.vhosts["/"]
+        arguments = typed(a=("l", 1), b=("s", 2), c=("S", b"\xff"), d=("F", typed(e=("b", 3))))
+        await channel.declare_exchange("odd name ä*" * 12, "topic", True, True, True, arguments)
+        made = vhost.exchanges["odd name ä*" * 12]
+        assert made.arguments.raw == arguments.raw
+        assert (made.durable, made.auto_delete, made.internal) == (True, True, True)
+        await channel.declare_exchange("x", "fanout", False, False, False, Table.EMPTY)
+        await channel.declare_queue("q", True, False, typed(x_expires=("l", 60_000)))
+        assert vhost.queues["q"].arguments.raw == typed(x_expires=("l", 60_000)).raw
+        await channel.bind_queue("q", "x", "k", arguments)
+        await channel.bind_exchange("x", "amq.topic", "a.#", arguments)
+        [binding] = vhost.exchanges["amq.topic"].outgoing.values()
+        assert (binding.routing_key, binding.arguments.raw) == ("a.#", arguments.raw)
+        await channel.bind_exchange("x", "amq.topic", "b", Table.EMPTY, nowait=True)
+        await channel.unbind_exchange("x", "amq.topic", "a.#", arguments, nowait=True)
+        await channel.unbind_exchange("x", "amq.topic", "b", Table.EMPTY)
+        assert not vhost.exchanges["amq.topic"].outgoing
+        await channel.unbind_queue("q", "x", "k", arguments)
+        assert not vhost.exchanges["x"].outgoing
+        await channel.delete_exchange("x")
+        await channel.delete_queue("q")
+        await channel.delete_queue("q")
+        assert "x" not in vhost.exchanges and "q" not in vhost.queues
+        await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+@pytest.mark.parametrize("nowait", [False, True])
+def test_many_bindings_go_at_once(run: Run, nowait: bool) -> None:
+    async def test(site: Site) -> None:
+        connection = await site.dial()
+        channel = await connection.channel()
+        await channel.declare_exchange("x", "fanout", False, False, False, Table.EMPTY)
+        items = [(f"key.{number}", typed(n=("l", number))) for number in range(2 * WINDOW + 1)]
+        await channel.bind_many("x", "amq.topic", items, nowait)
+        assert len(site.node.vhosts["/"].exchanges["amq.topic"].outgoing) == len(items)
+        await channel.unbind_many("x", "amq.topic", items, nowait)
+        assert not site.node.vhosts["/"].exchanges["amq.topic"].outgoing
+        await channel.bind_many("x", "amq.topic", [], nowait)
+        with pytest.raises(LinkFault, match="no exchange 'gone'"):
+            await channel.bind_many("x", "gone", items, nowait)
+        assert (await channel.ended).code == 404
+        await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: Run) -> None:
+    async def test(site: Site) -> None:
+        connection = await site.dial()
+        for _ in range(3):
+            channel = await connection.channel()
+            with pytest.raises(LinkFault, match="NOT_FOUND - no exchange 'gone' in vhost '/'") as caught:
+                await channel.declare_exchange("gone", "topic", False, False, False, Table.EMPTY, passive=True)
+            assert caught.value.code == (await channel.ended).code == 404
+            with pytest.raises(LinkFault, match="no exchange 'gone'"):
+                await channel.qos(1)
+            with pytest.raises(LinkFault, match="no exchange 'gone'"):
+                await channel.cancel("tag", nowait=True)
+            await channel.close()
+        assert (await connection.channel()).number == 1
+        with pytest.raises(LinkFault, match="256 octets"):
+            await (await connection.channel()).delete_queue("q" * 256)
+        assert not connection.ended.done()
+        await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wanted(run: Run) -> None:
+    async def test(site: Site) -> None:
+        site.server.settings.server_properties = site.server.settings.server_properties.with_items(
+            [("capabilities", ("F", typed(**{name: ("t", True) for name in ("consumer_cancel_notify", ANSWERS_CANCEL)})))]
+        )
+        connection = await site.dial()
+        channel = await connection.channel()
+        cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        channel.cancelled = cancelled.set_result
+        await channel.declare_queue("q", False, False, Table.EMPTY)
+        await channel.consume("q", "mine", True, Table.EMPTY, nowait=True)
+        await channel.delete_queue("q")
+        assert await asyncio.wait_for(cancelled, PATIENCE_S) == "mine"
+        await channel.qos(1)
+        await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+@pytest.mark.parametrize("mechanism", ["plain", "amqplain"])
+def test_any_password_logs_in_by_either_mechanism(run: Run, mechanism: str) -> None:
+    async def test(site: Site) -> None:
+        site.node.users.add("wärter", hash_password(PASSWORD, b"salt"))
+        site.node.users.set_permission("wärter", "/", ".*", ".*", ".*")
+        one = replace(site.at(), user="wärter", password=Secret(PASSWORD), mechanisms=(mechanism,))
+        connection = await site.dial(one)
+        assert site.connection().mechanism == mechanism.upper()
+        await connection.close(PATIENCE_S)
+        for fault in (
+            await site.fault(replace(one, password=Secret(PASSWORD + "!"))),
+            await site.fault(endpoint("amqp://guest:" + "secret" + "@/%2f")),
+        ):
+            assert (fault.code, "Login was refused" in fault.text) == (403, True)
+            assert "secret" not in fault.text and PASSWORD not in fault.text
+        fault = await site.fault(replace(one, mechanisms=("external", "anonymous")))
+        assert fault.text == "the upstream offers no login by EXTERNAL or ANONYMOUS, only by PLAIN AMQPLAIN"
+
+    run(test)
+
+
+@pytest.mark.parametrize("name", ["%2F", "a/b", "a b%", "é" * 100, "\\"])
+def test_a_virtual_host_may_have_any_name(run: Run, name: str) -> None:
+    async def test(site: Site) -> None:
+        site.node.add_vhost(name)
+        site.node.users.set_permission("guest", name, ".*", ".*", ".*")
+        for one in (site.at(), site.inside()):
+            connection = await site.dial(replace(one, vhost=name))
+            vhost = site.connection().vhost
+            assert vhost is not None and vhost.name == name
+            await connection.close(PATIENCE_S)
+        for one in (site.at(), site.inside()):
+            assert "vhost  not found" in (await site.fault(replace(one, vhost=""))).text
+            assert (await site.fault(replace(one, vhost="nowhere"))).code == 530
+
+    run(test)
+
+
+def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: Run) -> None:
+    async def test(site: Site) -> None:
+        connection = await site.dial(site.at("heartbeat=3&channel_max=5&frame_max=8192"))
+        there = site.connection()
+        assert (there.heartbeat_s, there.channel_max, there.frame_max) == (3, 5, 8192)
+        assert connection.line.cutter.frame_max == 8192
+        assert there.client_name == NAME and there.client_properties.text("product") == "Warren"
+        wanted = {"authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"}
+        assert there.capabilities >= wanted | {"publisher_confirms", "exchange_exchange_bindings"}
+        await connection.close(PATIENCE_S)
+        connection = await site.dial(site.at("heartbeat=0"))
+        there = site.connection()
+        assert (there.heartbeat_s, there.frame_max) == (0, site.config.frame_max)
+        await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+def test_the_upstream_hears_a_goodbye_even_from_a_link_that_does_not_read(run: Run) -> None:
+    async def test(site: Site) -> None:
+        connection = await site.dial()
+        connection.line.pause()
+        await connection.close(PATIENCE_S)
+        await eventually(lambda: not site.server.connections)
+        events = [event for event, _, _ in site.log]
+        assert "connection_closed" in events and "connection_lost" not in events
+
+    run(test)
+
+
+def test_a_connection_that_the_upstream_ends_fails_all_that_waits(run: Run) -> None:
+    async def test(site: Site) -> None:
+        connection = await site.dial()
+        channel = await connection.channel()
+        call = asyncio.ensure_future(channel.declare_queue("q", False, False, Table.EMPTY))
+        site.host.close_connections(lambda one: True, "enough")
+        assert await asyncio.wait_for(asyncio.shield(connection.ended), PATIENCE_S) == "CONNECTION_FORCED - enough"
+        with pytest.raises(LinkFault, match="enough") as caught:
+            await call
+        assert caught.value.code == 320
+        with pytest.raises(LinkFault, match="enough"):
+            await connection.channel()
+        await channel.close()
+        await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+def test_aio_pika_says_nothing_by_itself(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def test(site: Site) -> None:
+        await site.fault(endpoint(f"amqp://guest:secret@127.0.0.1:{site.port}/%2f"))
+        connection = await site.dial()
+        site.host.close_connections(lambda one: True, "enough")
+        await asyncio.wait_for(asyncio.shield(connection.ended), PATIENCE_S)
+        await connection.close(PATIENCE_S)
+
+    run(test)
+    assert not [record for record in caplog.records if record.name.partition(".")[0] in ("aio_pika", "aiormq", "pamqp")]
+    assert "secret" not in caplog.text

@@ -1,0 +1,128 @@
+"""A broker on the loop of the test, and what dials it, with nothing left behind at the end."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from broker.app import Store, build_node, build_settings
+from broker.config import Config
+from broker.host import Host
+from broker.net.clock import LoopClock
+from broker.net.resources import Resources
+from broker.net.server import Server
+from broker.net.tls import TLS, TLSOptions
+from broker.session.connection import Connection
+from broker.table import Table, Value
+from federation.cutter import Delivery
+from federation.dialling import UpstreamConnection, dial
+from federation.fault import LinkFault
+from federation.uris import Endpoint, endpoint
+
+NAME = "Federation link (upstream: up, policy: p)"
+PATIENCE_S = 20.0
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [uvloop.new_event_loop, asyncio.new_event_loop]
+
+
+def typed(**fields: Value) -> Table:
+    return Table.EMPTY.with_items([(name.replace("_", "-"), value) for name, value in fields.items()])
+
+
+class Site:
+    """A broker on the running loop."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, str, dict[str, object]]] = []
+        self.config = Config(memory=True, auth_mechanisms=("PLAIN", "AMQPLAIN", "EXTERNAL"))
+        self.node = build_node(self.config, LoopClock(asyncio.get_running_loop()), Store(self.config))
+        settings = build_settings(self.config)
+        self.server = Server(self.node, settings, PATIENCE_S, self._report)
+        resources = Resources(self.node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
+
+        def no_tls(options: object) -> TLS:
+            raise ValueError
+
+        self.host = Host(self.node, self.config, settings, self.server, resources, no_tls, [])
+        self.deliveries: list[Delivery] = []
+        self.arrived = asyncio.Event()
+        self.port = 0
+
+    def _report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        self.log.append((event, level, fields))
+
+    def take(self, deliveries: list[Delivery]) -> None:
+        self.deliveries += deliveries
+        self.arrived.set()
+
+    async def taken(self, count: int) -> list[Delivery]:
+        while len(self.deliveries) < count:
+            self.arrived.clear()
+            await asyncio.wait_for(self.arrived.wait(), PATIENCE_S)
+        return self.deliveries
+
+    def publish(self, queue: str, *bodies: bytes) -> None:
+        inflow = self.host.inflow("/", "test")
+        for body in bodies:
+            frames = b"\x03\x00\x01" + len(body).to_bytes(4, "big") + body + b"\xce"
+            inflow.publish("", queue, [(b"\x10\x00\x02", len(body), frames)])
+        inflow.flush()
+        inflow.close()
+
+    def at(self, query: str = "", login: str = "guest:guest@", vhost: str = "%2f") -> Endpoint:
+        return endpoint(f"amqp://{login}127.0.0.1:{self.port}/{vhost}?{query}")
+
+    def inside(self, login: str = "") -> Endpoint:
+        return endpoint(f"amqp://{login}/%2f" if login else "amqp:///%2f")
+
+    async def dial(self, one: Endpoint | None = None) -> UpstreamConnection:
+        one = one or self.at()
+        return await dial(self.host, one, one.vhost if one.vhost is not None else "/", NAME, self.take)
+
+    async def fault(self, one: Endpoint) -> LinkFault:
+        with pytest.raises(LinkFault) as caught:
+            await self.dial(one)
+        return caught.value
+
+    def connection(self) -> Connection:
+        [connection] = self.server.connections.values()
+        return connection
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(tls: TLSOptions | None = None) -> AsyncIterator[Site]:
+    """With nothing left behind: no connection, no task, nothing for asyncio or aio-pika to complain of."""
+    site = Site()
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    listener = TLS(tls, site._report) if tls is not None else None
+    site.port = int((await site.server.listen("127.0.0.1", 0, listener))[0].rpartition(":")[2])
+    yield site
+    await eventually(lambda: not site.server.connections)
+    await site.server.stop("shutdown")
+    await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not complaints
+
+
+Test = Callable[[Site], Awaitable[None]]
+
+
+def run(loop: Callable[[], asyncio.AbstractEventLoop], test: Test, tls: TLSOptions | None = None) -> None:
+    async def work() -> None:
+        async with running(tls) as site:
+            await test(site)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(work())
