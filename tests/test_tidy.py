@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "control": LEAVES | {"core", "config", "definition_files", "host", "logs", "net", "session", "regex"},
     # Of control what knows no node: the words that both of them use.
     "ctl": {"cli", "click", "pamqp"}
-    | {f"control.{name}" for name in ("answers", "columns", "links", "place", "question", "status")},
+    | {f"control.{name}" for name in ("answers", "columns", "links", "place", "plugins", "question", "status")},
 }
 
 EFFECTS = {

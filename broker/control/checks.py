@@ -44,16 +44,9 @@ def check_port_connectivity(call: Call) -> asyncio.Future[Answer]:
 
 
 async def connect_to_all(call: Call) -> Answer:
-    found = call.host.listening()
-    if not found:
-        raise Refused(UNAVAILABLE, f"No listener on node {call.node.name} accepts connections")
+    found, described = call.host.listening(), listeners(call)
     reached = await asyncio.gather(*(connects(one) for one in found))
-    failed = [described for described, open_ in zip(listeners(call), reached, strict=False) if not open_]
-    if failed:
-        text = f"Connection to ports of the following listeners on node {call.node.name} failed: "
-        raise Refused(UNAVAILABLE, "\n".join([text, *status.listener_lines(failed)]))
-    ports = ", ".join(dict.fromkeys(str(one.port) for one in found))
-    return f"Successfully connected to ports {ports} on node {call.node.name}."
+    return status.check_connected(call.node.name, described, reached)
 
 
 async def connects(one: Listening) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core.features import FEATURES
 from ..net.memory import resident_bytes
-from . import plugins, status
+from . import installed, status
 from .answers import Report, Rows
 from .call import Call, Handler
 from .log import log_places
@@ -56,7 +56,7 @@ def status_of(call: Call) -> dict[str, object]:
         "product_name": node.product,
         "product_version": node.version,
         "runtime": runtime(),
-        "active_plugins": plugins.running(call),
+        "active_plugins": installed.running(call),
         "data_directory": "" if host.config.memory else str(Path(host.config.data_dir).absolute()),
         "config_files": list(host.config_files),
         "log_files": log_places(call),

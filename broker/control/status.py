@@ -165,6 +165,18 @@ def check_protocol(node: str, listeners: Iterable[Listener], protocol: str) -> s
     return f"A listener for protocol {name} is running on node {node}."
 
 
+def check_connected(node: str, listeners: Sequence[Listener], reached: Sequence[bool]) -> str:
+    """`reached` says of each listener whether it was connected to."""
+    if not listeners:
+        raise Refused(UNAVAILABLE, f"No listener on node {node} accepts connections")
+    failed = [one for one, open_ in zip(listeners, reached, strict=True) if not open_]
+    if failed:
+        text = f"Connection to ports of the following listeners on node {node} failed: "
+        raise Refused(UNAVAILABLE, "\n".join([text, *listener_lines(failed)]))
+    ports = ", ".join(dict.fromkeys(str(one["port"]) for one in listeners))
+    return f"Successfully connected to ports {ports} on node {node}."
+
+
 def check_vhosts(node: str) -> str:
     return f"Node {node} reported all vhosts as running"
 

@@ -46,7 +46,7 @@ def export_banner(request: Request) -> str:
 LISTS = [
     Command(f"list_bindings {V} {COLUMNS}", "Lists all bindings in a vhost", "Listing bindings for vhost {vhost}..."),
     Command(f"list_channels {COLUMNS}", "Lists all channels in the node", "Listing channels ..."),
-    Command(f"list_ciphers {LISTING}", "Lists cipher suites for TLS", "Listing ciphers ..."),
+    Command(f"list_ciphers {LISTING}", "Lists cipher suites for TLS", "Listing supported ciphers ..."),
     Command(f"list_connections {COLUMNS}", "Lists AMQP 0-9-1 connections", "Listing connections ..."),
     Command(
         f"list_consumers {V} {COLUMNS}", "Lists all consumers in a vhost", "Listing consumers in vhost {vhost} ..."

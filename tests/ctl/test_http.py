@@ -62,6 +62,11 @@ ALIKE = [
     "check_local_alarms",
     "check_running",
     "check_virtual_hosts",
+    "check_port_connectivity",
+    "restart_vhost",
+    "restart_vhost -p nowhere",
+    "is_enabled rabbitmq_management",
+    "enable",
     "check_protocol_listener http",
     "check_protocol_listener mqtt",
     "check_port_listener none",
@@ -237,6 +242,13 @@ def test_users_who_may_not_are_told_so(
     assert by_http("set_user_tags looker management")[0] == 0
     assert run("list_users") == (69, "Listing users ...\n", "Error:\naccess refused: Not administrator user\n")
     assert by_http("delete_user looker")[0] == 0
+
+
+def test_plugins_are_told_as_far_as_http_tells_of_them(by_http: Warrenctl) -> None:
+    assert by_http("list -m -s '^rabbitmq_management$'") == (0, "rabbitmq_management\n", "")
+    assert by_http("enable rabbitmq_management")[0] == 0
+    assert by_http("enable rabbitmq_mqtt")[0] == 70
+    assert by_http("is_enabled rabbitmq_mqtt")[0] == 69
 
 
 # A server that answers what it is told to

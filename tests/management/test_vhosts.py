@@ -126,3 +126,9 @@ def test_octets_of_a_virtual_host_stay_when_connections_end(api: Api) -> None:
     client.pipe.close()
     assert api.host.connections() == []
     assert api.get("/vhosts/%2F").json["recv_oct"] >= before > 0
+
+
+def test_none_fails_so_that_each_is_started_already(api: Api) -> None:
+    assert api.post("/vhosts/%2F/start/" + api.host.node.name.replace("@", "%40")).status == 204
+    assert api.post("/vhosts/%2F/start/other").status == 404
+    assert api.post("/vhosts/nowhere/start/other").status == 404

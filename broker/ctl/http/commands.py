@@ -1,6 +1,6 @@
 """All commands that the HTTP API can carry out, by name."""
 
-from . import access, actions, diagnostics, listing, parameters, users, vhosts
+from . import access, actions, diagnostics, listing, parameters, plugins, users, vhosts
 from .call import Handler
 
 COMMANDS: dict[str, Handler] = {
@@ -11,4 +11,5 @@ COMMANDS: dict[str, Handler] = {
     **listing.COMMANDS,
     **actions.COMMANDS,
     **diagnostics.COMMANDS,
+    **plugins.COMMANDS,
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+
 from ...control import status
 from ...control.answers import UNAVAILABLE, Refused, Report
 from ...control.question import whole
 from .api import Refusal
 from .call import Handler, HTTPCall, Item
 
+CONNECT_WAIT_S = 10.0
 ALARMS = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
 
 
@@ -69,6 +72,20 @@ def check_port_listener(call: HTTPCall) -> str:
 
 def check_protocol_listener(call: HTTPCall) -> str:
     return status.check_protocol(call.node, listeners(call), call.arguments[0])
+
+
+def check_port_connectivity(call: HTTPCall) -> str:
+    """From here, at the host of the URL."""
+    found = listeners(call)
+    return status.check_connected(call.node, found, [connects(call.api.host, one["port"]) for one in found])
+
+
+def connects(host: str, port: object) -> bool:
+    try:
+        socket.create_connection((host, int(str(port))), CONNECT_WAIT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def check_virtual_hosts(call: HTTPCall) -> str:
@@ -179,6 +196,7 @@ COMMANDS: dict[str, Handler] = {
     "check_alarms": check_alarms,
     "check_certificate_expiration": check_certificate_expiration,
     "check_local_alarms": check_alarms,
+    "check_port_connectivity": check_port_connectivity,
     "check_port_listener": check_port_listener,
     "check_protocol_listener": check_protocol_listener,
     "check_running": check_running,

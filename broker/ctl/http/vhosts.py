@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...control.answers import Answer, Rows, json_text
+from ...control.answers import SOFTWARE, Answer, Refused, Rows, json_text
 from ...control.columns import Columns, listed
 from .call import Handler, HTTPCall, Item
 
@@ -50,6 +50,15 @@ def enable_vhost_deletion_protection(call: HTTPCall) -> None:
 def disable_vhost_deletion_protection(call: HTTPCall) -> None:
     call.vhost_of(call.arguments[0])
     call.api.delete("vhosts", call.arguments[0], "deletion", "protection")
+
+
+def restart_vhost(call: HTTPCall) -> str:
+    """Raises Refused (70)."""
+    name, node = call.vhost_name, call.node
+    if call.there("vhosts", name) is None:
+        raise Refused(SOFTWARE, f"Failed to start vhost '{name}' on node '{node}': there is no such virtual host")
+    call.api.post("vhosts", name, "start", node)
+    return f"Vhost '{name}' is already running on node '{node}'"
 
 
 def list_vhosts(call: HTTPCall) -> Rows:
@@ -109,6 +118,7 @@ COMMANDS: dict[str, Handler] = {
     "enable_vhost_deletion_protection": enable_vhost_deletion_protection,
     "list_vhost_limits": list_vhost_limits,
     "list_vhosts": list_vhosts,
+    "restart_vhost": restart_vhost,
     "set_vhost_limits": set_vhost_limits,
     "trace_off": trace_off,
     "trace_on": trace_on,

@@ -7,7 +7,7 @@ import msgspec
 from broker.plugin import VHost
 
 from ..access import ADMIN, ANY
-from ..answers import Answer, Refusal, done, found, put
+from ..answers import Answer, Refusal, done, found, missing, put
 from ..counters import length_counters, message_counters, vhost_key
 from ..figures import Figures
 from ..lists import Item, Listing
@@ -97,6 +97,13 @@ def delete_vhost(request: Request) -> Answer:
     return done()
 
 
+def start_vhost(request: Request) -> Answer:
+    """Start it again on a node, if it has failed there, which none does."""
+    if request.path["node"] != request.node.name:
+        raise missing()
+    return done()
+
+
 def protect_vhost(request: Request) -> Answer:
     """Nobody deletes it from now on."""
     request.node.update_vhost(request.here().name, protected=True)
@@ -114,6 +121,7 @@ ROUTES = (
     Route("GET", "/vhosts/{vhost}", ADMIN, get_vhost),
     Route("PUT", "/vhosts/{name}", ADMIN, put_vhost, VHostBody),
     Route("DELETE", "/vhosts/{vhost}", ADMIN, delete_vhost),
+    Route("POST", "/vhosts/{vhost}/start/{node}", ADMIN, start_vhost),
     Route("POST", "/vhosts/{vhost}/deletion/protection", ADMIN, protect_vhost),
     Route("DELETE", "/vhosts/{vhost}/deletion/protection", ADMIN, unprotect_vhost),
 )
