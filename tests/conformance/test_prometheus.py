@@ -1,0 +1,170 @@
+"""Debian's Prometheus scrapes the broker, and the queries of its dashboards find what they ask for.
+
+Where Prometheus is not installed these tests are skipped.
+"""
+
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .api import API
+
+pytestmark = pytest.mark.sockets
+
+PATIENCE_S = 45
+ATTEMPTS = 3  # to start it: the port that was free a moment ago may be somebody else's by then
+# promtool's opinion of a name that is RabbitMQ's
+KNOWN = 'rabbitmq_unreachable_cluster_peers_count non-histogram and non-summary metrics should not have "_count" suffix'
+JOIN = " * on(instance, job) group_left(rabbitmq_cluster, rabbitmq_node) rabbitmq_identity_info{{{endpoint}}}"
+ENDPOINT = 'rabbitmq_endpoint="aggregated"'
+GAUGES = (
+    *("rabbitmq_queue_messages_ready", "rabbitmq_connections", "rabbitmq_global_publishers"),
+    *("rabbitmq_resident_memory_limit_bytes", "rabbitmq_process_open_fds", "rabbitmq_erlang_uptime_seconds"),
+)
+COUNTERS = (
+    *("rabbitmq_global_messages_received_total", "rabbitmq_global_messages_delivered_consume_manual_ack_total"),
+    *("rabbitmq_channels_opened_total", "rabbitmq_message_size_bytes_count", "warren_event_loop_lag_seconds_count"),
+)
+
+
+def program(name: str) -> str:
+    """Where it is; the test is skipped where it is not."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed (Debian's package prometheus has it)")
+    return path
+
+
+@pytest.fixture(scope="module")
+def own(api: API) -> API:
+    """The API of a broker of ours, which tells metrics on the same port."""
+    if "WARREN_API" in os.environ:
+        pytest.skip("a peer has its metrics on another port")
+    return api
+
+
+def scraped(api: API, path: str) -> bytes:
+    login = "Basic " + base64.b64encode(b"guest:guest").decode()
+    request = urllib.request.Request(f"http://{api.host}:{api.port}{path}", headers={"Authorization": login})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        body = answer.read()
+    assert isinstance(body, bytes)
+    return body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/metrics", "/metrics/per-object", "/metrics/memory-breakdown"),
+        "/metrics/detailed?family=queue_metrics&family=exchange_bindings&family=channel_metrics",
+    ],
+)
+def test_promtool_finds_nothing_wrong(own: API, path: str) -> None:
+    checked = subprocess.run(
+        [program("promtool"), "check", "metrics"], input=scraped(own, path), capture_output=True, timeout=PATIENCE_S
+    )
+    assert set(checked.stderr.decode().splitlines()) <= {KNOWN}
+
+
+class Prometheus:
+    """`url` is that of its API."""
+
+    def __init__(self, folder: Path, api: API) -> None:
+        self._folder = folder
+        (folder / "prometheus.yml").write_text(
+            json.dumps(  # which is YAML as well
+                {
+                    "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+                    "scrape_configs": [
+                        {
+                            "job_name": "rabbitmq",
+                            "basic_auth": {"username": "guest", "password": "guest"},
+                            "static_configs": [{"targets": [f"{api.host}:{api.port}"]}],
+                        }
+                    ],
+                }
+            ),
+            encoding="utf-8",
+        )
+
+    def started(self) -> bool:
+        """Whether it answers; not if it has ended, as it does where its port is taken."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://{address}"
+        self.process = subprocess.Popen(
+            [
+                program("prometheus"),
+                f"--config.file={self._folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={self._folder / 'data'}",
+                f"--web.listen-address={address}",
+            ],
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until_s = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < until_s:
+            try:
+                with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
+                    return True
+            except OSError:
+                time.sleep(0.1)
+        self.stop()
+        return False
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def asked(self, path: str, **query: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def found(self, query: str) -> list[float]:
+        """What the query finds, once it finds something."""
+        until_s = time.monotonic() + PATIENCE_S
+        while not (result := self.asked("query", query=query)["result"]):
+            if time.monotonic() > until_s:
+                pytest.fail(f"nothing for {query}: {self.asked('targets')}")
+            time.sleep(0.2)
+        return [float(one["value"][1]) for one in result]
+
+
+@pytest.fixture(scope="module")
+def prometheus(own: API, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    made = Prometheus(tmp_path_factory.mktemp("prometheus"), own)
+    assert any(made.started() for _ in range(ATTEMPTS)), "it does not start"
+    yield made
+    made.stop()
+
+
+def test_gauges_and_rates_are_found_as_dashboards_join_them(prometheus: Prometheus) -> None:
+    join = JOIN.format(endpoint=ENDPOINT)
+    for name in GAUGES:
+        assert prometheus.found(name + join), name
+    for name in COUNTERS:
+        assert prometheus.found(f"sum(rate({name}[1m]){join}) by (rabbitmq_node)"), name
+    assert prometheus.found(f"count(rabbitmq_identity_info{{{ENDPOINT}}})") == [1.0]
+    assert prometheus.found("up == 1") == [1.0]  # and not only now and then
+
+
+def test_what_is_published_is_soon_counted(prometheus: Prometheus, api: API, vhost: str) -> None:
+    queue = f"/queues/{urllib.parse.quote(vhost, '')}/counted"
+    assert api.call("PUT", queue, {}).status == 201
+    message = {"properties": {}, "routing_key": "counted", "payload": "x" * 5000, "payload_encoding": "string"}
+    assert api.call("POST", f"/exchanges/{urllib.parse.quote(vhost, '')}/amq.default/publish", message).status == 200
+    assert prometheus.found(f'warren_queue_published_total{{vhost="{vhost}",queue="counted"}} == 1') == [1.0]
+    between = 'rabbitmq_message_size_bytes_bucket{le="10000.0"} - ignoring(le) rabbitmq_message_size_bytes_bucket'
+    assert prometheus.found(between + '{le="1000.0"} > 0')
