@@ -76,14 +76,21 @@ class Server:
         Raises OSError.
         """
         ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
         with ExitStack() as undo:
-            undo.callback(ours.close)
             undo.callback(theirs.close)
-            ours.setblocking(False)
-            theirs.setblocking(False)
-            await self.loop.connect_accepted_socket(lambda: Transport(self, peer=peer), ours)
+            # To its end also when nobody waits for it any more: given up half way, the transport would never be lost.
+            await asyncio.shield(self._accept_inside(peer, ours))
             undo.pop_all()
         return theirs
+
+    async def _accept_inside(self, peer: Peer, ours: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(lambda: Transport(self, peer=peer), ours)
+        except OSError:
+            ours.close()
+            raise
 
     def reload_certificates(self) -> None:
         """For connections that come from now on; files that cannot be used leave things as they are."""
