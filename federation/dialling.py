@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ProtocolSyntaxError
 
 from broker.plugin import Host, Table
 
@@ -206,15 +207,14 @@ class UpstreamConnection:
                 await asyncio.wait([task], timeout=CLEAN_S)
         finally:
             task.cancel()
-        if task.done() and not task.cancelled():
-            error = task.exception()
-            if error is None:
-                return task.result()
-            if isinstance(error, LinkFault):
-                raise error
+        error = task.exception() if task.done() and not task.cancelled() else asyncio.CancelledError()
+        if error is None:
+            return task.result()
+        if isinstance(error, LinkFault):
+            raise error
         if self.line.fault is not None:
             raise self.line.fault
-        if self.ended.done():
+        if self.ended.done() and not isinstance(error, ProtocolSyntaxError):
             raise LinkFault(self.ended.result())
         raise LinkFault("the upstream does not speak AMQP 0-9-1 as it should")
 

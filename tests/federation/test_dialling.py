@@ -135,7 +135,7 @@ def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: 
 def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wanted(run: Run) -> None:
     async def test(site: Site) -> None:
         site.server.settings.server_properties = site.server.settings.server_properties.with_items(
-            [("capabilities", ("F", typed(**{name: ("t", True) for name in ("consumer_cancel_notify", ANSWERS_CANCEL)})))]
+            [("capabilities", ("F", typed(**dict.fromkeys(("consumer_cancel_notify", ANSWERS_CANCEL), ("t", True)))))]
         )
         connection = await site.dial()
         channel = await connection.channel()

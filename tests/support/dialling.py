@@ -94,7 +94,7 @@ class Site:
 
 async def eventually(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  # nobody sets an event for all that is waited for
             await asyncio.sleep(0.005)
 
 
@@ -107,9 +107,11 @@ async def running(tls: TLSOptions | None = None) -> AsyncIterator[Site]:
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     listener = TLS(tls, site._report) if tls is not None else None
     site.port = int((await site.server.listen("127.0.0.1", 0, listener))[0].rpartition(":")[2])
-    yield site
-    await eventually(lambda: not site.server.connections)
-    await site.server.stop("shutdown")
+    try:
+        yield site
+        await eventually(lambda: not site.server.connections)
+    finally:
+        await site.server.stop("shutdown")
     await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()})
     gc.collect()
     await asyncio.sleep(0)

@@ -1,0 +1,106 @@
+"""Dialling those who are no upstream, or take too long, and giving up half-way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from federation.uris import endpoint
+from tests.support import dialling
+from tests.support.dialling import LOOPS, PATIENCE_S, Site, eventually
+
+pytestmark = pytest.mark.sockets
+
+Run = Callable[..., None]
+
+
+@pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return partial(dialling.run, request.param)
+
+
+@asynccontextmanager
+async def listening(first: bytes = b"", goes: bool = False) -> AsyncIterator[tuple[int, list[asyncio.StreamReader]]]:
+    """A server that says so much and no more."""
+    readers: list[asyncio.StreamReader] = []
+    writers: list[asyncio.StreamWriter] = []
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        readers.append(reader)
+        writers.append(writer)
+        writer.write(first)
+        if goes:
+            writer.close()
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], readers
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "goes", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "does not speak AMQP"),
+        (b"AMQP\x01\x01\x00\x0a", True, "does not speak AMQP"),
+        (b"", True, "socket closed"),
+        (b"\x01\x00\x00\x00\x00\x00\x04\x00\x0a\x00\x0b\xce", False, "does not speak AMQP"),
+        (b"\x08\x00\x00\x00\x00\x00\x00\xce", False, "does not speak AMQP"),
+        (b"", False, "timeout"),
+    ],
+)
+def test_who_speaks_no_amqp_is_said_to(run: Run, first: bytes, goes: bool, reason: str) -> None:
+    async def test(site: Site) -> None:
+        async with listening(first, goes) as (port, _):
+            fault = await site.fault(endpoint(f"amqp://127.0.0.1:{port}?connection_timeout=300"))
+            assert reason in fault.text
+
+    run(test)
+
+
+def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
+    async def test(site: Site) -> None:
+        async with listening() as (port, _):
+            pass
+        assert "Connect" in (await site.fault(endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
+        assert (await site.fault(endpoint("amqp://user:secret@no-such-host.invalid"))).text
+
+    run(test)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None:
+    async def test(site: Site) -> None:
+        async with listening() as (port, readers):
+            dialling = asyncio.ensure_future(site.dial(endpoint(f"amqp://127.0.0.1:{port}")))
+            await eventually(lambda: readers)
+            if answers:
+                assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"
+            dialling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await dialling
+            await asyncio.wait_for(readers[0].read(), PATIENCE_S)  # to the end, which has come
+
+    run(test)
+
+
+def test_a_dial_from_within_that_is_given_up_leaves_nothing(run: Run) -> None:
+    async def test(site: Site) -> None:
+        for turns in range(12):
+            dialling = asyncio.ensure_future(site.dial(site.inside()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if dialling.done():
+                await dialling.result().close(PATIENCE_S)
+                continue
+            dialling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await dialling
+        await eventually(lambda: not site.server.connections)
+
+    run(test)

@@ -1,0 +1,111 @@
+"""Dialling over TLS: who is trusted, who we are, and what files are wrong."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from broker.net.tls import TLSOptions
+from federation.uris import Endpoint, endpoint
+from tests.support import dialling
+from tests.support.dialling import LOOPS, PATIENCE_S, Site
+
+pytestmark = pytest.mark.sockets
+
+Run = Callable[..., None]
+
+
+@pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return partial(dialling.run, request.param)
+
+
+class Authority:
+    """Files of a server and of a client."""
+
+    def __init__(self, folder: Path) -> None:
+        ca = trustme.CA()
+        self.ca = str(folder / "ca.pem")
+        ca.cert_pem.write_to_path(self.ca)
+        self.server = self._issue(ca, folder / "server", "localhost", "127.0.0.1")
+        self.client = self._issue(ca, folder / "client", "client", common_name="guest")
+
+    def _issue(self, ca: trustme.CA, path: Path, *names: str, **options: Any) -> tuple[str, str]:
+        issued = ca.issue_cert(*names, **options)
+        certfile, keyfile = f"{path}.pem", f"{path}.key"
+        issued.cert_chain_pems[0].write_to_path(certfile)
+        issued.private_key_pem.write_to_path(keyfile)
+        return certfile, keyfile
+
+    def options(self, **options: Any) -> TLSOptions:
+        return TLSOptions(*self.server, self.ca, **options)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_path: Path) -> None:
+    async def test(site: Site) -> None:
+        def at(query: str, host: str = "127.0.0.1") -> Endpoint:
+            return endpoint(f"amqps://{host}:{site.port}/%2f?{query}")
+
+        for query in (f"cacertfile={authority.ca}", "verify=verify_none",
+                      f"cacertfile={authority.ca}&server_name_indication=localhost",
+                      f"cacertfile={authority.ca}&server_name_indication=disable"):  # fmt: skip
+            connection = await site.dial(at(query))
+            assert site.connection().peer.encryption is not None
+            await connection.close(PATIENCE_S)
+        assert "certificate verify failed" in (await site.fault(at(""))).text
+        wrong = f"cacertfile={authority.ca}&server_name_indication=elsewhere"
+        assert "certificate verify failed" in (await site.fault(at(wrong))).text
+        missing = f"cacertfile={tmp_path}/gone.pem&password=secret"
+        assert (await site.fault(at(missing))).text == "cannot use cacertfile: No such file or directory"
+        missing = f"cacertfile={authority.ca}&certfile={authority.ca}&keyfile={authority.ca}"
+        assert (await site.fault(at(missing))).text.startswith("cannot use certfile or keyfile: ")
+
+    run(test, authority.options())
+
+
+def test_a_certificate_logs_in(run: Run, authority: Authority) -> None:
+    async def test(site: Site) -> None:
+        certfile, keyfile = authority.client
+        query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={keyfile}&auth_mechanism=external"
+        connection = await site.dial(endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}"))
+        user = site.connection().user
+        assert user is not None and user.name == "guest" and site.connection().mechanism == "EXTERNAL"
+        await connection.close(PATIENCE_S)
+
+    run(test, authority.options(verify=True, login_from="common_name"))
+
+
+def test_a_key_with_a_passphrase_is_opened_by_it_and_by_no_other(
+    run: Run, authority: Authority, tmp_path: Path
+) -> None:
+    certfile, keyfile = authority.client
+    key = load_pem_private_key(Path(keyfile).read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open sesame")))
+
+    async def test(site: Site) -> None:
+        def at(password: str) -> Endpoint:
+            query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={locked}{password}"
+            return endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}")
+
+        connection = await site.dial(at("&password=open%20sesame"))
+        await connection.close(PATIENCE_S)
+        for wrong in ("", "&password=secret"):
+            fault = await site.fault(at(wrong))
+            assert fault.text.startswith("cannot use certfile or keyfile: ") and "secret" not in fault.text
+
+    run(test, authority.options())
