@@ -174,7 +174,7 @@ class Forwarding:
                     contents.append((properties, delivery.body_bytes, delivery.body_frames))
             last = deliveries[at - 1].tag
             if not going:
-                self._done(last, 0 if self._undo is None else self._node.journal.ticket(), 0)
+                self._done(last, self._repeats(), 0)
                 continue
             refused = self._publish(key, going, contents, last)
             if refused is None:
@@ -195,6 +195,7 @@ class Forwarding:
         try:
             taken = self._inflow.publish(self._exchange, name, contents)
         except AMQPError as error:
+            self._forget(going)
             self._lost(error.reply_text)
             return None
         self._status.dropped_invalid += len(taken.invalid)
@@ -202,13 +203,11 @@ class Forwarding:
         self._status.forwarded += forwarded
         if not taken.refused:
             self._retry_s = RETRY_S
-            self._done(last, taken.ticket, forwarded)
+            self._done(last, max(taken.ticket, self._repeats()), forwarded)
             return []
         refused = [going[index] for index in sorted(taken.refused)]
-        if self._undo is not None:
-            for delivery in refused:
-                self._undo(delivery)
-        self._done(refused[0].tag - 1, taken.ticket, forwarded, ends=False)
+        self._forget(refused)
+        self._done(refused[0].tag - 1, max(taken.ticket, self._repeats()), forwarded, ends=False)
         self._taken = last  # but for those that are to be tried again, which come first
         self._status.nacked += len(refused)
         self._refused = True
@@ -216,6 +215,16 @@ class Forwarding:
         self._retry_s = min(2 * self._retry_s, RETRY_MOST_S)
         self._status.flow(BLOCKED, self.obstacle())
         return refused
+
+    def _repeats(self) -> int:
+        """The batch of the journal that has the first copies of what was dropped as a repeat, if any was."""
+        return 0 if self._undo is None else self._node.journal.ticket()
+
+    def _forget(self, deliveries: list[Delivery]) -> None:
+        """They were not taken, and come again."""
+        if self._undo is not None:
+            for delivery in deliveries:
+                self._undo(delivery)
 
     # Acknowledging
 
