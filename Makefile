@@ -9,12 +9,12 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 
-.PHONY: run test check bench crash fuzz sim conformance lint types node clean
+.PHONY: run test check bench crash fuzz sim conformance analytics analytics-cluster lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
-test: lint types node  ## what CI runs
+test: lint types node java  ## what CI runs
 	$(PYTEST) -q
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
@@ -36,6 +36,13 @@ conformance: .venv/test.stamp node  ## real clients, and their own test suites (
 	$(PYTEST) -q tests/conformance
 	$(BIN)/python -m tests.conformance.suites $(ARGS)
 
+analytics: .venv/test.stamp java  ## what an analysis of 1 and of 10 million events costs, beside DuckDB; ARGS are handed on
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check duckdb
+	$(BIN)/python -m tests.throughput.bench --duckdb $(ARGS)
+
+analytics-cluster: .venv/test.stamp java  ## one log on this machine alone and on a cluster of two workers: the same?
+	$(BIN)/python -m tests.throughput.cluster $(ARGS)
+
 lint: .venv/test.stamp
 	$(BIN)/ruff check .
 
@@ -49,6 +56,14 @@ node:
 	else \
 		echo "NOTE: no Node 18 or later with npm on PATH: the conformance tests of amqplib will be skipped"; \
 	fi
+
+# Spark runs on Java 17 or later.
+java: .venv/test.stamp
+	@$(BIN)/python -m plugins.throughput.analysis.java || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "NOTE: installing Debian's openjdk-17-jre-headless, for Spark"; \
+		apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
+	else echo "NOTE: the tests of the analysis will be skipped"; fi
 
 $(CONFORMANCE_NODE)/node_modules: $(CONFORMANCE_NODE)/package.json
 	cd $(CONFORMANCE_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules

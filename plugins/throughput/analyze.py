@@ -55,13 +55,13 @@ def analyze(options: Namespace) -> int:
 
     from .analysis import job, streaming
     from .analysis.intake import Damaged
-    from .analysis.session import session
+    from .analysis.session import builder
 
     signal.signal(signal.SIGTERM, interrupted)
     progress = job.Progress()
     try:
         progress("start Spark")
-        spark = session(options.master)
+        spark = builder(options.master).getOrCreate()
         try:
             if options.stream:
                 streaming.follow(spark, options.input, options.output, options.every, progress)

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 JAVA = 17
@@ -29,3 +30,8 @@ def major(text: str) -> int:
     """17 of what `java -version` says; 8 of the old way to count, 1.8; 0 where there is no version."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else 0
+
+
+if __name__ == "__main__":
+    fault = java_fault()
+    sys.exit(fault or 0)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,9 @@ class Refused(Exception):
 
 
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
+
+
+Tell = Callable[[str], None]  # is told what is begun
 
 
 class Progress:
@@ -81,7 +84,7 @@ def described(folder: str, intakes: dict[str, Intake]) -> Values:
     }
 
 
-def reduce_all(spark: SparkSession, intakes: dict[str, Intake], store: Store, progress: Progress) -> None:
+def reduce_all(spark: SparkSession, intakes: dict[str, Intake], store: Store, progress: Tell) -> None:
     """All facts, of all files, as one batch."""
     for fact in ALL:
         if fact not in (BALANCES, STAGES) and intakes[fact.table].paths:  # these are of closed journeys, and none is
@@ -89,7 +92,7 @@ def reduce_all(spark: SparkSession, intakes: dict[str, Intake], store: Store, pr
             store.write(fact, 0, fact.make(read(spark, fact.table, intakes[fact.table].paths)))
 
 
-def report(store: Store, intakes: dict[str, Intake], folder: str, place: str, progress: Progress) -> Values:
+def report(store: Store, intakes: dict[str, Intake], folder: str, place: str, progress: Tell) -> Values:
     """Everything that a person or program reads, below `place`."""
     facts, spark = store.facts(), store.spark
     events = read(spark, schema.EVENTS, intakes[schema.EVENTS].paths)
@@ -153,7 +156,7 @@ def show(folders: Folders, made: str, output: str) -> None:
     folders.remove(old)
 
 
-def batch(spark: SparkSession, folder: str, output: str, progress: Progress) -> Values:
+def batch(spark: SparkSession, folder: str, output: str, progress: Tell) -> Values:
     """All that is there, at once. Raises Refused, OSError, Damaged, or what Spark raises, and shows nothing then."""
     folders = Folders(spark)
     if folders.exists(output):

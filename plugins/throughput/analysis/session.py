@@ -11,16 +11,16 @@ DRIVER_MEMORY = "2g"  # in local mode all of Spark; the figures of README.md wer
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which then has chosen master and memory
 
 
-def session(master: str | None) -> SparkSession:
-    """`master` None: what spark-submit chose, else all cores of this machine."""
-    builder = SparkSession.Builder().appName("warren analyze")
+def builder(master: str | None) -> SparkSession.Builder:
+    """A session to be. `master` None: what spark-submit chose, else all cores of this machine."""
+    building = SparkSession.Builder().appName("warren analyze")
     if master is None and SUBMITTED not in os.environ:
         master = LOCAL
     if master is not None:
-        builder = builder.master(master)
+        building = building.master(master)
         if master.startswith("local") or "127.0.0.1" in master:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for an address, and warns
-            builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+            building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     settings: dict[str, str | int | bool] = {
         "spark.driver.memory": DRIVER_MEMORY,
         "spark.log.level": "ERROR",
@@ -35,5 +35,5 @@ def session(master: str | None) -> SparkSession:
     }
     for name, value in settings.items():
         if not (SUBMITTED in os.environ and name in ("spark.driver.memory", "spark.ui.enabled")):
-            builder = builder.config(name, value)
-    return builder.getOrCreate()
+            building = building.config(name, value)
+    return building

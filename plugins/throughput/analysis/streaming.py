@@ -22,7 +22,7 @@ from .conservation import span
 from .facts import ROWS, STATS, merged
 from .folder import Folders, Found
 from .intake import Damaged, Taken, columns, read, verdict
-from .job import NO_OUTPUT, Progress, Refused, aside, divide, report, show, taken_in
+from .job import NO_OUTPUT, Refused, Tell, aside, divide, report, show, taken_in
 from .journeys import BALANCES, JOURNEYS, STAGES, balances, closed, stages
 from .store import ALL, Store
 
@@ -31,7 +31,7 @@ WATERMARK = "10 minutes"
 ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: they say which journeys can be closed
 
 
-def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, progress: Progress) -> None:
+def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, progress: Tell) -> None:
     """One run, or with `every_s` one after the other. Raises as `job.batch` does; the output is whole at any time."""
     folders = Folders(spark)
     state = f"{output.rstrip('/')}.state"
@@ -67,7 +67,7 @@ def claim(folders: Folders, folder: str, output: str, state: str) -> None:
 class Take:
     """Takes one table, batch by batch."""
 
-    def __init__(self, spark: SparkSession, store: Store, table: str, progress: Progress) -> None:
+    def __init__(self, spark: SparkSession, store: Store, table: str, progress: Tell) -> None:
         self._spark = spark
         self._store = store
         self._table = table

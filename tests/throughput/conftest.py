@@ -1,0 +1,40 @@
+"""One Spark session for all tests, set up for little data: few tasks, and no code generated for each query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from plugins.throughput.analysis import job
+from plugins.throughput.analysis.java import java_fault
+from plugins.throughput.analysis.session import builder
+
+QUICK = {
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": False,
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    fault = java_fault()
+    if fault:
+        pytest.skip(fault)  # make test has said so too
+    building = builder("local[2]")
+    for name, value in QUICK.items():
+        building = building.config(name, value)
+    session = building.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def few_partitions() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "PARTITIONS", 1)
+        yield

@@ -1,0 +1,230 @@
+"""A log as a broker exports it, made by a model of a broker, so that what the job should say of it is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plugins.throughput import schema
+
+START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
+STEP_US = 1_000  # between one event and the next
+
+ARROW: dict[str, pa.DataType] = {
+    "timestamp": pa.timestamp("us", "UTC"),
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "int16": pa.int16(),
+    "int8": pa.int8(),
+    "float64": pa.float64(),
+    "float32": pa.float32(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "map": pa.map_(pa.string(), pa.string()),
+    "list": pa.list_(pa.int64()),
+}
+Values = dict[str, Any]
+
+
+def arrow_schema(table: str, lost: int = 0, version: int = schema.SCHEMA) -> pa.Schema:
+    """As the exporter writes it."""
+    fields = [pa.field(column.name, ARROW[column.type], column.optional) for column in schema.TABLES[table]]
+    return pa.schema(fields, {schema.SCHEMA_KEY: str(version), schema.LOST_KEY: str(lost)})
+
+
+class Log:
+    """One boot of one broker. What happens is said by its methods; `write` makes a file of each table.
+
+    `ready` and `unacked` are what the queues have, by name; `counts` says how often each event was.
+    """
+
+    def __init__(self, folder: Path, node: str = "rabbit@a", boot_id: str = "b1", start: datetime = START) -> None:
+        self.folder = folder
+        self.node = node
+        self.boot_id = boot_id
+        self.start = start
+        self.vhost = "/"
+        self.user = "guest"
+        self.sample_rate = 1.0
+        self.lost = 0
+        self.now_us = 0
+        self.wall_jump_us = 0  # by how much the wall clock is off since it jumped
+        self.row = 0
+        self.sequence = 0
+        self.ready: dict[str, list[int]] = {}
+        self.unacked: dict[str, list[int]] = {}
+        self.counts: Counter[str] = Counter()
+        self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
+        self._messages = 0
+        self._snapshots = 0
+        self._published: Counter[str] = Counter()
+        self._acked: Counter[str] = Counter()
+        self._born: dict[int, int] = {}
+
+    # What a broker does
+
+    def declare(self, *queues: str) -> None:
+        for queue in queues:
+            self.ready.setdefault(queue, [])
+            self.unacked.setdefault(queue, [])
+
+    def publish(self, *queues: str, event: str = schema.PUBLISH, **columns: Any) -> int:
+        """Its number; it enters these queues."""
+        self.declare(*queues)
+        number = self._new()
+        reason = columns.get("reason")
+        told = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, "user": self.user, **columns}
+        self.event(event, number, **{"routed": len(queues), **told})
+        if not reason:
+            self._enter(number, queues, told)
+        return number
+
+    def dead_letter(self, number: int, queue: str, *targets: str, reason: str = "rejected") -> int:
+        """It leaves the queue; the number of the copy that enters those."""
+        self._take(number, queue)
+        self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
+        self.declare(*targets)
+        copy = self._new()
+        self._enter(copy, targets, {"reason": "dlx", "exchange": "dead", "routing_key": "key", "size": 100})
+        return copy
+
+    def confirm(self, number: int, reason: str | None = None) -> None:
+        self.event(schema.CONFIRM, number, reason=reason, user=self.user)
+
+    def deliver(self, number: int, queue: str, no_ack: bool = False, redelivered: bool = False) -> None:
+        self.ready[queue].remove(number)
+        if not no_ack:
+            self.unacked[queue].append(number)
+        self.event(schema.DELIVER, number, queue=queue, no_ack=no_ack, redelivered=redelivered, user=self.user)
+
+    def ack(self, number: int, queue: str, event: str = schema.ACK, **columns: Any) -> None:
+        self.unacked[queue].remove(number)
+        self._acked[queue] += 1
+        self.event(event, number, queue=queue, user=self.user, **columns)
+
+    def requeue(self, number: int, queue: str) -> None:
+        self.unacked[queue].remove(number)
+        self.ready[queue].insert(0, number)
+        self.event(schema.REQUEUE, number, queue=queue, reason="nack")
+
+    def drop(self, number: int, queue: str, event: str = schema.DROP, reason: str | None = "maxlen") -> None:
+        self._take(number, queue)
+        self.event(event, number, queue=queue, reason=reason)
+
+    def recovered(self, queue: str, count: int) -> list[int]:
+        """Messages that were on the disk: before anything else happens."""
+        self.declare(queue)
+        numbers = [self._new() for _ in range(count)]
+        self.ready[queue].extend(numbers)
+        return numbers
+
+    def round_trip(self, queue: str, **columns: Any) -> int:
+        """Published, confirmed, delivered and acknowledged."""
+        number = self.publish(queue, **columns)
+        self.confirm(number)
+        self.deliver(number, queue)
+        self.ack(number, queue)
+        return number
+
+    # What is written of it
+
+    def event(self, name: str, number: int, **columns: Any) -> None:
+        self.now_us += STEP_US
+        born = self._born.get(number)
+        self.counts[name] += 1
+        row = {
+            **self._stamp(),
+            "row": self.row,
+            "vhost": self.vhost,
+            "event": name,
+            "msg_seq": number,
+            "sample_rate": self.sample_rate,
+            "redelivered": False,
+            "no_ack": False,
+            "lat_us": None if born is None else self.now_us - born,
+            **columns,
+        }
+        self.row += 1
+        self.tables[schema.EVENTS].append(row)
+
+    def snapshot(self, kind: str = schema.PERIODIC, **columns: Any) -> None:
+        common = {
+            **self._stamp(),
+            "snapshot": self._snapshots,
+            "kind": kind,
+            "row": self.row,
+            "lost_records": self.lost,
+            "sample_rate": self.sample_rate,
+        }
+        rows = [{**common, **columns, **self._told(queue)} for queue in self.ready]
+        self.tables[schema.QUEUE_STATS] += [*rows, {**common, "queues": len(rows)}]
+        self._snapshots += 1
+
+    def metric(self, name: str, value: float, kind: str = schema.GAUGE, **columns: Any) -> None:
+        self.tables[schema.METRICS].append(
+            {**self._stamp(), "name": name, "value": value, "kind": kind, "labels": {}, **columns}
+        )
+
+    def write(self, *removed: int) -> list[Path]:
+        """Files of what was not written yet, without the rows of the log with those numbers."""
+        self.tables[schema.EVENTS] = [row for row in self.tables[schema.EVENTS] if row["row"] not in removed]
+        written = []
+        for table, rows in self.tables.items():
+            if rows:
+                written.append(self._file(table, rows))
+                rows.clear()
+        self.sequence += 1
+        return written
+
+    def _file(self, table: str, rows: list[Values]) -> Path:
+        first: datetime = rows[0]["ts_us"]
+        folder = self.folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / schema.file_name(self.node, self.boot_id, self.sequence)
+        pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table, self.lost)), path, compression="zstd")
+        return path
+
+    def _stamp(self) -> Values:
+        wall_us = int(self.start.timestamp() * 1_000_000) + self.now_us + self.wall_jump_us
+        return {
+            "schema": schema.SCHEMA,
+            "ts_us": datetime.fromtimestamp(wall_us / 1e6, UTC),
+            "mono_ns": self.now_us * 1000,
+            "node": self.node,
+            "boot_id": self.boot_id,
+        }
+
+    def _told(self, queue: str) -> Values:
+        return {
+            "vhost": self.vhost,
+            "queue": queue,
+            "queue_type": "classic",
+            "durable": True,
+            "ready": len(self.ready[queue]),
+            "unacked": len(self.unacked[queue]),
+            "consumers": 1,
+            "published": self._published[queue],
+            "acked": self._acked[queue],
+        }
+
+    def _new(self) -> int:
+        self._messages += 1
+        self._born[self._messages] = self.now_us
+        return self._messages
+
+    def _enter(self, number: int, queues: tuple[str, ...], columns: Values) -> None:
+        chosen = {name: columns.get(name) for name in ("reason", "exchange", "routing_key", "size")}
+        for queue in queues:
+            self.ready[queue].append(number)
+            self._published[queue] += 1
+            self.event(schema.ENQUEUE, number, queue=queue, **chosen)
+
+    def _take(self, number: int, queue: str) -> None:
+        """Out of the queue, wherever in it it is."""
+        (self.unacked if number in self.unacked[queue] else self.ready)[queue].remove(number)

@@ -1,0 +1,188 @@
+"""What happened at some brokers, written as their logs: three that are well, and some with something wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from plugins.throughput import schema
+
+from .log import START, Log
+
+Damage = Callable[[Log, list[int]], None]
+LINK = "federation: x -> b"
+MESSAGES = 40
+REMOVED = 12
+
+
+def well(folder: Path) -> list[Log]:
+    """Three brokers; the second gets from the first by a link that was cut once, the third was started twice."""
+    upstream, downstream = Log(folder, "rabbit@up", "b1"), Log(folder, "rabbit@down", "b1")
+    for log in (upstream, downstream):
+        log.declare("work")
+        log.snapshot(schema.START)
+    busy(upstream)
+    linked(upstream, downstream)
+    upstream.write()
+    downstream.write()
+    busy(downstream)
+    for log in (upstream, downstream):
+        log.snapshot(schema.STOP)
+        log.write()
+    return [upstream, downstream, *restarted(folder)]
+
+
+def busy(log: Log) -> None:
+    """Whatever can become of a message, and what is counted for it."""
+    log.metric(schema.CPU_S, 1.0, schema.COUNTER)
+    log.metric(schema.CHANNELS, 10)
+    for number in range(MESSAGES):
+        log.round_trip("work", routing_key=f"key.{number % 4}", message_id=f"{log.node}-{number}")
+    log.publish(event=schema.PUBLISH, routing_key="nowhere")
+    lost = log.publish(routing_key="nowhere")
+    log.event(schema.RETURN, lost, routing_key="nowhere", exchange="x", size=100, user=log.user)
+    both = log.publish("work", "copies")
+    log.deliver(both, "copies", no_ack=True)
+    log.drop(both, "work", schema.EXPIRE, None)
+    refused = log.publish(routed=0, reason="refused")
+    log.confirm(refused, "nack")
+    poison = log.publish("work", message_id="poison")
+    log.deliver(poison, "work")
+    for _ in range(5):
+        log.event(schema.NACK, poison, queue="work", user=log.user)
+        log.requeue(poison, "work")
+        log.deliver(poison, "work", redelivered=True)
+    log.event(schema.NACK, poison, queue="work", user=log.user)
+    copy = log.dead_letter(poison, "work", "dead")
+    log.deliver(copy, "dead")
+    log.snapshot()
+    log.now_us += 10_000_000
+    log.drop(log.publish("work"), "work")
+    log.publish("work")
+    log.metric(schema.CPU_S, 1.5, schema.COUNTER)
+    log.metric(schema.CHANNELS, 100)
+    log.metric(schema.CHANNELS_CREATED, 90, schema.COUNTER)
+    log.metric(schema.LOOP_LAG_US, 500.0, schema.HISTOGRAM, buckets=[0, 0, 0, 50, 0, 2])
+
+
+def linked(upstream: Log, downstream: Log) -> None:
+    """Ten messages go over; the link is cut after the fifth, which is brought again, and one stays in the queue."""
+    downstream.now_us = upstream.now_us
+    for number in range(10):
+        identity = f"message-{number}"
+        taken = upstream.publish(LINK, message_id=identity)
+        upstream.deliver(taken, LINK)
+        come = {"identity": identity, "link": LINK, "upstream": "up", "hops": 1}
+        downstream.now_us = upstream.now_us + 2_000
+        downstream.publish("arrived", event=schema.FED_IN, **come)
+        if number == 5:
+            upstream.requeue(taken, LINK)
+            upstream.deliver(taken, LINK, redelivered=True)
+            downstream.publish(event=schema.FED_IN, reason="duplicate", routed=0, **come)
+        upstream.ack(taken, LINK, schema.FED_OUT, identity=identity, link=LINK)
+    upstream.publish(LINK)
+    downstream.metric(schema.LINK_STARTS, 2, schema.COUNTER, labels={"link": LINK})
+
+
+def restarted(folder: Path) -> list[Log]:
+    """Stopped with three messages, and started again with two: one was transient."""
+    first, second = Log(folder, "rabbit@again", "b1"), Log(folder, "rabbit@again", "b2", START + timedelta(minutes=5))
+    first.snapshot(schema.START)
+    for _ in range(3):
+        first.publish("kept")
+    first.snapshot(schema.STOP)
+    first.write()
+    numbers = second.recovered("kept", 2)
+    second.snapshot(schema.START)
+    second.deliver(numbers[0], "kept", redelivered=True)
+    second.ack(numbers[0], "kept")
+    second.snapshot(schema.STOP)
+    second.write()
+    return [first, second]
+
+
+def damaged(folder: Path) -> dict[str, Log]:
+    """A broker for each thing that may be wrong with its log, by name."""
+    logs = {name: Log(folder, f"rabbit@{name}") for name in DAMAGES}
+    for name, log in logs.items():
+        log.declare("work")
+        log.snapshot(schema.START)
+        if name == "jumped":
+            log.round_trip("work")
+            log.wall_jump_us = 3_600_000_000 * 3
+        numbers = [log.round_trip("work", message_id=f"message-{n}") for n in range(20)]
+        DAMAGES[name](log, numbers)
+    return logs
+
+
+def ended(log: Log, *removed: int) -> None:
+    log.snapshot(schema.STOP)
+    log.write(*removed)
+
+
+def row_of(log: Log, event: str, number: int) -> int:
+    rows = [row["row"] for row in log.tables[schema.EVENTS] if (row["event"], row["msg_seq"]) == (event, number)]
+    found: int = rows[0]
+    return found
+
+
+def without(event: str) -> Damage:
+    """Ended, and the row of one message taken out of the log by hand."""
+
+    def damage(log: Log, numbers: list[int]) -> None:
+        ended(log, row_of(log, event, numbers[REMOVED]))
+
+    return damage
+
+
+def without_a_message(log: Log, numbers: list[int]) -> None:
+    ended(log, *[row["row"] for row in log.tables[schema.EVENTS] if row["msg_seq"] == numbers[REMOVED]])
+
+
+def vanished(log: Log, numbers: list[int]) -> None:
+    """A broker that forgets a message without a word, and numbers on."""
+    number = log.publish("work")
+    log.ready["work"].remove(number)
+    ended(log)
+
+
+def twice(log: Log, numbers: list[int]) -> None:
+    """A broker that takes an acknowledgement twice."""
+    log.event(schema.ACK, numbers[REMOVED], queue="work")
+    ended(log)
+
+
+def dropping(log: Log, numbers: list[int]) -> None:
+    """Its buffer was full for two records."""
+    log.row += 2
+    log.lost = 2
+    ended(log)
+
+
+def unstopped(log: Log, numbers: list[int]) -> None:
+    """Killed, and started again."""
+    log.snapshot()
+    log.publish("work")
+    log.write()
+    again = Log(log.folder, log.node, "b2", START + timedelta(hours=1))
+    again.snapshot(schema.START)
+    again.snapshot(schema.STOP)
+    again.write()
+
+
+def jumped(log: Log, numbers: list[int]) -> None:
+    ended(log)
+
+
+DAMAGES: dict[str, Damage] = {
+    "published": without(schema.PUBLISH),
+    "enqueued": without(schema.ENQUEUE),
+    "delivered": without(schema.DELIVER),
+    "acknowledged": without(schema.ACK),
+    "confirmed": without(schema.CONFIRM),
+    "message": without_a_message,
+    "vanished": vanished,
+    "twice": twice,
+    "jumped": jumped,
+}

@@ -1,0 +1,197 @@
+"""The whole job over the logs of three brokers that are well: what it says is what the model of a broker counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from plugins.throughput import schema
+from plugins.throughput.analysis import job, streaming
+
+from . import scenes
+from .log import Log
+
+pytestmark = pytest.mark.timeout(600)
+Report = dict[str, Any]
+
+
+class Ran:
+    """The logs, what was made of them, and where."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self.input, self.output = folder / "input", folder / "output"
+        self.logs = scenes.well(self.input)
+        self.said: list[str] = []
+        self.report = job.batch(spark, str(self.input), str(self.output), self.said.append)
+
+    def events(self, name: str) -> int:
+        counts: Counter[str] = sum((log.counts for log in self.logs), Counter())
+        return counts[name]
+
+    def rows(self, report: str, **wanted: object) -> list[Report]:
+        return [row for row in self.report[report] if all(row[name] == value for name, value in wanted.items())]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ran:
+    return Ran(tmp_path_factory.mktemp("well"), spark)
+
+
+def test_the_totals_are_what_the_brokers_counted(ran: Ran) -> None:
+    totals = ran.report["totals"]
+    named = {
+        "published": schema.PUBLISH,
+        "returned": schema.RETURN,
+        "enqueued": schema.ENQUEUE,
+        "delivered": schema.DELIVER,
+        "acknowledged": schema.ACK,
+        "requeued": schema.REQUEUE,
+        "expired": schema.EXPIRE,
+        "dropped": schema.DROP,
+        "dead_lettered": schema.DEAD_LETTER,
+        "federated_in": schema.FED_IN,
+        "federated_out": schema.FED_OUT,
+    }
+    assert {name: totals[name] for name in named} == {name: ran.events(event) for name, event in named.items()}
+    assert totals["confirmed"] + totals["refused"] == ran.events(schema.CONFIRM)
+    assert totals["refused"] == 2 and totals["unroutable"] == 4
+    assert totals["records"] == sum(log.row for log in ran.logs) == ran.report["input"]["events"]
+
+
+def test_everything_balances(ran: Ran) -> None:
+    check = ran.report["conservation"]
+    assert (check["status"], check["balanced"]) == ("balanced", True), check["imbalances"]
+    assert check["reasons"] == [] and check["imbalances"] == []
+    assert check["checked_records"] == sum(log.row for log in ran.logs) and check["unchecked_records"] == 0
+    for log in ran.logs:
+        queues = {
+            row["queue"]: row for row in check["queues"] if (row["node"], row["boot_id"]) == (log.node, log.boot_id)
+        }
+        assert {name: row["ready_after"] for name, row in queues.items()} == {
+            name: len(messages) for name, messages in log.ready.items()
+        }
+        assert {name: row["unacked_after"] for name, row in queues.items()} == {
+            name: len(messages) for name, messages in log.unacked.items()
+        }
+
+
+def test_a_link_brought_what_it_took(ran: Ran) -> None:
+    (crossed,) = ran.report["conservation"]["links"]
+    assert crossed == {"link": scenes.LINK, "taken": 10, "came": 11, "discarded": 1, "missing": 0, "pending": 0}
+    (link,) = ran.rows("links")
+    assert (link["node"], link["upstream_node"], link["upstream"]) == ("rabbit@down", "rabbit@up", "up")
+    assert (link["duplicates"], link["missing"], link["most_hops"], link["starts"]) == (1, 0, 1, 2)
+    assert 3_900 < link["lag_p50_us"] < 5_100
+
+
+def test_a_restart_says_what_was_there_before_and_after(ran: Ran) -> None:
+    (restart,) = ran.report["conservation"]["restarts"]
+    assert (restart["queue"], restart["before"], restart["after"], restart["fewer"]) == ("kept", 3, 2, 1)
+
+
+def test_throughput_is_told_of_queues_vhosts_and_users_in_three_grains(ran: Ran) -> None:
+    node = {"node": "rabbit@up", "flow": "delivered"}
+    delivered = sum(log.counts[schema.DELIVER] for log in ran.logs if log.node == "rabbit@up")
+    for scope, name in (("vhost", "/"), ("user", "guest")):
+        rows = {row["grain"]: row for row in ran.rows("throughput", scope=scope, name=name, **node)}
+        assert {grain: row["messages"] for grain, row in rows.items()} == dict.fromkeys(("1s", "1m", "1h"), delivered)
+        assert rows["1s"]["peak_per_s"] >= rows["1m"]["peak_per_s"] >= rows["1h"]["mean_per_s"]
+        assert rows["1s"]["peak_to_mean"] >= 1
+    assert ran.rows("throughput", scope="queue", name="work", flow="enqueued", node="rabbit@up")
+
+
+def test_latency_is_told_by_stage(ran: Ran) -> None:
+    rows = {row["stage"]: row for row in ran.rows("latency", node="rabbit@up", queue="work")}
+    assert set(rows) == {"publish_enqueue", "publish_deliver", "publish_ack", "enqueue_deliver", "deliver_ack"}
+    trips = rows["publish_ack"]
+    assert trips["p50_us"] == pytest.approx(5_000, rel=0.01)  # five events of a millisecond each
+    assert rows["deliver_ack"]["p50_us"] == pytest.approx(1_000, rel=0.01)
+    assert trips["p50_us"] <= trips["p90_us"] <= trips["p99_us"] <= trips["p999_us"] <= trips["max_us"]
+    (confirm,) = ran.rows("latency", node="rabbit@up", stage="publish_confirm")
+    assert confirm["messages"] == scenes.MESSAGES + 1 and confirm["queue"] is None
+
+
+def test_hot_keys_have_their_share_and_hash_exchanges_advice(ran: Ran) -> None:
+    exchange = ran.rows("hot_exchanges", node="rabbit@up")[0]
+    keys = ran.rows("hot_keys", node="rabbit@up")
+    assert sum(row["published"] for row in keys) == exchange["published"]
+    assert keys[0]["routing_key"] == exchange["top_key"] and keys[0]["share"] == exchange["top_share"]
+    assert 0 < exchange["gini"] < 1 and exchange["keys"] == len(keys)
+    advice = {row["type"]: row for row in ran.report["hash_advice"] if row["node"] == "rabbit@up"}
+    assert set(advice) == {"x-modulus-hash", "x-consistent-hash"}
+    assert all(row["busiest_share"]["2"] >= 0.5 for row in advice.values())
+
+
+def test_trouble_is_named(ran: Ran) -> None:
+    (nowhere,) = ran.rows("unroutable", node="rabbit@up")
+    assert (nowhere["routing_key"], nowhere["unroutable"], nowhere["returned"]) == ("nowhere", 2, 1)
+    given_up = {(row["event"], row["reason"]): row["messages"] for row in ran.rows("given_up", node="rabbit@up")}
+    assert given_up == {("expire", ""): 1, ("drop", "maxlen"): 1, ("dlx", "rejected"): 1}
+    (again,) = ran.rows("redelivered", node="rabbit@up", queue="work")
+    assert (again["redelivered"], again["requeued"]) == (5, 5)
+    (poison,) = ran.rows("poison", node="rabbit@up")
+    assert (poison["queue"], poison["redelivered"], poison["requeued"]) == ("work", 5, 5)
+
+
+def test_the_process_and_its_queues_are_described(ran: Ran) -> None:
+    (backlog,) = ran.rows("backlog", node="rabbit@up", queue="work")
+    assert (backlog["ready"], backlog["snapshots"]) == (1, 3)
+    assert ran.rows("consumers", node="rabbit@up", queue="work")[0]["advice"]
+    channels = {row["name"]: row for row in ran.rows("churn", node="rabbit@up")}
+    assert channels[schema.CHANNELS]["leak_suspected"] is True
+    (capacity,) = ran.rows("capacity", node="rabbit@up")
+    assert capacity["peak_cpu"] == pytest.approx(0.05, rel=0.2) and capacity["loop_lag_us_p99"] == 32
+
+
+def test_the_output_is_a_page_a_report_and_tables(ran: Ran) -> None:
+    assert sorted(path.name for path in ran.output.iterdir() if path.name[0] != ".") == [
+        "index.html",
+        "report.json",
+        "tables",
+    ]
+    assert json.loads((ran.output / "report.json").read_text()) == ran.report
+    page = (ran.output / "index.html").read_text()
+    assert "Nothing is missing" in page and "Plotly.newPlot" in page and "federation: x -&gt; b" in page
+    assert 'src="http' not in page and 'href="http' not in page
+    assert [path.name for path in ran.output.parent.iterdir() if "partial" in path.name] == []
+    assert "latency" in ran.said
+
+
+def test_an_output_that_exists_is_refused(ran: Ran, spark: SparkSession) -> None:
+    with pytest.raises(job.Refused, match="exists already"):
+        job.batch(spark, str(ran.input), str(ran.output), ran.said.append)
+
+
+def test_a_stream_says_the_same_whatever_came_when(
+    ran: Ran, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "FILES_PER_BATCH", 2)
+    monkeypatch.setattr(streaming, "WATERMARK", "0 seconds")
+    folder, output = tmp_path / "input", tmp_path / "output"
+    files = sorted(ran.input.rglob("*.parquet"), key=lambda path: path.name)
+    for some in (files[: len(files) // 2], files[len(files) // 2 :]):
+        for path in some:
+            place = folder / path.relative_to(ran.input)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(path.read_bytes())
+        streaming.follow(spark, str(folder), str(output), None, ran.said.append)
+    streamed = json.loads((output / "report.json").read_text())
+    assert streamed["input"].pop("folder") == str(folder)
+    batch = {**ran.report, "input": {k: v for k, v in ran.report["input"].items() if k != "folder"}}
+    assert streamed == batch
+    with pytest.raises(job.Refused, match="was made of"):
+        streaming.follow(spark, str(ran.input), str(output), None, ran.said.append)
+
+
+def test_a_model_of_a_broker_counts_what_it_writes(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.round_trip("work")
+    assert dict(log.counts) == dict.fromkeys(
+        (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK), 1
+    )
+    assert [path.name for path in log.write()] == ["part-rabbit@a-b1-000000.parquet"]
