@@ -78,7 +78,7 @@ def status_text(facts: Facts, unit: str) -> str:
         f"OS PID: {facts['pid']}",
         *([f"OS: {facts['os']}"] if facts["os"] else []),
         f"Uptime (seconds): {facts['uptime']}",
-        "Is under maintenance?: false",
+        f"Is under maintenance?: {str(facts['is_under_maintenance']).lower()}",
         f"RabbitMQ version: {facts['rabbitmq_version']}",
         f"Node name: {facts['node_name']}",
         f"Runtime: {facts['runtime']}",

@@ -3,6 +3,7 @@
 import http.server
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import ClassVar
 
 import pika
 import pytest
+import trustme
 
 from broker.ctl.commands import COMMANDS
 from broker.ctl.http.api import API
@@ -281,17 +283,25 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         """To nobody."""
 
 
+class Quiet(http.server.HTTPServer):
+    """Says nothing of clients who leave."""
+
+    def handle_error(self, request: object, client_address: object) -> None: ...
+
+
 @contextmanager
-def scripted(answers: Answers) -> Iterator[tuple[str, list[str]]]:
-    """The URL of a server that answers so, and what it was asked."""
+def scripted(answers: Answers, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server that answers so, with TLS where there is a context, and what it was asked."""
     asked: list[str] = []
     overview: Answers = {"GET /api/overview?columns=node": (200, {"node": "rabbit@far"})}
     handler = type("Told", (Scripted,), {"answers": overview | answers, "asked": asked})
-    server = http.server.HTTPServer(("127.0.0.1", 0), handler)
+    server = Quiet(("127.0.0.1", 0), handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http{'s' * (context is not None)}://127.0.0.1:{server.server_port}", asked
     finally:
         server.shutdown()
         thread.join()
@@ -347,6 +357,32 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(
         assert run("list_users") == (75, "", told)
     status, out, err = run("list_users")
     assert (status, out) == (69, "") and err.endswith(f"{address}: Connection refused\n")
+
+
+def test_an_answer_of_something_else_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
+        told = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
+        assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", told)
+    with scripted({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
+        status, out, err = commanded(monkeypatch, capsys, "--url", url)("list_users")
+        assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
+
+
+def test_a_certificate_has_to_be_one_that_the_system_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with scripted({"GET /api/users": (200, [])}, context) as (url, _):
+        run = commanded(monkeypatch, capsys, "--url", url)
+        status, out, err = run("list_users -q")
+        assert (status, out) == (69, "") and "certificate verify failed" in err.lower().replace("_", " ")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert run("list_users -q") == (0, "", "")
 
 
 def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:

@@ -30,7 +30,10 @@ class HTTPNode:
         except (Unreachable, TimeoutError):
             self.close()
             raise
-        self.name = str(overview.get("node") or ANY_NODE) if isinstance(overview, dict) else ANY_NODE
+        if not isinstance(overview, dict):
+            self.close()
+            raise Unreachable(f"{self._api.host}:{self._api.port}: not the HTTP API of RabbitMQ")
+        self.name = str(overview.get("node") or ANY_NODE)
 
     def ask(self, request: Frame) -> Iterator[Frame]:
         """All frames of the answer, the last one too. Raises Unreachable, TimeoutError."""
@@ -40,6 +43,9 @@ class HTTPNode:
             yield {"error": error.text, "status": error.status, "bare": error.bare, "argument": error.argument}
         except Refusal as error:
             yield {"error": why(error), "status": UNAVAILABLE}
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            text = f"the answer is not one of RabbitMQ's HTTP API: {type(error).__name__}"
+            yield {"error": text, "status": UNAVAILABLE}
         else:
             yield {"end": True}
 
