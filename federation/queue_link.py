@@ -193,7 +193,10 @@ class QueueLink(Link):
 
     def take(self, deliveries: list[Delivery]) -> None:
         if self._forwarding is not None:
+            # An acknowledgement asks for more: first is to be seen what the consumers here leave of these.
+            self._forwarding.hold(True)
             self._forwarding.take(deliveries)
+            self.look()
 
     def broken(self) -> None:
         if self._forwarding is not None:
