@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from struct import Struct
 
-from ..core.message import content_frames
+from ..core.message import HEADER_FIXED
 from ..core.node import Node
 from ..core.ports import Timer
 from ..core.statistics import Publishing
@@ -21,6 +22,7 @@ from ..core.users import Insider
 from ..core.vhost import VHost
 from ..errors import AMQPError, Invalid
 from ..wire import encode
+from ..wire.content import CONTENT_CLASS
 from ..wire.frames import Publishes
 from . import notices, publishing
 from .channel import Channel
@@ -38,7 +40,8 @@ NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
 NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
 NOT_SEEN = -1  # octets of a body that never come
 FLAGS = 2  # octets of property flags, which are always there
-BODY_SIZE = 8  # octets, in a header frame behind class and weight
+
+_header = Struct(">BHIHHQ").pack
 
 Content = tuple[bytes, int, bytes]
 """Properties, the length of the body in octets, and the body's frames as they came off the wire, whole."""
@@ -279,7 +282,7 @@ class Inflow:
                 if len(raw) < FLAGS:
                     invalid[index] = "content header has no property flags"
                     continue
-                seen, seen_bytes, header = raw, body_bytes, header_frame(number, raw, body_bytes)
+                seen, seen_bytes, header = raw, body_bytes, header_frame(self._channel.number, raw, body_bytes)
                 alike = not whole
             if frames and frames[NUMBER_AT:NUMBER_END] != number:
                 frames = encode.reframed(frames, self._channel.number, 0)
@@ -318,11 +321,9 @@ class Inflow:
             self._was_held = held
 
 
-def header_frame(number: bytes, raw: bytes, body_bytes: int) -> bytes:
+def header_frame(number: int, raw: bytes, body_bytes: int) -> bytes:
     """Of a content with these properties and a body of that length, on that channel."""
-    frame = content_frames(int.from_bytes(number, "big"), raw, b"")
-    size_at = len(frame) - 1 - len(raw) - BODY_SIZE
-    return frame[:size_at] + body_bytes.to_bytes(BODY_SIZE, "big") + frame[size_at + BODY_SIZE :]
+    return _header(encode.HEADER, number, HEADER_FIXED + len(raw), CONTENT_CLASS, 0, body_bytes) + raw + encode.END
 
 
 def short(text: str) -> bytes:
