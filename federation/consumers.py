@@ -44,8 +44,8 @@ Path = tuple[Identity, ...]
 
 
 class Wants(NamedTuple):
-    """What consumers want: the highest priority among those that are active, None without any; how many messages all of
-    them together may have at a time, 0 where nobody wants one; and for whom the link is to consume, empty for nobody.
+    """What consumers want: the highest priority among those that are active, None without any; how many messages all
+    who may ever want some have room for, 0 where there is nobody; for whom the link is to consume, empty for nobody.
     """
 
     priority: int | None
@@ -73,7 +73,7 @@ def wants(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, curr
     if priority is not None and priority >= 0:
         return Wants(priority, here, (own,))
     path = shortest(paths, current[1:])
-    return Wants(0, elsewhere, (own, *path)) if path else Wants(priority, 0)
+    return Wants(0, elsewhere, (own, *path)) if path else Wants(priority, here)
 
 
 def served(queue: Queue) -> Sequence[Consumer]:

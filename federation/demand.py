@@ -4,7 +4,8 @@ It is when the queue here is empty and an active consumer of priority 0 or more 
 prefetch of 1 stops to be active with each message, so what is not wanted any more is not given up at once: the link
 goes on consuming for LINGER_MS, but `holding`, in which it must acknowledge nothing upstream, so that no more comes
 than the prefetch has room for. Thus it consumes and cancels three times a second at most, and takes at the pace of its
-consumers.
+consumers. Where nobody is left who could ever want more it gives up at once: two queues that federate each other would
+hand to and fro what they have.
 
     paused  -- wanted -->  running  <-- wanted again --  holding  -- LINGER_MS -->  paused
                               `------- not wanted ---------^
@@ -43,7 +44,8 @@ class Demand:
 
     def look(self, now_ms: int, ready: int, priority: int | None, room: int | None = None) -> Step | None:
         """What to do now. `priority` is the highest of active consumers, None where nobody is; `room` how many messages
-        these could take, None where that is not known; `ready` how many messages wait in the queue here."""
+        consumers have room for, None where that is not known, 0 where nobody will ever want one; `ready` how many wait
+        in the queue here."""
         self.reason = refusal(ready, priority, room)
         self.wants = not self.reason
         if self.wants:
@@ -56,7 +58,7 @@ class Demand:
             return None
         if self.look_at_ms is None:
             self.look_at_ms = now_ms + LINGER_MS
-        if now_ms < self.look_at_ms:
+        if room != 0 and now_ms < self.look_at_ms:
             return None
         self.running = False
         self.look_at_ms = None

@@ -57,7 +57,7 @@ def test_while_one_consumer_is_active_as_much_is_wanted_as_all_may_have(queue: Q
     queue.add_consumer(free)
     assert wants(queue, B, A, False) == Wants(0, 50, (B,))
     free.waiting = True
-    assert wants(queue, B, A, False) == Wants(None, 0, ())
+    assert wants(queue, B, A, False) == Wants(None, 50, ())
     busy.free = 1
     assert wants(queue, B, A, False) == Wants(3, 50, (B,))
 
@@ -81,7 +81,7 @@ def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
     assert wants(queue, B, A, False) == Wants(None, 0, ())
     queue.add_consumer(Taker(queue, 0, 0))
     queue.add_consumer(Taker(queue, 5, 5))
-    assert wants(queue, B, A, False) == Wants(None, 0, ())
+    assert wants(queue, B, A, False) == Wants(None, 10, ())
 
 
 # Over several hops

@@ -41,8 +41,17 @@ def test_a_consumer_that_takes_one_at_a_time_does_not_make_it_pause() -> None:
     steps = []
     for now_ms in range(0, 10_000, 10):
         busy = now_ms // 10 % 2
-        steps.append(demand.look(now_ms, busy, None if busy else 0, 1 - busy))
+        steps.append(demand.look(now_ms, busy, None if busy else 0, 1))
     assert [step for step in steps if step] == ["run"]
+
+
+def test_where_nobody_is_left_it_pauses_at_once() -> None:
+    demand = Demand()
+    demand.look(0, 0, 0, 1)
+    assert demand.look(10, 1, None, 1) is None
+    assert demand.look(20, 1, None, 0) == "pause"
+    assert demand.look(30, 0, 0, 1) == "run"
+    assert demand.look(40, 0, None, 0) == "pause"
 
 
 def test_it_consumes_and_cancels_three_times_a_second_at_most() -> None:

@@ -236,7 +236,7 @@ def test_021_a_policy_that_begins_to_federate_starts_a_link(up: Place, down: Pla
     flows(up, down)
 
 
-@pytest.mark.parametrize("end", [ENDS["the policy is cleared"], ENDS["the upstream is gone"]], ids=["policy", "upstream"])
+@pytest.mark.parametrize("end", [ENDS["the policy is cleared"], ENDS["the upstream is gone"]])
 def test_022_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     up: Place, down: Place, end: Callable[[Place], None]
 ) -> None:

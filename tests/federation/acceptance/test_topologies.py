@@ -49,12 +49,12 @@ class Graph:
 
     def federate(self) -> None:
         """Until it is as it is to be."""
-        upstreams = [[self.uris[edge] for edge in self.edges if edge[1] == number] for number in range(len(self.places))]
-        federated = [(place, uris) for place, uris in zip(self.places, upstreams, strict=True) if uris]
-        for place, uris in federated:
-            place.federate("^fed", *uris, max_hops=self.max_hops)
-        for place, uris in federated:
-            place.running(len(uris))
+        uris = [[self.uris[up, down] for up, down in self.edges if down == at] for at in range(len(self.places))]
+        federated = [(place, some) for place, some in zip(self.places, uris, strict=True) if some]
+        for place, some in federated:
+            place.federate("^fed", *some, max_hops=self.max_hops)
+        for place, some in federated:
+            place.running(len(some))
         for number, place in enumerate(self.places):
             place.bound("fed.x", *["k"] * len(ways(self.edges, self.max_hops, number)))
 
