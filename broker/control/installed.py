@@ -26,10 +26,13 @@ OF_TYPES = {
 
 
 def running(call: Call) -> list[str]:
-    """Those that this broker has."""
-    services = [name for name, service in OF_SERVICES.items() if service in call.host.services]
-    types = call.node.registry.names()
-    return sorted((*ALWAYS, *services, *(name for name, type_ in OF_TYPES.items() if type_ in types)))
+    """Those that this broker has; what RabbitMQ has no name for goes by its own."""
+    services = call.host.services
+    types = [name for name, distribution in call.node.registry.listed() if distribution]
+    named = [name for name, service in OF_SERVICES.items() if service in services]
+    named += [name for name, type_ in OF_TYPES.items() if type_ in types]
+    others = {*services, *types} - {*OF_SERVICES.values(), *OF_TYPES.values()}
+    return sorted((*ALWAYS, *named, *others))
 
 
 def plugins(call: Call) -> Plugins:

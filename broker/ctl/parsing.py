@@ -28,6 +28,10 @@ GLOBAL_VALUES = {
 GLOBAL_FLAGS = {"quiet": "-q", "silent": "-s", "longnames": "-l", "no-table-headers": "", "dry-run": ""}
 GLOBAL_FLAGS |= {"help": "-?", "version": ""}
 
+WHERE = (
+    "--data DIR   the folder of the node's data, in which its control socket lies; default: $RABBITMQ_MNESIA_DIR, ./data",
+    "--url URL    the node's HTTP API in its place, http://USER:PASSWORD@HOST:15672, for most commands",
+)
 CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; rather too much is left out than too little
 
 SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
@@ -114,7 +118,7 @@ def help_of(command: Command) -> str:
 
 
 def help_of_all() -> str:
-    lines = ["", usage(None), "", "Available commands:", ""]
+    lines = ["", usage(None), "", *WHERE, "", "Available commands:", ""]
     for title, commands in GROUPS.items():
         lines += [f"{title}:", ""]
         lines += [f"   {command.name:<34}{command.about}" for command in sorted(commands, key=lambda one: one.name)]
