@@ -25,6 +25,8 @@ PURGED, DELETED = "purged", "deleted"
 class MessageLog:
     """`Message.seq` is the log's, to tell messages apart: 0 until it has given one."""
 
+    __slots__ = ()
+
     def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
         """About to be given to queues; `published` follows. Those that are `alike` have the same properties and size.
 

@@ -9,7 +9,7 @@ from struct import pack
 import msgspec
 
 from .names import Names
-from .stream import BATCH_HEAD, DETAIL, KINDS, ROUTED, SEGMENT, SEQS, SIZES
+from .stream import BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
 
 SOON_BYTES = 1 << 20  # what is to be taken at once, without waiting for its time
 
@@ -32,6 +32,7 @@ class Buffer:
         "_sizes",
         "_routed",
         "_details",
+        "_held_bytes",
         "_soon_at",
     )
 
@@ -51,6 +52,7 @@ class Buffer:
         self._sizes = bytearray()
         self._routed = bytearray()
         self._details = bytearray()
+        self._held_bytes = 0  # of all these
         self._soon_at = min(SOON_BYTES, self._limit_bytes)
 
     def take(self) -> list[bytes | bytearray]:
@@ -69,9 +71,17 @@ class Buffer:
         self._clear()
         return [head, *runs]
 
+    def _room(self) -> bool:
+        """There is much to take; whether there may be more."""
+        if self._held_bytes + self.waiting_bytes > self._limit_bytes:
+            return False
+        self._soon_at = self._held_bytes + SOON_BYTES
+        self._soon()
+        return True
+
     def note(
         self,
-        kind: str,
+        kind: int,
         flags: int,
         count: int,
         mono_ns: int,
@@ -88,31 +98,32 @@ class Buffer:
         sizes: Sequence[int] = (),
         routes: Sequence[int] = (),
     ) -> bool:
-        """So many records from `row` on; False where there is no room. Their messages are `seqs`, or numbered on from
-        `first`. HOT: the export, load A."""
-        held_bytes = len(self._segments) + len(self._seqs) + len(self._details)  # the others are less than half of that
-        if held_bytes >= self._soon_at:
-            if held_bytes + self.waiting_bytes > self._limit_bytes:
-                self.lost += count
-                return False
-            self._soon_at = held_bytes + SOON_BYTES
-            self._soon()
+        """So many records from `row` on, or twice as many (ENQUEUED); False where there is no room. Their messages are
+        `seqs`, or numbered on from `first`. HOT: the export, load A."""
+        if self._held_bytes >= self._soon_at and not self._room():
+            self.lost += count << (flags & ENQUEUED > 0)
+            return False
+        self._held_bytes += SEGMENT.size
         if seqs:
             flags |= SEQS
+            self._held_bytes += 8 * count
             self._seqs += pack(f"<{count}q", *seqs)
         if sizes:
             flags |= SIZES
+            self._held_bytes += 4 * count
             self._sizes += pack(f"<{count}i", *sizes)
         if routes:
             flags |= ROUTED
+            self._held_bytes += 4 * count
             self._routed += pack(f"<{count}i", *routes)
         self._segments += SEGMENT.pack(
-            KINDS[kind], flags, count, size, routed, origin, queue, address, tag, reason, row, mono_ns, first
+            kind, flags, count, size, routed, origin, queue, address, tag, reason, row, mono_ns, first
         )
         return True
 
     def detail(self, row: int, count: int, what: int, octets: bytes) -> None:
         """Of so many records from `row` on."""
+        self._held_bytes += DETAIL.size + len(octets)
         self._details += DETAIL.pack(row, count, what, len(octets)) + octets
 
 

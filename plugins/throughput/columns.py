@@ -17,6 +17,7 @@ from .stream import (
     ADDRESSES,
     BATCH_HEAD,
     DETAIL,
+    ENQUEUED,
     HOPS,
     IDENTITY,
     KINDS,
@@ -117,7 +118,8 @@ class Batches:
         self._anchors.append(anchor_ns)
         for gathered, run in zip(self._runs, runs[2:], strict=True):
             gathered.append(run)
-        self.rows += int(segments["count"].sum())
+        counts = segments["count"]
+        self.rows += int(counts.sum() + counts[segments["flags"] & ENQUEUED > 0].sum())
 
     def take(self) -> dict[str, pa.Array]:
         """All of it as columns of `schema.EVENTS`, sorted by queue, and by time within one; without those that have
@@ -237,15 +239,16 @@ class Rows:
     """Where the rows of segments stand once these are sorted by queue. `within` is the place of each in its segment."""
 
     def __init__(self, segments: Numbers, anchors: Numbers) -> None:
+        self._given = segments
+        source, segments = spread(segments)
         order = np.argsort(segments["queue"], kind="stable")
         self.segments = segments[order]
-        self.anchors = anchors[order]
+        self.anchors = anchors[source[order]]
         self.counts = self.segments["count"]
         self.total = int(self.counts.sum())
         ends = np.cumsum(self.counts, dtype=np.int64)
         self.within = np.arange(self.total, dtype=np.int64) - np.repeat(ends - self.counts, self.counts)
-        self._order = order
-        self._unsorted = segments
+        self._source = source[order]  # where each segment came from
 
     def each(self, values: Numbers) -> Numbers:
         """What each segment has, for each of its rows."""
@@ -257,12 +260,12 @@ class Rows:
 
     def differing(self, flag: int, values: Numbers, run: Numbers) -> Numbers:
         """The values of rows, those in segments with this flag being in the run, in the order in which they came."""
-        flagged = self._unsorted["flags"] & flag > 0
+        flagged = self._given["flags"] & flag > 0
         if not flagged.any():
             return values
-        counts = np.where(flagged, self._unsorted["count"], 0)
-        starts = (np.cumsum(counts, dtype=np.int64) - counts)[self._order]
-        here = self.each(flagged[self._order])
+        counts = np.where(flagged, self._given["count"], 0)
+        starts = (np.cumsum(counts, dtype=np.int64) - counts)[self._source]
+        here = self.each(flagged[self._source])
         values[here] = run[(self.each(starts) + self.within)[here]]
         return values
 
@@ -270,6 +273,21 @@ class Rows:
         """Where each row is, by its number."""
         numbers = self.each(self.segments["row"]) + self.within
         return dict(zip(numbers.tolist(), range(self.total), strict=True))
+
+
+def spread(segments: Numbers) -> tuple[Numbers, Numbers]:
+    """The segments with one more for each that is ENQUEUED as well, and which of those given each of them was."""
+    both = np.flatnonzero(segments["flags"] & ENQUEUED)
+    everything = np.arange(len(segments))
+    if not len(both):
+        return everything, segments
+    entering = segments[both]
+    entering["kind"] = KINDS[schema.ENQUEUE]
+    entering["row"] += entering["count"]
+    entering["origin"] = 0
+    arriving = segments.copy()
+    arriving["queue"][both] = 0
+    return np.concatenate([everything, both]), np.concatenate([arriving, entering])
 
 
 def readable(text: str) -> str:

@@ -18,7 +18,22 @@ from broker.plugin import Message, MessageLog, Origin, Queue
 from . import schema
 from .buffer import Buffer
 from .content import hops, identity, wanted
-from .stream import HOPS, IDENTITY, NO_ACK, PERSISTENT, PROPERTIES, REDELIVERED, SEQ_SHIFT, UNTIMED
+from .stream import (
+    ENQUEUED,
+    HOPS,
+    IDENTITY,
+    KINDS,
+    NO_ACK,
+    PERSISTENT,
+    PROPERTIES,
+    REDELIVERED,
+    SEQ_SHIFT,
+    UNTIMED,
+)
+
+PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DEAD_LETTER, FED_IN, FED_OUT = (
+    KINDS[name] for name in schema.EVENT_NAMES
+)
 
 REFUSED = "nack"  # the reason of a confirm that is none
 GET = "get"  # of a delivery that no consumer had
@@ -31,46 +46,17 @@ MOST_HOPS = 127
 persistence = attrgetter("persistent")
 
 
-class Batch:
-    """What is being published: those of `messages` that are logged, numbered on from `first`, and `row` for the first.
-
-    `routes` counts the queues that all of them went to, `routes_of` those that one of them, by its number, went to.
-    """
-
-    __slots__ = ("messages", "logged", "alike", "first", "row", "mono_ns", "origin", "address", "kind", "routes",
-                 "routes_of")  # fmt: skip
-
-    def __init__(
-        self,
-        messages: list[Message],
-        logged: list[Message],
-        alike: bool,
-        first: int,
-        row: int,
-        mono_ns: int,
-        origin: int,
-        address: int,
-        kind: str,
-    ) -> None:
-        self.messages = messages
-        self.logged = logged
-        self.alike = alike
-        self.first = first
-        self.row = row
-        self.mono_ns = mono_ns
-        self.origin = origin
-        self.address = address
-        self.kind = kind
-        self.routes = 0
-        self.routes_of: dict[int, int] = {}
-
-
 class Recording(MessageLog):
     """With `one_in` above 1 only one message in so many is logged, with all that becomes of it.
 
     Messages are numbered by when the broker got them, in microseconds from `begun_ns` on, so that the number tells how
     old one is.
     """
+
+    __slots__ = (
+        *("buffer", "begun_ns", "_one_in", "_wanted", "_now_ns", "_next", "_next_untimed", "_until"),
+        *("_messages", "_logged", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
+    )
 
     def __init__(
         self, buffer: Buffer, one_in: int, headers: bool, now_ns: Callable[[], int] = time.monotonic_ns
@@ -83,28 +69,40 @@ class Recording(MessageLog):
         self._next = 0  # number of a message
         self._next_untimed = UNTIMED
         self._until = 0  # messages that come before the next one that is logged
-        self._batch: Batch | None = None
+        # What is being published, None where nothing is that is logged; and those of it that are, numbered on from
+        # `_first`, with `_row` for the first. `_queues` took all of them, `_routes_of` counts the others by message.
+        self._messages: list[Message] | None = None
+        self._logged: list[Message] = []
+        self._alike = False
+        self._first = self._row = self._mono_ns = 0
+        self._origin: Origin | None = None
+        self._queues: tuple[Queue, ...] = ()
+        self._routes_of: dict[int, int] = {}
 
     # Publishing
 
     def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
         """HOT: the export, load A."""
-        offset, logged, one_in = 0, messages, self._one_in
-        if one_in > 1:
+        offset, logged = 0, messages
+        if self._one_in > 1:
             offset, logged = self._sample(messages)
             if not logged:
                 return
         count = len(logged)
-        mono_ns = self._now_ns()
-        first = self._numbers(count, mono_ns)
-        for seq, message in enumerate(logged, first):
-            message.seq = seq
-        buffer = self.buffer
-        address = buffer.names.address(messages[0].address)
-        kind = schema.FED_IN if origin.link else schema.PUBLISH
-        code = buffer.names.origin(origin)
-        self._batch = Batch(messages, logged, alike or count == 1, first, buffer.row, mono_ns, code, address, kind)
-        buffer.row += count
+        self._mono_ns = mono_ns = self._now_ns()
+        first = (mono_ns - self.begun_ns) // 1000 << SEQ_SHIFT
+        if first < self._next:
+            first = self._next
+        self._next = first + count
+        if count == 1:
+            logged[0].seq = first
+            alike = True
+        else:
+            for seq, message in enumerate(logged, first):
+                message.seq = seq
+        self._messages, self._logged, self._alike, self._first, self._origin = messages, logged, alike, first, origin
+        self._row = self.buffer.row
+        self.buffer.row += count
         if number:
             if origin.unconfirmed is None:
                 origin.unconfirmed = deque()
@@ -117,66 +115,79 @@ class Recording(MessageLog):
         self._until = offset + len(logged) * self._one_in - count
         return offset, logged
 
-    def _numbers(self, count: int, mono_ns: int) -> int:
-        """The first of so many, for messages that the broker gets now."""
-        first = max(self._next, (mono_ns - self.begun_ns) // 1000 << SEQ_SHIFT)
-        self._next = first + count
-        return first
-
     def returned(self, origin: Origin, messages: list[Message]) -> None:
-        if self._batch is not None:
-            self._note_batch(self._batch, schema.RETURN, self._batch.origin, 0)
+        if self._messages is not None:
+            seqs, sizes = self._known(self._logged)
+            names = self.buffer.names
+            address = names.address(messages[0].address)
+            self._note(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
 
     def published(self) -> None:
         """HOT: the export, load A."""
-        batch, self._batch = self._batch, None
-        if batch is None:
+        origin, logged, queues = self._origin, self._logged, self._queues
+        if self._messages is None or origin is None:
             return
-        row, first = batch.row, batch.first
-        if batch.alike:
-            self._published(batch, batch.logged, row, first)
-            return
-        for _, run in groupby(batch.logged, persistence):
-            messages = list(run)
-            self._published(batch, messages, row, first)
-            row += len(messages)
-            first += len(messages)
-
-    def _published(self, batch: Batch, messages: list[Message], row: int, first: int) -> None:
-        """Those that are all persistent, or all not."""
-        count, buffer, frames = len(messages), self.buffer, messages[0].frames
-        routes: Sequence[int] = ()
-        if batch.routes_of:
-            routes = [batch.routes + batch.routes_of.get(seq, 0) for seq in range(first, first + count)]
-        noted = buffer.note(
-            batch.kind, PERSISTENT if messages[0].persistent else 0, count, batch.mono_ns, row, first,
-            messages[0].body_bytes, batch.routes, batch.origin, 0, batch.address, 0, 0,
-            sizes=() if batch.alike else [message.body_bytes for message in messages], routes=routes,
-        )  # fmt: skip
-        if not noted:
-            return
-        if batch.alike:
-            if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
-                buffer.detail(row, count, PROPERTIES, messages[0].property_bytes)
+        self._messages, self._queues = None, ()
+        kind = FED_IN if origin.link else PUBLISH
+        row, first = self._row, self._first
+        if self._alike:
+            self._published(kind, origin, logged, row, first, queues)
         else:
-            for index, message in enumerate(messages):
-                frames = message.frames
-                if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
-                    buffer.detail(row + index, 1, PROPERTIES, message.property_bytes)
-        if batch.kind == schema.FED_IN:
-            self._identify(messages, row)
-            for index, message in enumerate(messages):
-                buffer.detail(row + index, 1, HOPS, bytes((min(hops(message), MOST_HOPS),)))
+            for _, run in groupby(logged, persistence):
+                messages = list(run)
+                self._published(kind, origin, messages, row, first, queues)
+                row += len(messages)
+                first += len(messages)
+            for place, queue in enumerate(queues):
+                self._enqueued(queue, row + place * len(logged))
+        if self._routes_of:
+            self._routes_of = {}
 
-    def _note_batch(self, batch: Batch, kind: str, origin: int, queue: int) -> None:
-        """A record for each that is logged. HOT: the export, load A."""
-        buffer, count = self.buffer, len(batch.logged)
-        sizes = () if batch.alike else [message.body_bytes for message in batch.logged]
-        row, buffer.row = buffer.row, buffer.row + count
-        size = batch.logged[0].body_bytes
+    def _published(
+        self, kind: int, origin: Origin, messages: list[Message], row: int, first: int, queues: tuple[Queue, ...]
+    ) -> None:
+        """Those that are all persistent, or all not; and where they are all, that they are in the queues."""
+        count, buffer, message, alike = len(messages), self.buffer, messages[0], self._alike
+        names = buffer.names
+        flags = PERSISTENT if message.persistent else 0
+        routes: Sequence[int] = ()
+        if self._routes_of:
+            routes = [self._routes_of.get(seq, 0) for seq in range(first, first + count)]
+        queue = 0
+        if alike and queues:
+            flags |= ENQUEUED
+            queue = names.queue(queues[0].vhost, queues[0].name)
+        noted = buffer.note(
+            kind, flags, count, self._mono_ns, row, first, message.body_bytes, len(queues), names.origin(origin), queue,
+            names.address(message.address), 0, 0, (), () if alike else [one.body_bytes for one in messages], routes,
+        )  # fmt: skip
+        if alike and queues:
+            for place, other in enumerate(queues[1:], 1):
+                self._enqueued(other, row + (place + 1) * count)
+        if noted:
+            self._look_into(messages[:1] if alike else messages, count if alike else 1, row)
+            if kind == FED_IN:
+                self._identify(messages, row)
+                for index, one in enumerate(messages):
+                    buffer.detail(row + index, 1, HOPS, bytes((min(hops(one), MOST_HOPS),)))
+
+    def _enqueued(self, queue: Queue, row: int) -> None:
+        """All that is logged of what is being published."""
+        buffer, logged = self.buffer, self._logged
+        message = logged[0]
+        sizes = () if self._alike else [one.body_bytes for one in logged]
+        code, address = buffer.names.queue(queue.vhost, queue.name), buffer.names.address(message.address)
         buffer.note(
-            kind, 0, count, batch.mono_ns, row, batch.first, size, 0, origin, queue, batch.address, 0, 0, sizes=sizes
-        )
+            ENQUEUE, 0, len(logged), self._mono_ns, row, self._first, message.body_bytes, 0, 0, code, address, 0, 0,
+            (), sizes,
+        )  # fmt: skip
+
+    def _look_into(self, messages: list[Message], count: int, row: int) -> None:
+        """Properties that the writer is to look into, each of `count` records."""
+        for index, message in enumerate(messages):
+            frames = message.frames
+            if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
+                self.buffer.detail(row + index, count, PROPERTIES, message.property_bytes)
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """HOT: the export, load D."""
@@ -193,34 +204,33 @@ class Recording(MessageLog):
                 continue
             buffer = self.buffer
             code = buffer.names.origin(origin)
-            buffer.note(schema.CONFIRM, 0, count, self._now_ns(), buffer.row, seq, 0, 0, code, 0, 0, 0, 0)
+            buffer.note(CONFIRM, 0, count, self._now_ns(), buffer.row, seq, 0, 0, code, 0, 0, 0, 0)
             buffer.row += count
 
     def _confirm(self, origin: Origin, seqs: list[int], reason: str) -> None:
-        self._note(schema.CONFIRM, None, seqs, [0], origin=self.buffer.names.origin(origin), reason=reason)
+        self._note(CONFIRM, None, seqs, [0], origin=self.buffer.names.origin(origin), reason=reason)
 
     # Queues
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
         """HOT: the export, load A."""
-        batch, names = self._batch, self.buffer.names
-        if batch is not None and messages is batch.messages:
-            batch.routes += len(queues)
-            for queue in queues:
-                self._note_batch(batch, schema.ENQUEUE, 0, names.queue(queue.vhost, queue.name))
+        published = not source
+        if published and messages is self._messages:
+            self._queues = queues
+            self.buffer.row += len(queues) * len(self._logged)
             return
-        if not queues or not source and batch is None:
+        if not queues or published and self._messages is None:
             return  # of what is being published nothing is logged
         if source:
             self._number(messages)
         seqs, sizes = self._known(messages)
         alike = len({message.address.encoded for message in messages}) == 1
-        address = names.address(messages[0].address) if alike else 0
+        address = self.buffer.names.address(messages[0].address) if alike else 0
         for queue in queues:
-            self._note(schema.ENQUEUE, queue, seqs, sizes, address=address, reason=source)
-            if batch is not None and not source:
+            self._note(ENQUEUE, queue, seqs, sizes, address=address, reason=source)
+            if published:
                 for seq in seqs:
-                    batch.routes_of[seq] = batch.routes_of.get(seq, 0) + 1
+                    self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
 
     def made(self, messages: list[Message]) -> None:
         if self._one_in == 1:  # else each copy is another message
@@ -229,7 +239,9 @@ class Recording(MessageLog):
     def _number(self, messages: list[Message]) -> None:
         """Those that no client has published, and that have no number yet."""
         fresh = self._sample([message for message in messages if not message.seq])[1]
-        for seq, message in enumerate(fresh, self._numbers(len(fresh), self._now_ns())):
+        first = max(self._next, (self._now_ns() - self.begun_ns) // 1000 << SEQ_SHIFT)
+        self._next = first + len(fresh)
+        for seq, message in enumerate(fresh, first):
             message.seq = seq
 
     def delivered(
@@ -240,14 +252,14 @@ class Recording(MessageLog):
         names = self.buffer.names
         flags = (REDELIVERED if redelivered else 0) | (NO_ACK if no_ack else 0)
         reason = "" if tag else GET
-        self._note(schema.DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
+        self._note(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """HOT: the export, load D."""
         seqs, sizes = self._known(messages)
         names, row = self.buffer.names, self.buffer.row
         linked = tag.startswith(LINK_TAG) or queue.name.startswith(LINK_QUEUE)
-        kind = schema.FED_OUT if linked else schema.ACK
+        kind = FED_OUT if linked else ACK
         noted = self._note(kind, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
         if linked and noted:
             self._identify([message for message in messages if message.seq], row)
@@ -255,17 +267,17 @@ class Recording(MessageLog):
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
         seqs, sizes = self._known([message])
         names = self.buffer.names
-        self._note(schema.NACK, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
+        self._note(NACK, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
         seqs, sizes = self._known([message])
-        self._note(schema.REQUEUE, queue, seqs, sizes, reason=reason)
+        self._note(REQUEUE, queue, seqs, sizes, reason=reason)
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         seqs, sizes = self._known(messages)
-        kind = schema.EXPIRE if reason == "expired" else schema.DROP
+        kind = EXPIRE if reason == "expired" else DROP
         if queue.rules.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
-            kind = schema.DEAD_LETTER
+            kind = DEAD_LETTER
         self._note(kind, queue, seqs, sizes, reason=reason)
 
     def cleared(self, queue: Queue, reason: str) -> None:
@@ -275,19 +287,20 @@ class Recording(MessageLog):
         if self._one_in == 1:
             seqs = [seq or self._untimed() for seq in seqs]
         # Nobody knows the size of each without reading it.
-        self._note(schema.DROP, queue, [seq for seq in seqs if seq], [lines.average_bytes], reason=reason)
+        self._note(DROP, queue, [seq for seq in seqs if seq], [lines.average_bytes], reason=reason)
 
     # Records
 
     def _known(self, messages: list[Message]) -> tuple[list[int], list[int]]:
         """The numbers of those that are logged, and their sizes. HOT: the export, load A."""
+        if len(messages) == 1 and messages[0].seq:
+            return [messages[0].seq], [messages[0].body_bytes]
+        if self._one_in > 1:
+            messages = [message for message in messages if message.seq]
         seqs = [message.seq for message in messages]
         if not all(seqs):
-            if self._one_in > 1:
-                messages = [message for message in messages if message.seq]
-            else:
-                for message in messages:
-                    message.seq = message.seq or self._untimed()
+            for message in messages:
+                message.seq = message.seq or self._untimed()
             seqs = [message.seq for message in messages]
         return seqs, [message.body_bytes for message in messages]
 
@@ -298,7 +311,7 @@ class Recording(MessageLog):
 
     def _note(
         self,
-        kind: str,
+        kind: int,
         queue: Queue | None,
         seqs: list[int],
         sizes: list[int],
@@ -315,11 +328,14 @@ class Recording(MessageLog):
         buffer = self.buffer
         row, buffer.row = buffer.row, buffer.row + count
         size = sizes[0]
+        of = buffer.names.queue(queue.vhost, queue.name) if queue is not None else 0
+        why = buffer.names.word(reason) if reason else 0
+        if count == 1:
+            return buffer.note(kind, flags, 1, self._now_ns(), row, seqs[0], size, 0, origin, of, address, tag, why)
+        differing = sizes if sizes.count(size) < len(sizes) else ()
         return buffer.note(
-            kind, flags, count, self._now_ns(), row, 0, size, 0, origin,
-            buffer.names.queue(queue.vhost, queue.name) if queue is not None else 0, address, tag,
-            buffer.names.word(reason), seqs, sizes if sizes.count(size) < len(sizes) else (),
-        )  # fmt: skip
+            kind, flags, count, self._now_ns(), row, 0, size, 0, origin, of, address, tag, why, seqs, differing
+        )
 
     def _identify(self, messages: list[Message], row: int) -> None:
         """What they are known by on the other side of the link."""

@@ -29,6 +29,7 @@ from .stream import BOOT, HEAD, ROWS
 
 GROUP_ROWS = 1 << 19  # rows that are sorted and written together: some 100 MB of memory while that is done
 READ_BYTES = 1 << 20
+NICE = 10  # where processors are scarce the broker comes first, and its clients; what waits for us is in its buffer
 LOOK_S = 1.0  # how often files are looked at for their age
 STALE_S = 86_400  # after which a file that nobody finished is one that nobody will
 SMALL_TABLES = (schema.QUEUE_STATS, schema.METRICS)
@@ -211,6 +212,7 @@ def main() -> None:
     # Whoever stops the broker may mean its whole group; the pipe says when there is no more to write.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICE)
     incoming = frames(sys.stdin.fileno())
     first = next((frame for frame in incoming if frame is not None), None)
     if first is None:
