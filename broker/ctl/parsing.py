@@ -29,7 +29,7 @@ GLOBAL_FLAGS = {"quiet": "-q", "silent": "-s", "longnames": "-l", "no-table-head
 GLOBAL_FLAGS |= {"help": "-?", "version": ""}
 
 WHERE = (
-    "--data DIR   the folder of the node's data, in which its control socket lies; default: $RABBITMQ_MNESIA_DIR, ./data",
+    "--data DIR   the folder of the node's data, with its control socket; default: $RABBITMQ_MNESIA_DIR or ./data",
     "--url URL    the node's HTTP API in its place, http://USER:PASSWORD@HOST:15672, for most commands",
 )
 CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; rather too much is left out than too little

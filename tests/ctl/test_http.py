@@ -118,7 +118,7 @@ def parameters(ready: Ready, name: str = "mine") -> pika.ConnectionParameters:
     return pika.ConnectionParameters("127.0.0.1", port, client_properties={"connection_name": name})
 
 
-@pytest.mark.parametrize("close", ["close_connection '{pid}' bye", "close_all_user_connections guest bye",
+@pytest.mark.parametrize("close", ["close_connection '{pid}' 'bye ☂'", "close_all_user_connections guest bye",
                                    "close_all_connections --per-connection-delay 1 bye"])  # fmt: skip
 def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, close: str) -> None:
     connection = pika.BlockingConnection(parameters(ready))

@@ -7,7 +7,7 @@ from broker.plugin import Connection, User, json_of_table
 from ..access import ANY, OWN, VISIBLE
 from ..answers import Answer, done, found, missing
 from ..counters import connection_key
-from ..figures import Figures
+from ..figures import NO_PROCESS, Figures
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
@@ -54,7 +54,8 @@ def delete_of_user(request: Request) -> Answer:
 
 
 def reason_of(request: Request) -> str:
-    return request.headers.get("x-reason") or REASON
+    """The octets of a header are UTF-8 here, and not the Latin-1 as which they were read."""
+    return request.headers.get("x-reason", "").encode("latin-1").decode("utf-8", "replace") or REASON
 
 
 def open_connections(request: Request) -> list[Connection]:
@@ -119,7 +120,7 @@ def described(figures: Figures, connection: Connection) -> Item:
         octets = {"recv_oct": connection.received_bytes, "send_oct": connection.sent_bytes}
         item |= figures.details("connection", connection_key(connection), octets)
         item |= {"recv_cnt": connection.received_reads, "send_cnt": connection.sent_writes}
-        item["send_pend"] = len(connection.output.buffer)
+        item |= {"send_pend": len(connection.output.buffer), **NO_PROCESS}
     return item
 
 
