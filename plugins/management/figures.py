@@ -8,6 +8,11 @@ from datetime import UTC, datetime
 from .request import Request
 from .samples import Key
 
+# Of Erlang's processes, which tools expect numbers of.
+NO_REDUCTIONS: Mapping[str, object] = {"reductions": 0, "reductions_details": {"rate": 0.0}}
+NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0)
+NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
+
 
 class Figures:
     """For one request. With `disable_stats` nothing is `told` but what objects are; `totals` says whether queues tell

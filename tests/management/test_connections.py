@@ -21,7 +21,8 @@ def test_a_connection_tells_who_it_is(api: Api) -> None:
     assert (connection["protocol"], connection["auth_mechanism"]) == ("AMQP 0-9-1", "PLAIN")
     assert (connection["channels"], connection["timeout"], connection["ssl"]) == (1, 30, False)
     assert connection["state"] == "running" and connection["recv_oct"] > 0
-    assert connection["recv_oct_details"] == {"rate": 0.0}
+    assert connection["recv_oct_details"] == connection["reductions_details"] == {"rate": 0.0}
+    assert connection["garbage_collection"]["minor_gcs"] == 0
     assert api.get("/connections?page=1&page_size=5").json["filtered_count"] == 1
     assert "recv_oct" not in api.get("/connections?disable_stats=true").json[0]
 

@@ -10,7 +10,7 @@ from ..access import ANY, OWN, VISIBLE
 from ..answers import Answer, found, missing
 from ..breakdowns import of_channel
 from ..counters import channel_counters, channel_key
-from ..figures import Figures
+from ..figures import NO_PROCESS, Figures
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
@@ -87,6 +87,7 @@ def described(figures: Figures, channel: Channel) -> Item:
     if figures.told:
         key = channel_key(connection, channel)
         item |= figures.message_stats("channel", key, channel_counters(channel)) | figures.idle_since("channel", key)
+        item |= NO_PROCESS
     return item
 
 

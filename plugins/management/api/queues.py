@@ -11,7 +11,7 @@ from ..answers import Answer, bad, done, found, put
 from ..arguments import Arguments, table_of
 from ..breakdowns import of_queue
 from ..counters import length_counters, lengths, queue_counters, queue_key
-from ..figures import Figures
+from ..figures import NO_GARBAGE, NO_REDUCTIONS, Figures
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
@@ -20,9 +20,6 @@ from .consumers import consumers_of
 from .consumers import described as described_consumer
 
 STORAGE_VERSION = 2  # of RabbitMQ's classic queues, the newest
-NO_GARBAGE = dict.fromkeys(  # other languages have less of it
-    ("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0
-)
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
@@ -107,7 +104,7 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
         item |= figures.details("queue", queue_key(queue), length_counters(lengths(queue)))
     if figures.told:
         item["effective_policy_definition"] = dict(queue.effective)
-        item |= sizes(queue) | consuming(queue) | owner(queue) | {"storage_version": STORAGE_VERSION}
+        item |= sizes(queue) | consuming(queue) | owner(queue) | {"storage_version": STORAGE_VERSION, **NO_REDUCTIONS}
         item |= figures.message_stats("queue", queue_key(queue), queue_counters(queue))
         item |= figures.idle_since("queue", queue_key(queue))
     return item
