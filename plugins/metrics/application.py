@@ -28,13 +28,13 @@ Query = Mapping[str, list[str]]
 
 
 class Metrics:
-    """An ASGI application. It is for users who monitor if `guarded`, else for everybody who reaches it."""
+    """An ASGI application, below this path. It is for users who monitor if `guarded`, else for all who reach it."""
 
-    def __init__(self, state: State, guarded: bool) -> None:
+    def __init__(self, state: State, path: str, guarded: bool) -> None:
         self._state = state
         self._host = state.host
         self._guarded = guarded
-        self._path = "/" + state.config.path.strip("/") if state.config.path.strip("/") else ""
+        self._path = path
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     async def __call__(self, asked: Asked, receive: Receive, send: Send) -> None:

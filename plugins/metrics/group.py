@@ -103,6 +103,7 @@ class Objects(Group, Generic[T]):
         texts = tuple(text for _, text in self._summed)
         if self._total is not None:
             return [(texts, self._total(scope))]
+        # What is gone and what is there are looked at in one moment: nothing is in both.
         sums: list[float] = list(self._gone(scope)) if self._gone is not None else [0] * len(self.families)
 
         def count(one: T) -> None:

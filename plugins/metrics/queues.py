@@ -22,7 +22,7 @@ DELIVERY = (
     Family("queue_messages_acked_total", "counter", "Messages of a queue that were acknowledged"),
     Family("queue_get_empty_total", "counter", "How often basic.get found a queue empty"),
 )
-# Without a word in `sizes` there is one just for us
+# By the names that `sizes` has of each
 SIZES = (
     ("memory", Family("queue_process_memory_bytes", "gauge", "Memory that a queue and its messages take, about")),
     ("messages_ram", Family("queue_messages_ram", "gauge", "Messages of a queue that are in memory")),

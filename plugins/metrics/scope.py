@@ -18,8 +18,8 @@ class BadPattern(Exception):
 
 
 class Scope:
-    """`vhosts` are those asked for; None is all. What there is, is looked at once: all that a scrape says of a queue is
-    said of the same queues."""
+    """`vhosts` are those asked for; None is all. All that a scrape says of queues is said of the same ones; who is
+    connected is looked at anew by each group, since what a connection counted is somewhere else once it has ended."""
 
     def __init__(self, state: State, vhosts: set[str] | None = None) -> None:
         self.state = state
@@ -29,7 +29,11 @@ class Scope:
             vhost for vhost in self.node.vhosts.values() if vhosts is None or vhost.name in vhosts
         ]
         self.queues: list[Queue] = [queue for vhost in self.vhosts for queue in vhost.queues.values()]
-        self.connections: list[Connection] = [one for one in self.host.connections() if one.vhost is not None]
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that have said who they are and where to."""
+        return [one for one in self.host.connections() if one.vhost is not None]
 
     @property
     def exchanges(self) -> list[Exchange]:

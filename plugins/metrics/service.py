@@ -35,7 +35,7 @@ class MetricsService(Service):
         def application() -> ASGIApp:
             from .application import Metrics
 
-            return Metrics(state, guarded=config.authentication_enabled)
+            return Metrics(state, state.path, guarded=config.authentication_enabled)
 
         self._doors = Doors(host, Entrance("prometheus", "http/prometheus", APPLICATION, application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
@@ -49,9 +49,7 @@ class MetricsService(Service):
 
     def answers(self, raw_path: str) -> bool:
         """Whether a request for this path, on the port of the HTTP API, is one for metrics."""
-        if self._state is None:
-            return False
-        path = self._state.config.path.rstrip("/")
+        path = self._state.shared_path if self._state is not None else ""
         return bool(path) and (raw_path == path or raw_path.startswith(path + "/"))
 
     async def guarded(self) -> ASGIApp:
@@ -61,5 +59,5 @@ class MetricsService(Service):
             await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, APPLICATION)
             from .application import Metrics
 
-            self._guarded = Metrics(self._state, guarded=True)
+            self._guarded = Metrics(self._state, self._state.shared_path, guarded=True)
         return self._guarded

@@ -17,3 +17,14 @@ class State:
         self.readings = Readings(host)
         self.lag = Latencies()
         self.scrapes = Scrapes()
+
+    @property
+    def path(self) -> str:
+        """Of the metrics; empty where they are at the root."""
+        path = self.config.path.strip("/")
+        return f"/{path}" if path else ""
+
+    @property
+    def shared_path(self) -> str:
+        """The same on the port of the HTTP API; empty where there is no room for them."""
+        return self.host.config.management.path_prefix.rstrip("/") + self.path if self.path else ""

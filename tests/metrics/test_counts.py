@@ -150,6 +150,25 @@ def test_counters_outlive_what_they_counted(scraper: Scraper) -> None:
     assert grown("connections_closed") == grown("queues_deleted") == 1
 
 
+def test_counters_outlive_a_virtual_host_with_its_connections(scraper: Scraper) -> None:
+    scraper.peer.add_vhost("v")
+    scraper.host.node.users.set_permission("guest", "v", ".*", ".*", ".*")
+    channel = scraper.peer.connect(vhost="v").channel()
+    channel.declare("q")
+    channel.publish("", "q", b"x" * 1000)
+    channel.sync()
+    before = scraper.scrape().value("rabbitmq_connection_incoming_bytes_total")
+    assert before > 1000
+    scraper.host.node.delete_vhost("v")
+    assert scraper.scrape().value("rabbitmq_connection_incoming_bytes_total") >= before
+    channel.client.vanish()
+    scraper.peer.wait(1)
+    samples = scraper.scrape()
+    assert samples.value("rabbitmq_connections") == 0
+    assert samples.value("rabbitmq_connection_incoming_bytes_total") >= before
+    assert samples.value("rabbitmq_channel_messages_published_total") == 1
+
+
 def test_details_are_of_the_families_virtual_hosts_and_queues_that_are_asked_for(scraper: Scraper) -> None:
     scraper.peer.add_vhost("v")
     scraper.host.node.users.set_permission("guest", "v", ".*", ".*", ".*")

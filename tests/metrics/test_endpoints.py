@@ -1,6 +1,7 @@
 """Which path shows what, to whom, in which format (spec/operator.md 3.1; acceptance 91, 95, 96)."""
 
 import base64
+import dataclasses
 from typing import Any
 
 import pytest
@@ -138,3 +139,13 @@ def test_credentials_are_those_of_basic_authentication() -> None:
     header = "Basic " + base64.b64encode(b"guest:guest").decode()
     assert scraper.get(headers={"Authorization": header}).status == 200
     assert scraper.get(headers={"Authorization": "Bearer x"}).status == 401
+
+
+def test_on_the_port_of_the_api_they_stand_behind_its_prefix_and_not_at_its_root() -> None:
+    scraper, at_root = Scraper(), Scraper(path="/")
+    for one in (scraper, at_root):
+        prefixed = dataclasses.replace(one.host.config.management, path_prefix="/rabbit/")
+        one.host.config = dataclasses.replace(one.host.config, management=prefixed)
+    assert (scraper.state.path, scraper.state.shared_path) == ("/metrics", "/rabbit/metrics")
+    assert (at_root.state.path, at_root.state.shared_path) == ("", "")
+    assert at_root.get("/").status == at_root.get("/per-object").status == 200

@@ -54,7 +54,7 @@ class Scraper:
         self.api = Api(self.peer)
         self.host = self.api.host
         self.state = State(self.host)
-        self._application = Metrics(self.state, guarded=self.state.config.authentication_enabled)
+        self._application = Metrics(self.state, self.state.path, guarded=self.state.config.authentication_enabled)
 
     def get(self, path: str = "/metrics", method: str = "GET", user: str | None = None, **more: Any) -> Response:
         scope, octets = scope_of(method, path, user=user, **more)
