@@ -191,9 +191,9 @@ def test_a_virtual_host_may_have_any_name(run: Run, name: str) -> None:
 
 def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: Run) -> None:
     async def test(site: Site) -> None:
-        connection = await site.dial(site.at("heartbeat=3&channel_max=5&frame_max=8192"))
+        connection = await site.dial(site.at("heartbeat=30&channel_max=5&frame_max=8192"))
         there = site.connection()
-        assert (there.heartbeat_s, there.channel_max, there.frame_max) == (3, 5, 8192)
+        assert (there.heartbeat_s, there.channel_max, there.frame_max) == (30, 5, 8192)
         assert connection.line.cutter.frame_max == 8192
         assert there.client_name == NAME and there.client_properties.text("product") == "Warren"
         wanted = {"authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"}

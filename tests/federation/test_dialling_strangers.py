@@ -57,7 +57,8 @@ async def listening(first: bytes = b"", goes: bool = False) -> AsyncIterator[tup
 def test_who_speaks_no_amqp_is_said_to(run: Run, first: bytes, goes: bool, reason: str) -> None:
     async def test(site: Site) -> None:
         async with listening(first, goes) as (port, _):
-            fault = await site.fault(endpoint(f"amqp://127.0.0.1:{port}?connection_timeout=300"))
+            limit = "?connection_timeout=100" if reason == "timeout" else ""
+            fault = await site.fault(endpoint(f"amqp://127.0.0.1:{port}{limit}"))
             assert reason in fault.text
 
     run(test)
