@@ -1,5 +1,6 @@
 """Commands against a running broker. What is expected was recorded from rabbitmqctl: 3.10, or 4.0 where it differs."""
 
+import io
 import json
 import stat
 import sys
@@ -97,13 +98,35 @@ def test_definitions_go_out_and_come_in(warrenctl: Warrenctl, tmp_path: Path) ->
     assert warrenctl(f"import_definitions {file}")[0] == 69
 
 
-def test_a_stopped_application_has_no_listeners_and_a_started_one_has(warrenctl: Warrenctl) -> None:
+def test_definitions_go_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert warrenctl("set_global_parameter piped 5")[0] == 0
+    exported = warrenctl("export_definitions -")[1]
+    assert warrenctl("clear_global_parameter piped")[0] == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(exported))
+    told = "Importing definitions in JSON from the standard input ...\n"
+    assert warrenctl("import_definitions") == (0, told, "")
+    assert warrenctl("export_definitions -")[1] == exported
+    assert warrenctl("clear_global_parameter piped")[0] == 0
+
+
+def test_a_stopped_application_has_no_clients_and_a_started_one_may(
+    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
+) -> None:
+    port = int(ready["amqp"][0].rpartition(":")[2])
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    channel = connection.channel()
+    channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
     assert warrenctl("stop_app")[0] == 0
-    assert warrenctl("check_running")[0] == 69
+    with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
+        channel.start_consuming()
+    assert warrenctl("check_running")[0] == by_http("check_running")[0] == 69
     assert warrenctl("reset")[0] == 0
     assert warrenctl("start_app")[0] == 0
-    assert warrenctl("check_running")[0] == 0
+    assert warrenctl("check_running")[0] == by_http("check_running")[0] == 0
     assert warrenctl("reset")[0] == 69
+    found = [int(word) for word in warrenctl("check_port_connectivity")[1].replace(",", "").split() if word.isdecimal()]
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", found[0])) as again:
+        assert again.is_open
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:

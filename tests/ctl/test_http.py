@@ -118,16 +118,22 @@ def parameters(ready: Ready, name: str = "mine") -> pika.ConnectionParameters:
     return pika.ConnectionParameters("127.0.0.1", port, client_properties={"connection_name": name})
 
 
-@pytest.mark.parametrize("close", ["close_connection '{pid}' 'bye ☂'", "close_all_user_connections guest bye",
-                                   "close_all_connections --per-connection-delay 1 bye"])  # fmt: skip
-def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, close: str) -> None:
+@pytest.mark.parametrize(
+    ("close", "reason"),
+    [
+        ("close_connection '{pid}' 'bye ☂'", "bye ☂"),
+        ("close_all_user_connections guest bye", "bye"),
+        ("close_all_connections --per-connection-delay 1 bye", "bye"),
+    ],
+)
+def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, close: str, reason: str) -> None:
     connection = pika.BlockingConnection(parameters(ready))
     channel = connection.channel()
     channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
     until(lambda: by_http("list_connections -s pid")[1] != "")
     pid = by_http("list_connections -s pid")[1].strip()
     assert by_http(close.format(pid=pid))[0] == 0
-    with pytest.raises(pika.exceptions.ConnectionClosed, match="bye"):
+    with pytest.raises(pika.exceptions.ConnectionClosed, match=reason):
         channel.start_consuming()
     until(lambda: by_http("list_connections -s pid")[1] == "")
 
