@@ -110,6 +110,7 @@ def damaged(folder: Path) -> dict[str, Log]:
         log.snapshot(schema.START)
         if name == "jumped":
             log.round_trip("work")
+            log.write()
             log.wall_jump_us = 3_600_000_000 * 3
         numbers = [log.round_trip("work", message_id=f"message-{n}") for n in range(20)]
         DAMAGES[name](log, numbers)

@@ -84,22 +84,22 @@ def described(folder: str, intakes: dict[str, Intake]) -> Values:
     }
 
 
-def reduce_all(spark: SparkSession, intakes: dict[str, Intake], store: Store, progress: Tell) -> None:
+def reduce_all(spark: SparkSession, intakes: dict[str, Intake], store: Store, tell: Tell) -> None:
     """All facts, of all files, as one batch."""
     for fact in ALL:
         if fact not in (BALANCES, STAGES) and intakes[fact.table].paths:  # these are of closed journeys, and none is
-            progress(f"reduce {fact.name}")
+            tell(f"reduce {fact.name}")
             store.write(fact, 0, fact.make(read(spark, fact.table, intakes[fact.table].paths)))
 
 
-def report(store: Store, intakes: dict[str, Intake], folder: str, place: str, progress: Tell) -> Values:
+def report(store: Store, intakes: dict[str, Intake], folder: str, place: str, tell: Tell) -> Values:
     """Everything that a person or program reads, below `place`."""
     facts, spark = store.facts(), store.spark
     events = read(spark, schema.EVENTS, intakes[schema.EVENTS].paths)
-    made = Reporting(spark, facts, events, place, progress).run(described(folder, intakes))
+    made = Reporting(spark, facts, events, place, tell).run(described(folder, intakes))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
-    progress("page")
+    tell("page")
     store.folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")
     store.folders.write(f"{place}/index.html", page.page(made, flows(spark, place), depths(facts.queue_stats)))
     return made
@@ -156,7 +156,7 @@ def show(folders: Folders, made: str, output: str) -> None:
     folders.remove(old)
 
 
-def batch(spark: SparkSession, folder: str, output: str, progress: Tell) -> Values:
+def batch(spark: SparkSession, folder: str, output: str, tell: Tell) -> Values:
     """All that is there, at once. Raises Refused, OSError, Damaged, or what Spark raises, and shows nothing then."""
     folders = Folders(spark)
     if folders.exists(output):
@@ -165,8 +165,8 @@ def batch(spark: SparkSession, folder: str, output: str, progress: Tell) -> Valu
     divide(spark, intakes)
     with aside(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
-        reduce_all(spark, intakes, store, progress)
-        made = report(store, intakes, folder, place, progress)
+        reduce_all(spark, intakes, store, tell)
+        made = report(store, intakes, folder, place, tell)
         complete(made, intakes)
         folders.remove(store.folder)
         show(folders, place, output)

@@ -71,19 +71,19 @@ class Reporting:
     """Writes the tables of some facts below `folder`. `events` is the log, looked at again where something is wrong."""
 
     def __init__(
-        self, spark: SparkSession, facts: Facts, events: DataFrame, folder: str, progress: Callable[[str], None]
+        self, spark: SparkSession, facts: Facts, events: DataFrame, folder: str, tell: Callable[[str], None]
     ) -> None:
         self._spark = spark
         self._facts = facts
         self._events = events
         self._folder = folder
-        self._progress = progress
+        self._tell = tell
 
     def run(self, read: Values) -> Values:
         """What report.json is to say; `read` is what it says of the input."""
         report: Values = {"schema": SCHEMA, "input": read}
         report["totals"] = values(traffic.totals(self._facts.traffic).collect()[0])
-        report["conservation"] = self._conservation()
+        report["conservation"] = self.conservation()
         counts: dict[str, int] = {}
         with ThreadPoolExecutor(AT_ONCE) as workers:
             for each, (count, rows) in zip(REPORTS, workers.map(self._report, REPORTS), strict=True):
@@ -97,9 +97,13 @@ class Reporting:
     def _report(self, each: Report) -> tuple[int, list[Values]]:
         """How many rows it has, and those that are listed."""
         table = self._table(each.name, each.make(self._facts))
-        return (table.count(), listed(table, each.order, each.listed)) if each.order else (0, [])
+        if not each.order:
+            return 0, []
+        rows = listed(table, each.order, each.listed)
+        return (len(rows) if len(rows) < each.listed else table.count()), rows
 
-    def _conservation(self) -> Values:
+    def conservation(self) -> Values:
+        """Whether anything is missing, and what."""
         facts = self._facts
         spans = self._table("boots", verdict.with_killed(span.spans(facts.queue_stats, facts.rows)))
         balance = self._table("queues", queues.balance(facts.journeys, facts.balances, facts.queue_stats, spans))
@@ -139,7 +143,7 @@ class Reporting:
 
     def _table(self, name: str, table: DataFrame) -> DataFrame:
         """Written, and as it can be read again."""
-        self._progress(name)
+        self._tell(name)
         place = f"{self._folder}/tables/{name}"
         table.write.parquet(place)
         return self._spark.read.schema(table.schema).parquet(place)

@@ -31,26 +31,32 @@ WATERMARK = "10 minutes"
 ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: they say which journeys can be closed
 
 
-def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, progress: Tell) -> None:
+def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, tell: Tell) -> None:
     """One run, or with `every_s` one after the other. Raises as `job.batch` does; the output is whole at any time."""
     folders = Folders(spark)
     state = f"{output.rstrip('/')}.state"
     claim(folders, folder, output, state)
     while True:
-        intakes = taken_in(folders, folder)
-        divide(spark, intakes)
-        store = Store(spark, f"{state}/facts")
-        for table in ORDER:
-            if intakes[table].taken:
-                Take(spark, store, table, progress).run(f"{folder.rstrip('/')}/{table}", f"{state}/checkpoint/{table}")
-        store.tidy()
+        store = take(spark, folder, state, tell)
         with aside(folders, output) as place:
-            report(store, taken_in(folders, folder), folder, place, progress)
+            report(store, taken_in(folders, folder), folder, place, tell)
             show(folders, place, output)
         if every_s is None:
             return
-        progress(f"next look in {every_s:g} s")
+        tell(f"next look in {every_s:g} s")
         time.sleep(every_s)
+
+
+def take(spark: SparkSession, folder: str, state: str, tell: Tell) -> Store:
+    """What is new, into the facts."""
+    intakes = taken_in(Folders(spark), folder)
+    divide(spark, intakes)
+    store = Store(spark, f"{state}/facts")
+    for table in ORDER:
+        if intakes[table].taken:
+            Take(spark, store, table, tell).run(f"{folder.rstrip('/')}/{table}", f"{state}/checkpoint/{table}")
+    store.tidy()
+    return store
 
 
 def claim(folders: Folders, folder: str, output: str, state: str) -> None:
@@ -67,11 +73,11 @@ def claim(folders: Folders, folder: str, output: str, state: str) -> None:
 class Take:
     """Takes one table, batch by batch."""
 
-    def __init__(self, spark: SparkSession, store: Store, table: str, progress: Tell) -> None:
+    def __init__(self, spark: SparkSession, store: Store, table: str, tell: Tell) -> None:
         self._spark = spark
         self._store = store
         self._table = table
-        self._progress = progress
+        self._tell = tell
         self._query: StreamingQuery | None = None
         self._fault: Damaged | OSError | None = None
 
@@ -105,7 +111,7 @@ class Take:
             raise
         if not files:
             return
-        self._progress(f"batch {batch} of {self._table}: {len(files)} files")
+        self._tell(f"batch {batch} of {self._table}: {len(files)} files")
         table = read(self._spark, self._table, [file.path for file in files])
         for fact in ALL:
             if fact.table == self._table and fact not in (JOURNEYS, BALANCES, STAGES):

@@ -1,6 +1,6 @@
 """Numbers of the log that are missing: records that the broker dropped, or somebody removed."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..facts import BLOCK_BITS
@@ -12,7 +12,26 @@ REGION = 1 << REGION_BITS
 
 
 def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each block of the log in which a number is missing between `first_row` and `end_row`."""
+    """One row for each stretch of the log from which numbers are missing, between `first_row` and `end_row`."""
+    order = Window.partitionBy(*BOOT).orderBy("first_row")
+    begins = F.coalesce(F.col("first_row") != F.lag("last_row").over(order) + 1, F.lit(True))
+    return (
+        lacking_blocks(rows, spans)
+        .withColumn("begins", begins)
+        .select("*", F.sum(F.col("begins").cast("long")).over(order).alias("stretch"))
+        .groupBy(*BOOT, "stretch")
+        .agg(
+            F.min("first_row").alias("first_row"),
+            F.max("last_row").alias("last_row"),
+            F.sum("records").alias("records"),
+            F.min("near").alias("near"),
+        )
+        .drop("stretch")
+    )
+
+
+def lacking_blocks(rows: DataFrame, spans: DataFrame) -> DataFrame:
+    """One row for each block of the log in which a number is missing."""
     ought = spans.where(F.col("end_row") > F.col("first_row")).select(*BOOT, "first_row", "end_row")
     last = F.shiftright(F.col("end_row") - 1, REGION_BITS)
     regions = ought.withColumn("region", F.explode(F.sequence(F.shiftright("first_row", REGION_BITS), last)))

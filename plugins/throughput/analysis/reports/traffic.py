@@ -63,8 +63,8 @@ def flows(traffic: DataFrame) -> DataFrame:
         .where(F.col("flow").isNotNull())
         .select("node", "vhost", "flow", "second", "weight", "bytes", F.explode(scopes).alias("of"))
         .select("of.scope", "node", "vhost", "of.name", "flow", "second", "weight", "bytes")
-        .where(F.col("name").isNotNull() & ((F.col("scope") == "queue") != (F.col("flow") == "published")))
-        .where((F.col("scope") == "queue") | (F.col("flow") != "enqueued"))
+        .where(F.col("name").isNotNull())
+        .where(F.col("flow") != F.when(F.col("scope") == "queue", "published").otherwise("enqueued"))
     )
 
 

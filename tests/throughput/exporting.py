@@ -1,0 +1,117 @@
+"""The export as tests see it: a broker in this process whose log goes to a writer in this process too."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from broker.core.origin import Origin
+from plugins.throughput import schema
+from plugins.throughput.buffer import Buffer
+from plugins.throughput.recording import Recording
+from plugins.throughput.snapshots import Snapshots
+from plugins.throughput.stream import BATCH, ROWS
+from plugins.throughput.writer import Task, Writer
+from tests.support.in_process import InProcessPeer
+
+Row = dict[str, Any]
+
+NODE, BOOT_ID = "rabbit@test", "b00f"
+
+
+def task(folder: Path, begun_ns: int, **changed: Any) -> Task:
+    given: dict[str, Any] = {
+        "node": NODE,
+        "boot_id": BOOT_ID,
+        "begun_ns": begun_ns,
+        "sample_rate": 1.0,
+        "headers": (),
+        "directory": str(folder),
+        "file_bytes": 64 << 20,
+        "file_age_s": 300,
+        "retention_days": None,
+    }
+    return Task(**(given | changed))
+
+
+def whole_files(folder: Path, table: str = schema.EVENTS) -> list[Path]:
+    """As a reader finds them: what begins with a dot is passed over."""
+    return sorted(path for path in folder.glob(f"{table}/dt=*/hour=*/*.parquet") if not path.name.startswith("."))
+
+
+def rows_of(folder: Path, table: str = schema.EVENTS) -> list[Row]:
+    """Of all files, with null for columns that a file has not."""
+    names = [column.name for column in schema.TABLES[table]]
+    found: list[Row] = []
+    for path in whole_files(folder, table):
+        rows = pq.ParquetFile(path).read().to_pylist()
+        found += [dict.fromkeys(names) | row for row in rows]
+    return found
+
+
+class Exporting:
+    """`soon` counts how often there was much to take."""
+
+    def __init__(self, folder: Path, one_in: int = 1, limit_bytes: int = 64 << 20, headers: tuple[str, ...] = ()):
+        self.folder = folder
+        self.peer = InProcessPeer()
+        self.soon = 0
+        self.buffer = Buffer(limit_bytes, self._soon)
+        self.recording = Recording(self.buffer, one_in, bool(headers))
+        self.vhost = self.peer.node.vhosts["/"]
+        self.vhost.message_log = self.recording
+        self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in)
+        self.peer.node.observers.append(self.snapshots.deleted)
+        self._task = task(folder, self.recording.begun_ns, sample_rate=1 / one_in, headers=headers)
+        self.writer = Writer(self._task)
+        self._balance: Counter[str] = Counter()
+
+    def _soon(self) -> None:
+        self.soon += 1
+
+    def flush(self) -> None:
+        """What was told so far goes to the writer."""
+        self.peer.settle()
+        pieces = self.buffer.take()
+        if pieces:
+            self.writer.take(BATCH, b"".join(pieces))
+
+    def events(self, *names: str) -> list[Row]:
+        """All that is in files, in order; of these events alone, where any is named."""
+        self.flush()
+        self.writer.finish()
+        rows = sorted(rows_of(self.folder), key=lambda row: row["row"])
+        return [row for row in rows if not names or row["event"] in names]
+
+    def told(self, *fields: str) -> list[tuple[Any, ...]]:
+        """These fields of each event, in order."""
+        return [tuple(row[field] for field in fields) for row in self.events()]
+
+    def snapshot(self, kind: str = schema.PERIODIC) -> list[Row]:
+        snapshot = self.snapshots.take(kind)
+        return [*snapshot.rows(0, len(snapshot.readings)), snapshot.closing_row()]
+
+    def close(self) -> None:
+        self.peer.close()
+
+
+def imbalance(events: list[Row], before: list[Row], after: list[Row]) -> dict[str, int]:
+    """By queue, what the equation of conservation lacks (`schema`); nothing where it holds."""
+    missing: Counter[str] = Counter()
+    for sign, snapshot in ((1, before), (-1, after)):
+        for row in snapshot[:-1]:
+            missing[row["queue"]] += sign * (row["ready"] + row["unacked"])
+    for row in events:
+        if row["event"] == schema.ENQUEUE:
+            missing[row["queue"]] += 1
+        elif row["event"] in schema.LEAVING or row["event"] == schema.DELIVER and row["no_ack"]:
+            missing[row["queue"]] -= 1
+    return {queue: count for queue, count in missing.items() if count}
+
+
+def origin(name: str = "publisher") -> Origin:
+    return Origin(name, 1, "/", "guest")
+
+
+__all__ = ["BATCH", "ROWS", "Exporting", "Row", "imbalance", "origin", "rows_of", "task", "whole_files"]

@@ -1,0 +1,216 @@
+"""What the log says of each thing that can become of a message."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pamqp.commands import Basic, Queue
+
+from plugins.throughput import schema
+from tests.support.channel import Channel
+
+from .exporting import Exporting, imbalance
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Iterator[Exporting]:
+    exporting = Exporting(tmp_path)
+    yield exporting
+    exporting.close()
+
+
+@pytest.fixture
+def ch(export: Exporting) -> Channel:
+    return export.peer.connect().channel()
+
+
+def test_a_message_is_followed_by_one_number_from_publish_to_ack(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    ch.confirm()
+    ch.consume("q", tag="c", no_ack=False)
+    ch.publish("", "q", b"body")
+    delivery = ch.next()
+    while not hasattr(delivery, "tag"):
+        delivery = ch.next()
+    ch.ack(delivery.tag)
+    ch.sync()
+    rows = export.events()
+    assert {row["msg_seq"] for row in rows} == {rows[0]["msg_seq"]} and rows[0]["msg_seq"] > 0
+    assert sorted(row["event"] for row in rows) == ["ack", "confirm", "deliver", "enqueue", "publish"]
+    assert [row["row"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["event"] for row in rows][:2] == ["publish", "enqueue"]
+    by_event = {row["event"]: row for row in rows}
+    publish, deliver = by_event["publish"], by_event["deliver"]
+    assert (publish["exchange"], publish["routing_key"], publish["size"], publish["routed"]) == ("", "q", 4, 1)
+    assert (publish["user"], publish["chan"], publish["vhost"]) == ("guest", ch.number, "/")
+    assert (publish["persistent"], publish["queue"], deliver["persistent"]) == (False, None, None)
+    assert (deliver["queue"], deliver["consumer_tag"], deliver["no_ack"], deliver["size"]) == ("q", "c", False, 4)
+    assert (by_event["ack"]["queue"], by_event["ack"]["consumer_tag"]) == ("q", "c")
+    assert by_event["confirm"]["size"] is None and by_event["confirm"]["reason"] is None
+    assert all(row["lat_us"] >= 0 for row in rows)
+    assert {row["schema"] for row in rows} == {schema.SCHEMA} and {row["sample_rate"] for row in rows} == {1.0}
+
+
+def test_messages_published_together_are_numbered_on_in_their_order(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    for body in (b"1", b"22", b"333"):
+        ch.publish("", "q", body)
+    ch.publish("", "q", b"4", {"delivery_mode": 2, "message_id": "mine", "correlation_id": "c", "priority": 7})
+    ch.sync()
+    rows = export.events("publish")
+    assert [row["size"] for row in rows] == [1, 2, 3, 1]
+    assert [row["persistent"] for row in rows] == [False, False, False, True]
+    seqs = [row["msg_seq"] for row in rows]
+    assert seqs == sorted(set(seqs))
+    assert [(row["message_id"], row["correlation"], row["priority"]) for row in rows] == [
+        (None, None, None),
+        (None, None, None),
+        (None, None, None),
+        ("mine", "c", 7),
+    ]
+    enqueued = export.events("enqueue")
+    assert [(row["msg_seq"], row["size"]) for row in enqueued] == [(row["msg_seq"], row["size"]) for row in rows]
+
+
+def test_a_message_in_several_queues_has_a_row_for_each(export: Exporting, ch: Channel) -> None:
+    for queue in ("a", "b", "c"):
+        ch.declare(queue, arguments={"x-max-length": 100} if queue == "c" else {})
+        ch.bind(queue, "amq.fanout")
+    for body in (b"1", b"22"):
+        ch.publish("amq.fanout", "key", body)
+    ch.sync()
+    rows = export.events()
+    assert [(row["event"], row["routed"]) for row in rows][:2] == [("publish", 3), ("publish", 3)]
+    numbers = Counter((row["queue"], row["msg_seq"]) for row in rows if row["event"] == "enqueue")
+    seqs = [row["msg_seq"] for row in rows if row["event"] == "publish"]
+    assert numbers == Counter({(queue, seq): 1 for queue in "abc" for seq in seqs})
+    assert [row["row"] for row in rows] == list(range(8))
+
+
+def test_what_no_queue_is_to_have_is_returned_if_it_must_not_be_lost(export: Exporting, ch: Channel) -> None:
+    ch.publish("", "nowhere", b"lost")
+    ch.publish("", "nowhere", b"back", mandatory=True)
+    ch.sync()
+    rows = export.events()
+    assert [(row["event"], row["routed"], row["routing_key"]) for row in rows] == [
+        ("publish", 0, "nowhere"),
+        ("publish", 0, "nowhere"),
+        ("return", None, "nowhere"),
+    ]
+    assert rows[2]["msg_seq"] == rows[1]["msg_seq"]
+
+
+def test_what_a_queue_refuses_never_entered_it_and_its_confirm_says_so(export: Exporting, ch: Channel) -> None:
+    ch.declare("full", arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+    ch.confirm()
+    for number in range(5):
+        ch.publish("", "full", bytes([number]))
+    ch.sync()
+    rows = export.events()
+    published = [row for row in rows if row["event"] == "publish"]
+    assert [row["routed"] for row in published] == [1, 1, 0, 0, 0]
+    confirms = {row["msg_seq"]: row["reason"] for row in rows if row["event"] == "confirm"}
+    assert [confirms[row["msg_seq"]] for row in published] == [None, None, "nack", "nack", "nack"]
+    assert sum(row["event"] == "enqueue" for row in rows) == 2
+
+
+@pytest.mark.parametrize("dead_letters", [False, True])
+def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
+    export: Exporting, ch: Channel, dead_letters: bool
+) -> None:
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"} if dead_letters else {}
+    ch.declare("dead")
+    ch.declare("short", arguments={"x-max-length": 1, **arguments})
+    ch.declare("timed", arguments={"x-message-ttl": 100, **arguments})
+    ch.declare("plain", arguments=arguments)
+    ch.fill("short", b"1", b"2")
+    ch.fill("timed", b"3")
+    ch.fill("plain", b"4")
+    export.peer.wait(200)
+    ch.send(Basic.Reject, delivery_tag=ch.get("plain", no_ack=False).tag, requeue=False)  # type: ignore[union-attr]
+    ch.sync()
+    left = {(row["event"], row["queue"], row["reason"]) for row in export.events("dlx", "drop", "expire")}
+    assert left == (
+        {("dlx", "short", "maxlen"), ("dlx", "timed", "expired"), ("dlx", "plain", "rejected")}
+        if dead_letters
+        else {("drop", "short", "maxlen"), ("expire", "timed", "expired"), ("drop", "plain", "rejected")}
+    )
+    assert [row["event"] for row in export.events("nack")] == ["nack"]
+    dead = [row for row in export.events("enqueue") if row["queue"] == "dead"]
+    assert [row["reason"] for row in dead] == ["dlx"] * (3 if dead_letters else 0)
+    seqs = {row["msg_seq"] for row in export.events("publish")}
+    assert not seqs & {row["msg_seq"] for row in dead}, "a dead letter is a message of its own"
+
+
+def test_what_goes_back_to_its_queue_says_who_sent_it(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    ch.fill("q", b"1")
+    for kind, fields in (
+        (Basic.Nack, {"requeue": True}),
+        (Basic.Reject, {"requeue": True}),
+    ):
+        ch.send(kind, delivery_tag=ch.get("q", no_ack=False).tag, **fields)  # type: ignore[union-attr]
+        ch.sync()
+    assert ch.get("q", no_ack=False)
+    ch.call(Basic.Recover, requeue=True)
+    assert ch.get("q", no_ack=False)
+    ch.close()
+    events = [row for row in export.events() if row["event"] not in ("publish", "enqueue")]
+    assert [(row["event"], row["reason"]) for row in events] == [
+        *[("deliver", "get"), ("nack", None), ("requeue", "nack")],
+        *[("deliver", "get"), ("nack", None), ("requeue", "reject")],
+        *[("deliver", "get"), ("requeue", "recover")],
+        *[("deliver", "get"), ("requeue", "channel")],
+    ]
+    assert [row["redelivered"] for row in events if row["event"] == "deliver"] == [False, True, True, True]
+    assert len({row["msg_seq"] for row in events}) == 1
+
+
+def test_what_is_purged_or_deleted_with_its_queue_is_dropped(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    ch.fill("q", b"1", b"2", b"3")
+    held = ch.get("q", no_ack=False)
+    ch.call(Queue.Purge, queue="q")
+    ch.fill("q", b"4")
+    ch.call(Queue.Delete, queue="q")
+    before = export.snapshot()
+    assert held is not None
+    ch.close()
+    drops = export.events("drop")
+    assert [row["reason"] for row in drops] == ["purged", "purged", "deleted", "deleted"]
+    assert len({row["msg_seq"] for row in drops}) == 4
+    assert [(row["queue"], row["unacked"]) for row in before[:-1]] == [("q", 1)], "a consumer still had one of them"
+
+
+def test_every_queue_balances_from_one_snapshot_to_the_next(export: Exporting, ch: Channel) -> None:
+    first = export.snapshot(schema.START)
+    ch.declare("dead")
+    arguments = {"x-max-length": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    ch.declare("q", arguments=arguments)
+    ch.fill("q", *[bytes([number]) for number in range(9)])
+    assert ch.get("q")
+    taken = [ch.get("q", no_ack=False) for _ in range(3)]
+    ch.ack(taken[0].tag)  # type: ignore[union-attr]
+    ch.send(Basic.Reject, delivery_tag=taken[1].tag, requeue=False)  # type: ignore[union-attr]
+    ch.sync()
+    middle = export.snapshot()
+    reply = export.peer.connect().channel()
+    reply.consume("q", tag="c", no_ack=True)
+    reply.sync()
+    last = export.snapshot(schema.STOP)
+    events = export.events()
+    assert [snapshot[-1]["snapshot"] for snapshot in (first, middle, last)] == [0, 1, 2]
+    assert [len(snapshot) - 1 for snapshot in (first, middle, last)] == [row[-1]["queues"] for row in (first, middle, last)]
+    cut = middle[-1]["row"]
+    assert last[-1]["row"] == len(events)
+    assert imbalance(events[:cut], first, middle) == {}
+    assert imbalance(events[cut:], middle, last) == {}
+    assert imbalance([row for row in events if row["event"] != "dlx"], first, last) == {"q": 5}
+
+
+def test_nothing_is_logged_of_a_virtual_host_that_is_not_exported(export: Exporting, ch: Channel) -> None:
+    export.vhost.message_log = None
+    ch.declare("q")
+    ch.fill("q", b"1")
+    assert ch.get("q") and export.events() == [] and export.buffer.row == 0
