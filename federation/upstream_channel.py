@@ -27,7 +27,7 @@ QOS, CONSUME, CANCEL = 0x003C000A, 0x003C0014, 0x003C001E
 
 TICKET = b"\x00\x00"
 SHORT_MAX = 255  # octets of a short string
-WINDOW = 500  # methods on their way at once: far less than what an upstream may leave unread
+WINDOW, WINDOW_BYTES = 500, 1 << 20  # methods on their way at once: far less than what an upstream may leave unread
 
 _counts = Struct(">II").unpack_from
 _qos = Struct(">IHB").pack
@@ -120,19 +120,23 @@ class UpstreamChannel:
     async def _many(
         self, index: int, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool
     ) -> None:
-        for start in range(0, len(items), WINDOW):
-            window = items[start : start + WINDOW]
-            answers = []
-            for routing_key, arguments in window[:-1]:
-                method = between(destination, source, routing_key, nowait, arguments)
-                if nowait:
-                    self._send(index, method)
-                else:
-                    answers.append(self._call(index, method))
-            routing_key, arguments = window[-1]
-            answers.append(self._call(index, between(destination, source, routing_key, False, arguments)))
-            for answer in answers:
-                await answer
+        answers: list[asyncio.Future[bytes]] = []
+        count = size = 0
+        for place, (routing_key, arguments) in enumerate(items, 1):
+            method = between(destination, source, routing_key, nowait, arguments)
+            count, size = count + 1, size + len(method)
+            last = count == WINDOW or size >= WINDOW_BYTES or place == len(items)
+            if last and nowait:
+                method = between(destination, source, routing_key, False, arguments)
+            if last or not nowait:
+                answers.append(self._call(index, method))
+            else:
+                self._send(index, method)
+            if last:
+                for answer in answers:
+                    await answer
+                answers.clear()
+                count = size = 0
 
     # Consuming
 
