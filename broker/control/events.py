@@ -23,7 +23,7 @@ def consume_event_stream(call: Call) -> Stream:
         pattern = regex.compile(text)
     except regex.error as error:
         raise Refused(USAGE, f"Invalid options for this command:\n--pattern : {text}: {error}", argument=True) from None
-    stream = Stream(duration_s(call))
+    stream = Stream(duration_s(call), lambda number: json.dumps({"missed": number}))
 
     def happened(name: str, fields: Table) -> None:
         try:

@@ -58,7 +58,7 @@ def tail(file: Path) -> list[str]:
 
 def log_tail_stream(call: Call) -> Stream:
     """What is logged from now on, wherever it goes."""
-    stream = Stream(duration_s(call))
+    stream = Stream(duration_s(call), lambda number: f"({number} more came too fast)")
     logs.recent.followers.append(stream.put)
     stream.leave = lambda: logs.recent.followers.remove(stream.put)
     return stream

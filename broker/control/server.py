@@ -84,6 +84,8 @@ class Control:
             last["argument"] = error.argument
         except (OperatorError, AMQPError) as error:
             last = {"error": error.text, "status": UNAVAILABLE}
+        except ConnectionError:
+            raise  # it has gone
         except TimeoutError:
             last = {"error": "it is not stored yet", "status": TIMEOUT}
         except Exception as error:  # a bug of ours: the operator is told, and the node goes on

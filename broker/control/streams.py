@@ -10,13 +10,15 @@ WAITING_LIMIT = 1000  # lines; who reads too slowly for the rest misses it, and 
 
 
 class Stream:
-    """Made on the loop. `leave` is called when it ends, by whoever reads."""
+    """Made on the loop. `missed` says, of a number, how many lines there were no room for. `leave` is called when it
+    ends, by whoever reads."""
 
-    def __init__(self, duration_s: float | None) -> None:
+    def __init__(self, duration_s: float | None, missed: Callable[[int], str]) -> None:
         self.leave: Callable[[], object] = lambda: None
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[str] = deque()
         self._missed = 0
+        self._say_missed = missed
         self._news = asyncio.Event()
         self._ended = False
         self._timer = self._loop.call_later(duration_s, self.end) if duration_s is not None else None
@@ -46,7 +48,7 @@ class Stream:
                 found = list(self._waiting)
                 self._waiting.clear()
                 if self._missed:
-                    found.append(f"({self._missed} more came too fast)")
+                    found.append(self._say_missed(self._missed))
                     self._missed = 0
                 if found:
                     yield found

@@ -124,7 +124,7 @@ def test_a_pattern_of_events_that_is_none_is_refused(controlled: Controlled, at_
 
 def test_who_reads_too_slowly_is_told_how_much_was_missed() -> None:
     async def read() -> list[str]:
-        stream = Stream(None)
+        stream = Stream(None, lambda number: f"{number} missed")
         for number in range(WAITING_LIMIT + 7):
             stream.put(str(number))
         await asyncio.sleep(0)
@@ -132,4 +132,4 @@ def test_who_reads_too_slowly_is_told_how_much_was_missed() -> None:
         return [line async for lines in stream.lines() for line in lines]
 
     lines = asyncio.run(read())
-    assert (len(lines), lines[-2:]) == (WAITING_LIMIT + 1, [str(WAITING_LIMIT - 1), "(7 more came too fast)"])
+    assert (len(lines), lines[-2:]) == (WAITING_LIMIT + 1, [str(WAITING_LIMIT - 1), "7 missed"])
