@@ -25,15 +25,20 @@ def ch(export: Exporting) -> Channel:
     return export.peer.connect().channel()
 
 
+def taken(ch: Channel, queue: str) -> int:
+    """The tag of the next message of the queue, which is to be settled."""
+    found = ch.get(queue, no_ack=False)
+    assert found is not None
+    return found.tag
+
+
 def test_a_message_is_followed_by_one_number_from_publish_to_ack(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     ch.confirm()
-    ch.consume("q", tag="c", no_ack=False)
+    ch.consume("q", consumer_tag="c", no_ack=False)
     ch.publish("", "q", b"body")
-    delivery = ch.next()
-    while not hasattr(delivery, "tag"):
-        delivery = ch.next()
-    ch.ack(delivery.tag)
+    assert ch.confirms([1]) == ({1}, set())
+    ch.ack(ch.delivery().tag)
     ch.sync()
     rows = export.events()
     assert {row["msg_seq"] for row in rows} == {rows[0]["msg_seq"]} and rows[0]["msg_seq"] > 0
@@ -128,7 +133,7 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
     ch.fill("timed", b"3")
     ch.fill("plain", b"4")
     export.peer.wait(200)
-    ch.send(Basic.Reject, delivery_tag=ch.get("plain", no_ack=False).tag, requeue=False)  # type: ignore[union-attr]
+    ch.reject(taken(ch, "plain"), requeue=False)
     ch.sync()
     left = {(row["event"], row["queue"], row["reason"]) for row in export.events("dlx", "drop", "expire")}
     assert left == (
@@ -146,15 +151,11 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
 def test_what_goes_back_to_its_queue_says_who_sent_it(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     ch.fill("q", b"1")
-    for kind, fields in (
-        (Basic.Nack, {"requeue": True}),
-        (Basic.Reject, {"requeue": True}),
-    ):
-        ch.send(kind, delivery_tag=ch.get("q", no_ack=False).tag, **fields)  # type: ignore[union-attr]
-        ch.sync()
-    assert ch.get("q", no_ack=False)
+    ch.nack(taken(ch, "q"))
+    ch.reject(taken(ch, "q"))
+    taken(ch, "q")
     ch.call(Basic.Recover, requeue=True)
-    assert ch.get("q", no_ack=False)
+    taken(ch, "q")
     ch.close()
     events = [row for row in export.events() if row["event"] not in ("publish", "enqueue")]
     assert [(row["event"], row["reason"]) for row in events] == [
@@ -170,12 +171,11 @@ def test_what_goes_back_to_its_queue_says_who_sent_it(export: Exporting, ch: Cha
 def test_what_is_purged_or_deleted_with_its_queue_is_dropped(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     ch.fill("q", b"1", b"2", b"3")
-    held = ch.get("q", no_ack=False)
+    taken(ch, "q")
     ch.call(Queue.Purge, queue="q")
     ch.fill("q", b"4")
     ch.call(Queue.Delete, queue="q")
     before = export.snapshot()
-    assert held is not None
     ch.close()
     drops = export.events("drop")
     assert [row["reason"] for row in drops] == ["purged", "purged", "deleted", "deleted"]
@@ -190,18 +190,18 @@ def test_every_queue_balances_from_one_snapshot_to_the_next(export: Exporting, c
     ch.declare("q", arguments=arguments)
     ch.fill("q", *[bytes([number]) for number in range(9)])
     assert ch.get("q")
-    taken = [ch.get("q", no_ack=False) for _ in range(3)]
-    ch.ack(taken[0].tag)  # type: ignore[union-attr]
-    ch.send(Basic.Reject, delivery_tag=taken[1].tag, requeue=False)  # type: ignore[union-attr]
+    ch.ack(taken(ch, "q"))
+    ch.reject(taken(ch, "q"), requeue=False)
+    taken(ch, "q")
     ch.sync()
     middle = export.snapshot()
     reply = export.peer.connect().channel()
-    reply.consume("q", tag="c", no_ack=True)
+    reply.consume("q", consumer_tag="c", no_ack=True)
     reply.sync()
     last = export.snapshot(schema.STOP)
     events = export.events()
     assert [snapshot[-1]["snapshot"] for snapshot in (first, middle, last)] == [0, 1, 2]
-    assert [len(snapshot) - 1 for snapshot in (first, middle, last)] == [row[-1]["queues"] for row in (first, middle, last)]
+    assert all(len(snapshot) - 1 == snapshot[-1]["queues"] for snapshot in (first, middle, last))
     cut = middle[-1]["row"]
     assert last[-1]["row"] == len(events)
     assert imbalance(events[:cut], first, middle) == {}
