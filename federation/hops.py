@@ -1,8 +1,8 @@
 """How far messages and bindings of federation go, and what is written into them on the way (spec/federation.md 6, 8.3).
 
 All is done on the raw bytes of properties: a message without the header in question costs one search for its name, and
-what is not changed keeps its bytes, types of headers included. Bytes that are no properties are let pass unchanged
-here; the broker refuses them where they enter it.
+what is not changed keeps its bytes, types of headers included. Bytes that are no properties are let pass as they are;
+the broker refuses them where they enter it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOPS_LIMIT = 32_767  # what the 16 bits of `hops` hold
 VISITS_LIMIT = (1 << 63) - 2  # one less than `visit-count` holds
 
 _RECEIVED_FROM = RECEIVED_FROM.encode()
-_CC = CC.encode()
+MALFORMED = (AMQPError, IndexError)  # what reading raises of bytes that nobody has checked yet
 
 
 def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
@@ -28,9 +28,12 @@ def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | N
     Without a usable header it has not been anywhere. Identity is that of cluster name and virtual host together; where
     one of them is not known, nobody has it.
     """
-    if _RECEIVED_FROM not in raw:
-        return "" if max_hops > 0 else MAX
-    entries = array(headers_of(raw).get(RECEIVED_FROM)) or []
+    entries: list[Value] = []
+    if _RECEIVED_FROM in raw:
+        try:
+            entries = array(headers_of(raw).get(RECEIVED_FROM)) or []
+        except MALFORMED:
+            pass
     if len(entries) >= max_hops:
         return MAX
     if cluster_name is None or vhost is None:
@@ -39,15 +42,8 @@ def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | N
 
 
 def headers_of(raw: bytes) -> Table:
-    """Empty where there are none, or what is there is not one table."""
-    try:
-        table = properties.headers(raw)
-        if table is None:
-            return Table.EMPTY
-        table.items()
-    except (AMQPError, IndexError):
-        return Table.EMPTY
-    return table
+    """Empty where there are none. What asks for them raises MALFORMED where they are not one table."""
+    return properties.headers(raw) or Table.EMPTY
 
 
 def array(value: Value | None) -> list[Value] | None:
@@ -65,13 +61,17 @@ def table(value: Value) -> Table | None:
     assert isinstance(value[1], Table)
     try:
         value[1].items()
-    except (AMQPError, IndexError):
+    except MALFORMED:
         return None
     return value[1]
 
 
 def is_identity(entry: Value, cluster_name: str, vhost: str) -> bool:
     """Whether this entry of x-received-from or x-bound-from names both."""
+    if entry[0] != "F" or not isinstance(entry[1], Table):
+        return False
+    if cluster_name.encode("utf-8", "surrogateescape") not in entry[1].raw:
+        return False  # the usual answer, given without decoding
     fields = table(entry)
     return fields is not None and fields.text("cluster-name") == cluster_name and fields.text("vhost") == vhost
 
@@ -86,7 +86,7 @@ class ExchangeStamp:
     another are often alike, so the last answer is remembered.
     """
 
-    __slots__ = ("_entries", "_trust_user_id", "_last")
+    __slots__ = ("_entries", "_alone", "_trust_user_id", "_last")
 
     def __init__(self, uri: str, exchange: str, cluster_name: str | None, vhost: str, trust_user_id: bool) -> None:
         """`cluster_name` and `vhost` are the upstream's; None where it tells none."""
@@ -95,6 +95,8 @@ class ExchangeStamp:
             ("F", Table.of({"uri": uri, "exchange": exchange, "redelivered": False, **named, "vhost": vhost})),
             ("F", Table.of({"uri": uri, "exchange": exchange, "redelivered": True, **named, "vhost": vhost})),
         )
+        # The whole header of a message that had none, encoded once
+        self._alone = [Table.encode_items([(RECEIVED_FROM, ("A", [entry]))]) for entry in self._entries]
         self._trust_user_id = trust_user_id
         self._last: tuple[bytes, bool, bytes] = (b"", False, b"")
 
@@ -102,13 +104,20 @@ class ExchangeStamp:
         last, again, stamped = self._last
         if raw == last and redelivered == again and raw:
             return stamped
-        headers = headers_of(raw)
-        before = headers.get(RECEIVED_FROM)
-        came_from: Value = ("A", [self._entries[redelivered], *(array(before) or [])])
-        items = [*set_aside(headers, before), (RECEIVED_FROM, came_from)]
-        stamped = with_headers(raw, headers.with_items(items), self._trust_user_id)
+        try:
+            stamped = with_headers(raw, self._written(headers_of(raw), redelivered), self._trust_user_id)
+        except MALFORMED:
+            return raw
         self._last = (raw, redelivered, stamped)
         return stamped
+
+    def _written(self, headers: Table, redelivered: bool) -> Table:
+        """Raises MALFORMED."""
+        if _RECEIVED_FROM not in headers.raw:
+            return Table(headers.raw + self._alone[redelivered])
+        before = headers.get(RECEIVED_FROM)
+        came_from: Value = ("A", [self._entries[redelivered], *(array(before) or [])])
+        return headers.with_items([*set_aside(headers, before), (RECEIVED_FROM, came_from)])
 
 
 class QueueStamp:
@@ -133,7 +142,16 @@ class QueueStamp:
         *last, stamped = self._last
         if raw and last == [raw, redelivered, exchange, routing_key]:
             return stamped
-        headers = headers_of(raw)
+        try:
+            headers = self._written(headers_of(raw), redelivered, exchange, routing_key)
+            stamped = with_headers(raw, headers, self._trust_user_id)
+        except MALFORMED:
+            return raw
+        self._last = (raw, redelivered, exchange, routing_key, stamped)
+        return stamped
+
+    def _written(self, headers: Table, redelivered: bool, exchange: str, routing_key: str) -> Table:
+        """Raises MALFORMED."""
         before = headers.get(RECEIVED_FROM)
         entries = array(before)
         items: list[tuple[str, Value]] = set_aside(headers, before)
@@ -146,13 +164,11 @@ class QueueStamp:
             | self._identity
         )
         items.append((RECEIVED_FROM, ("A", [("F", entry), *others])))
-        copies = headers.get(CC) if _CC in raw else None
+        copies = headers.get(CC)
         if copies is not None:
             headers = headers.without((CC,))
             items.append((ORIGINAL_CC, copies))  # or the message would be routed by it once more
-        stamped = with_headers(raw, headers.with_items(items), self._trust_user_id)
-        self._last = (raw, redelivered, exchange, routing_key, stamped)
-        return stamped
+        return headers.with_items(items)
 
     def _visits(self, entries: list[Value]) -> tuple[int, list[Value]]:
         """How often the message came this way before, and the entries that say nothing of it. Who copies headers may
@@ -180,12 +196,11 @@ def set_aside(headers: Table, before: Value | None) -> list[tuple[str, Value]]:
 
 
 def with_headers(raw: bytes, headers: Table, trust_user_id: bool) -> bytes:
-    """The properties with these headers, and without the user where that is not trusted."""
-    try:
-        changed = properties.replace(raw, properties.HEADERS, headers)
-        return changed if trust_user_id else properties.replace(changed, properties.USER_ID, None)
-    except (AMQPError, IndexError):
-        return raw
+    """The properties with these headers, and without the user where that is not trusted. Raises MALFORMED."""
+    changed = properties.replace(raw, properties.HEADERS, headers)
+    if trust_user_id or not properties.has(changed, properties.USER_ID):
+        return changed
+    return properties.replace(changed, properties.USER_ID, None)
 
 
 # What links write into bindings

@@ -37,9 +37,9 @@ from collections.abc import Callable
 from hashlib import blake2b
 from os import urandom
 
-from broker.plugin import AMQPError, Message, properties
+from broker.plugin import Message, properties
 
-from .hops import headers_of
+from .hops import MALFORMED, headers_of
 
 HEADER = "x-federation-id"
 GENERATION = 100_000  # identities, of 100 octets with their place in the set
@@ -89,7 +89,10 @@ def carried(raw: bytes, checksum: int) -> bytes:
     """The identity in these properties; empty where there is none, or one of another body."""
     if _HEADER not in raw:
         return NO_IDENTITY
-    text = headers_of(raw).text(HEADER)
+    try:
+        text = headers_of(raw).text(HEADER)
+    except MALFORMED:
+        return NO_IDENTITY
     if text is None or len(text) != 2 * OCTETS:
         return NO_IDENTITY
     try:
@@ -103,7 +106,7 @@ def derived(raw: bytes, routing_key: bytes, checksum: int, digest: bytes) -> byt
     """From the message-id, for all who have the same message before them; empty without one."""
     try:
         message_id = properties.text(raw, properties.MESSAGE_ID)
-    except (AMQPError, IndexError):
+    except MALFORMED:
         return NO_IDENTITY
     if not message_id:
         return NO_IDENTITY
@@ -139,10 +142,10 @@ def payload(body_frames: bytes) -> bytes:
 
 def with_identity(raw: bytes, identity: bytes) -> bytes:
     """These properties with that identity in place of any other."""
-    headers = headers_of(raw).with_items([(HEADER, ("S", identity.hex().encode()))])
     try:
+        headers = headers_of(raw).with_items([(HEADER, ("S", identity.hex().encode()))])
         return properties.replace(raw, properties.HEADERS, headers)
-    except (AMQPError, IndexError):
+    except MALFORMED:
         return raw
 
 

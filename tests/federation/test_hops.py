@@ -187,8 +187,7 @@ def test_bytes_that_are_no_properties_come_through_for_the_broker_to_refuse() ->
     stamp = ExchangeStamp(URI, "x", "a", "/", trust_user_id=False)
     queue = QueueStamp(URI, "q", trust_user_id=False)
     for broken in (b"", b"\x20", b"\x20\x00\x00\x00\x00\x09abc", raw({"x-received-from": ["a"]})[:-1]):
-        stamp(broken, False)
-        queue(broken, False, "e", "k")
+        assert stamp(broken, False) == queue(broken, False, "e", "k") == broken
 
 
 # Messages of queues
