@@ -1,30 +1,18 @@
-"""Commands by way of the HTTP API: of a running broker, and of a server that answers what it is told to."""
+"""Commands by way of the HTTP API of a running broker."""
 
-import http.server
 import json
-import socket
-import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import pika
 import pytest
-import trustme
 
 from broker.ctl.commands import COMMANDS
-from broker.ctl.http.api import API
 from broker.ctl.http.commands import COMMANDS as BY_HTTP
 from tests.support.warrenctl import Ready, Warrenctl, commanded, until
 
 from .recorded import IN_ORDER, expected
 
 pytestmark = pytest.mark.sockets
-
-Answers = dict[str, tuple[int, object]]
-"""Status and document by method and path."""
 
 
 def test_commands_say_and_end_by_http_as_they_do_by_the_socket(
@@ -257,156 +245,3 @@ def test_plugins_are_told_as_far_as_http_tells_of_them(by_http: Warrenctl) -> No
     assert by_http("enable rabbitmq_management")[0] == 0
     assert by_http("enable rabbitmq_mqtt")[0] == 70
     assert by_http("is_enabled rabbitmq_mqtt")[0] == 69
-
-
-# A server that answers what it is told to
-
-
-class Scripted(http.server.BaseHTTPRequestHandler):
-    """Of one that is made for each server, with `answers`; those that came are in `asked`."""
-
-    protocol_version = "HTTP/1.1"
-    answers: ClassVar[Answers] = {}
-    asked: ClassVar[list[str]] = []
-
-    def answer(self) -> None:
-        size = int(self.headers.get("content-length", 0))
-        self.rfile.read(size)
-        request = f"{self.command} {self.path}"
-        self.asked.append(request)
-        status, document = self.answers.get(request, (404, {"error": "Object Not Found", "reason": "Not Found"}))
-        octets = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(octets)))
-        self.end_headers()
-        self.wfile.write(octets)
-        self.close_connection = True  # which the client is not told
-
-    do_GET = do_PUT = do_DELETE = do_POST = answer
-
-    def log_message(self, format: str, *args: object) -> None:
-        """To nobody."""
-
-
-class Quiet(http.server.HTTPServer):
-    """Says nothing of clients who leave."""
-
-    def handle_error(self, request: object, client_address: object) -> None: ...
-
-
-@contextmanager
-def scripted(answers: Answers, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
-    """The URL of a server that answers so, with TLS where there is a context, and what it was asked."""
-    asked: list[str] = []
-    overview: Answers = {"GET /api/overview?columns=node": (200, {"node": "rabbit@far"})}
-    handler = type("Told", (Scripted,), {"answers": overview | answers, "asked": asked})
-    server = Quiet(("127.0.0.1", 0), handler)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http{'s' * (context is not None)}://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-LINKS = [
-    {
-        "vhost": "/",
-        "type": "exchange",
-        "exchange": "x",
-        "upstream_exchange": "y",
-        "upstream": "origin",
-        "id": "ae3c487a",
-        "status": "error",
-        "error": "refused",
-        "uri": "amqp://far",
-        "node": "rabbit@far",
-        "timestamp": "2026-11-22 6:01:38",
-    }
-]
-
-
-def test_links_of_federation_are_told_and_restarted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
-    answers: Answers = {
-        "GET /api/federation-links": (200, LINKS),
-        "GET /api/federation-links/state/down": (200, LINKS),
-        restart: (204, None),
-    }
-    with scripted(answers) as (url, asked):
-        run = commanded(monkeypatch, capsys, "--url", url)
-        told = json.loads(run("federation_status --formatter json")[1])
-        assert (told[0]["last_changed"], told[0]["queue"]) == ("2026-11-22 06:01:38", "")
-        assert run("federation_status --only-down")[1].startswith(
-            "Listing federation links which are down on node rabbit@far...\n"
-            '[#{consumer_tag => <<>>,error => <<"refused">>,exchange => <<"x">>'
-        )
-        restarted = "Restarting federation link ae3c487a on node rabbit@far\n"
-        assert run("restart_federation_link ae3c487a") == (0, restarted, "")
-        assert restart in asked
-
-
-def test_no_answer_in_time_is_75_and_no_http_is_69(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        run = commanded(monkeypatch, capsys, "--url", f"http://{address}", "--timeout", "0.1")
-        told = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
-        assert run("list_users") == (75, "", told)
-    status, out, err = run("list_users")
-    assert (status, out) == (69, "") and err.endswith(f"{address}: Connection refused\n")
-
-
-def test_an_answer_of_something_else_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with scripted({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
-        told = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
-        assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", told)
-    with scripted({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
-        status, out, err = commanded(monkeypatch, capsys, "--url", url)("list_users")
-        assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
-
-
-def test_a_certificate_has_to_be_one_that_the_system_trusts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with scripted({"GET /api/users": (200, [])}, context) as (url, _):
-        run = commanded(monkeypatch, capsys, "--url", url)
-        status, out, err = run("list_users -q")
-        assert (status, out) == (69, "") and "certificate verify failed" in err.lower().replace("_", " ")
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        assert run("list_users -q") == (0, "", "")
-
-
-def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
-    with scripted({"GET /api/users": (200, []), "GET /api/vhosts": (200, [1])}) as (url, _):
-        api = API(url, 10.0)
-        assert api.get("users") == []
-        assert api.get("vhosts") == [1]
-        api.close()
-
-
-def test_who_is_refused_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = {"error": "not_authorized", "reason": "Not_Authorized"}
-    with scripted({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
-        status, _, err = commanded(monkeypatch, capsys, "--url", url)("await_startup")
-        assert status == 69 and err.endswith(": user or password is wrong\n")
-
-
-def test_a_url_names_the_door_and_who_knocks() -> None:
-    api = API("https://a%40b:p%3Aw@[::1]/prefix/", None)
-    assert (api.host, api.port) == ("::1", 15671)
-    assert API("http://localhost", None).port == 15672

@@ -1,0 +1,112 @@
+"""Commands by way of an HTTP API whose answers are given: those of links, of strangers, and none."""
+
+import json
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from broker.ctl.http.api import API
+from tests.support.scripted import Answers, scripted
+from tests.support.warrenctl import commanded
+
+pytestmark = pytest.mark.sockets
+
+LINKS = [
+    {
+        "vhost": "/",
+        "type": "exchange",
+        "exchange": "x",
+        "upstream_exchange": "y",
+        "upstream": "origin",
+        "id": "ae3c487a",
+        "status": "error",
+        "error": "refused",
+        "uri": "amqp://far",
+        "node": "rabbit@far",
+        "timestamp": "2026-11-22 6:01:38",
+    }
+]
+
+
+def test_links_of_federation_are_told_and_restarted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
+    answers: Answers = {
+        "GET /api/federation-links": (200, LINKS),
+        "GET /api/federation-links/state/down": (200, LINKS),
+        restart: (204, None),
+    }
+    with scripted(answers) as (url, asked):
+        run = commanded(monkeypatch, capsys, "--url", url)
+        told = json.loads(run("federation_status --formatter json")[1])
+        assert (told[0]["last_changed"], told[0]["queue"]) == ("2026-11-22 06:01:38", "")
+        assert run("federation_status --only-down")[1].startswith(
+            "Listing federation links which are down on node rabbit@far...\n"
+            '[#{consumer_tag => <<>>,error => <<"refused">>,exchange => <<"x">>'
+        )
+        restarted = "Restarting federation link ae3c487a on node rabbit@far\n"
+        assert run("restart_federation_link ae3c487a") == (0, restarted, "")
+        assert restart in asked
+
+
+def test_no_answer_in_time_is_75_and_no_http_is_69(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        run = commanded(monkeypatch, capsys, "--url", f"http://{address}", "--timeout", "0.1")
+        told = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
+        assert run("list_users") == (75, "", told)
+    status, out, err = run("list_users")
+    assert (status, out) == (69, "") and err.endswith(f"{address}: Connection refused\n")
+
+
+def test_an_answer_of_something_else_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
+        told = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
+        assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", told)
+    with scripted({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
+        status, out, err = commanded(monkeypatch, capsys, "--url", url)("list_users")
+        assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
+
+
+def test_a_certificate_has_to_be_one_that_the_system_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with scripted({"GET /api/users": (200, [])}, context) as (url, _):
+        run = commanded(monkeypatch, capsys, "--url", url)
+        status, out, err = run("list_users -q")
+        assert (status, out) == (69, "") and "certificate verify failed" in err.lower().replace("_", " ")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert run("list_users -q") == (0, "", "")
+
+
+def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
+    with scripted({"GET /api/users": (200, []), "GET /api/vhosts": (200, [1])}) as (url, _):
+        api = API(url, 10.0)
+        assert api.get("users") == []
+        assert api.get("vhosts") == [1]
+        api.close()
+
+
+def test_who_is_refused_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {"error": "not_authorized", "reason": "Not_Authorized"}
+    with scripted({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
+        status, _, err = commanded(monkeypatch, capsys, "--url", url)("await_startup")
+        assert status == 69 and err.endswith(": user or password is wrong\n")
+
+
+def test_a_url_names_the_door_and_who_knocks() -> None:
+    api = API("https://a%40b:p%3Aw@[::1]/prefix/", None)
+    assert (api.host, api.port) == ("::1", 15671)
+    assert API("http://localhost", None).port == 15672
