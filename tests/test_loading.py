@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.core.registry import Registry
-from broker.loading import SERVICES, PluginError, load_exchange_types, load_services
+from broker.loading import COMMANDS, SERVICES, PluginError, load_exchange_types, load_services
 from tests.support.installed import ROOT, installed
 
 WORKS = """
@@ -153,3 +153,30 @@ def test_a_service_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
     done = process(tmp_path, "serve", "--memory", "--amqp", "127.0.0.1:0")
     assert done.returncode == 70
     assert "service 'beat' of loading_bad 1.5: ZeroDivisionError" in done.stderr
+
+
+GREETS = """
+from broker.plugin import Command
+class Greet(Command):
+    about = "say hello"
+    def add_options(self, parser):
+        parser.add_argument("--name", required=True)
+    def run(self, options):
+        print("hello", options.name)
+        return 3
+"""
+
+
+def test_a_distribution_brings_a_command_of_warren(tmp_path: Path) -> None:
+    distribution(tmp_path, "loading_greets", "greet = loading_greets:Greet", GREETS, COMMANDS)
+    done = process(tmp_path, "greet", "--name", "rabbit")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "hello rabbit\n", "")
+    assert "say hello" in process(tmp_path, "--help").stdout
+    assert process(tmp_path, "greet").stderr == "warren greet: the following arguments are required: --name\n"
+
+
+def test_a_command_that_cannot_be_used_is_named_in_one_line_and_no_other_is_the_worse_for_it(tmp_path: Path) -> None:
+    distribution(tmp_path, "loading_greets", "greet = loading_greets:Nobody", GREETS, COMMANDS)
+    done = process(tmp_path, "greet", "--name", "rabbit")
+    assert done.returncode == 70 and done.stderr.startswith("warren: command 'greet' of loading_greets 1.5: AttributeE")
+    assert process(tmp_path, "plugins").returncode == 0

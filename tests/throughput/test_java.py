@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugins.throughput.analysis.java import ADVICE, java_fault, major
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.installed import ROOT, installed
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,8 @@ def test_a_java_that_fails_is_none(java: Path) -> None:
 
 def test_the_command_ends_with_one_line_without_java(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "broker.cli", "analyze", "--input", str(tmp_path), "--output", str(tmp_path / "o")]
-    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    paths = os.pathsep.join([str(installed(tmp_path / "installed")), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": paths, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 69
     assert done.stderr == f"warren analyze: {tmp_path}/bin/java cannot be run: {ADVICE}\n"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
+from .. import schema
 from . import facts, journeys
 from .facts import Fact, merged
 from .folder import Folders
@@ -57,17 +58,19 @@ class Store:
         names = self._parts(fact, before)
         if fact is journeys.JOURNEYS:
             names = names[-1:]
-        schema = fact.make(read(self.spark, fact.table, [])).schema
+        columns = fact.make(read(self.spark, fact.table, [])).schema
         if not names:
-            return self.spark.createDataFrame([], schema)
-        parts = self.spark.read.schema(schema).parquet(*[f"{self._place(fact)}/{name}" for name in names])
+            return self.spark.createDataFrame([], columns)
+        parts = self.spark.read.schema(columns).parquet(*[f"{self._place(fact)}/{name}" for name in names])
         return merged(fact, parts) if len(names) > 1 else parts
 
     def facts(self) -> Facts:
         return Facts(**{fact.name: self.load(fact) for fact in ALL})
 
     def tidy(self) -> None:
-        """Merge what has become many parts, and remove what does not count any more."""
+        """Merge what has become many parts, and remove what does not count any more. Not while a batch is under way."""
+        for table in schema.TABLES:
+            self._tidy_names(table)
         for fact in ALL:
             names = self._parts(fact, None)
             if fact is not journeys.JOURNEYS and len(names) > PARTS:
@@ -93,6 +96,16 @@ class Store:
             return []
         notes = [file for file in self.folders.files(place) if int(file.name) < before]
         return [name for note in notes for name in self.folders.text(note.path).split("\n")]
+
+    def _tidy_names(self, table: str) -> None:
+        place = f"{self.folder}/names/{table}"
+        notes = self.folders.files(place) if self.folders.exists(place) else []
+        if len(notes) > PARTS:
+            last = max(int(note.name) for note in notes)
+            self.note(table, last, self.names(table, last + 1))
+            for note in notes:
+                if int(note.name) != last:
+                    self.folders.remove(note.path)
 
     def _parts(self, fact: Fact, before: int | None) -> list[str]:
         """The names of the parts that count, in order."""

@@ -1,0 +1,203 @@
+"""What is left out of the export: by sampling, by a full buffer, by what nobody is to see; and what must not be."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.core import line as line_module
+from broker.core.message import Address, Message, content_frames, framed
+from broker.properties import Properties
+from broker.table import Table
+from plugins.throughput import schema
+from plugins.throughput.buffer import Buffer
+from plugins.throughput.content import hops, identity
+from plugins.throughput.names import LIMIT
+from plugins.throughput.recording import Recording
+
+from .exporting import Exporting, imbalance, origin, whole_files
+
+MESSAGES = 1000
+
+
+def filled(export: Exporting, count: int, **properties: Any) -> None:
+    """Publishes so many, and consumes them."""
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    ch.confirm()
+    ch.fill("q", *[b"body"] * count, **properties)
+    ch.consume("q", consumer_tag="c", no_ack=False)
+    ch.sync()
+    ch.ack(count, multiple=True)
+    ch.sync()
+
+
+def test_of_a_sampled_log_a_message_has_all_its_rows_or_none(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, one_in=100)
+    filled(export, MESSAGES)
+    rows = export.events()
+    export.close()
+    published = [row["msg_seq"] for row in rows if row["event"] == "publish"]
+    assert len(published) == MESSAGES // 100
+    counts = Counter((row["msg_seq"], row["event"]) for row in rows)
+    assert counts == Counter(
+        {(seq, event): 1 for seq in published for event in ("publish", "enqueue", "confirm", "deliver", "ack")}
+    )
+    assert [row["row"] for row in rows] == list(range(len(rows)))
+    assert [row["sample_rate"] for row in rows] == pytest.approx([0.01] * len(rows))
+
+
+@pytest.mark.parametrize("sizes", [[1] * 7, [1, 1, 3, 1, 1, 1, 2]])
+def test_messages_one_by_one_are_sampled_as_evenly_as_many_at_once(tmp_path: Path, sizes: list[int]) -> None:
+    recording = Recording(Buffer(1 << 20, lambda: None), 3, False)
+    messages = [framed(Address("", "q"), Properties(), b"") for _ in range(sum(sizes))]
+    left = list(messages)
+    for size in sizes:
+        recording.publishing(origin(), left[:size], True, 0)
+        recording.published()
+        del left[:size]
+    assert [index for index, message in enumerate(messages) if message.seq] == list(range(0, len(messages), 3))
+
+
+def test_what_there_is_no_room_for_is_dropped_and_counted_and_leaves_a_gap(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, limit_bytes=4000)
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    for number in range(200):
+        ch.fill("q", b"x")
+        if number == 150:
+            export.flush()
+    lost, rows = export.buffer.lost, export.events()
+    export.close()
+    assert 0 < lost < 400 and len(rows) + lost == 400 == export.buffer.row
+    numbers = [row["row"] for row in rows]
+    assert len(set(numbers)) == len(numbers) and max(numbers) == 399
+    assert export.soon > 0, "nobody was asked to take it in time"
+    assert export.snapshot()[-1]["lost_records"] == lost
+
+
+def test_who_publishes_never_waits_for_the_writer(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, limit_bytes=0)
+    export.buffer.waiting_bytes = 1  # it has not taken what it was told
+    filled(export, MESSAGES)
+    assert export.vhost.statistics.publishing.confirm == MESSAGES
+    assert export.buffer.lost == export.buffer.row and export.events() == []
+    export.close()
+
+
+def test_no_body_and_no_header_but_those_of_the_list_is_anywhere_in_the_files(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, headers=("tenant", "retries", "absent"))
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    for number, tenant in enumerate(("alpha", "beta")):
+        ch.fill("q", b"SECRET-BODY", headers={"tenant": tenant, "token": "SECRET-HEADER", "retries": number})
+    rows = export.events()
+    export.close()
+    told = [dict(row["headers"]) for row in rows if row["event"] == "publish"]
+    assert told == [{"tenant": "alpha", "retries": "0"}, {"tenant": "beta", "retries": "1"}]
+    assert all(row["headers"] is None for row in rows if row["event"] != "publish")
+    assert "SECRET" not in repr(rows) and not any(b"SECRET" in path.read_bytes() for path in whole_files(tmp_path))
+
+
+def test_without_a_list_no_header_leaves_the_broker(tmp_path: Path) -> None:
+    export = Exporting(tmp_path)
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    ch.fill("q", b"SECRET-BODY", headers={"token": "SECRET-HEADER"})
+    assert b"SECRET" not in b"".join(export.buffer.take())
+    export.close()
+
+
+def test_text_that_is_no_utf_8_is_exported_with_escapes(tmp_path: Path) -> None:
+    export = Exporting(tmp_path)
+    ch = export.peer.connect().channel()
+    ch.publish("amq.topic", b"key\xff")
+    ch.sync()
+    (publish,) = export.events()
+    export.close()
+    assert publish["routing_key"] == "key\\xff"
+
+
+def test_a_message_keeps_its_number_while_it_lies_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", 2)
+    export = Exporting(tmp_path)
+    export.peer.node.budget.limit_bytes = 1
+    ch = export.peer.connect().channel()
+    before = export.snapshot(schema.START)
+    ch.declare("q", durable=True)
+    ch.fill("q", *[bytes([number]) for number in range(6)], delivery_mode=2)
+    ch.fill("q", *[bytes([number]) for number in range(6)])
+    assert len(export.vhost.queues["q"].lines.default.backlog) > 0
+    for _ in range(4):
+        assert ch.get("q")
+    export.vhost.queues["q"].purge()
+    rows = export.events()
+    published = [row["msg_seq"] for row in rows if row["event"] == "publish"]
+    left = [row["msg_seq"] for row in rows if row["event"] in ("deliver", "drop")]
+    assert published == left and len(left) == 12
+    assert imbalance(rows, before, export.snapshot()) == {}
+    export.close()
+
+
+def test_a_message_that_was_there_before_the_log_gets_a_number_but_no_age(tmp_path: Path) -> None:
+    export = Exporting(tmp_path)
+    export.vhost.message_log = None
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    ch.fill("q", b"old")
+    export.vhost.message_log = export.recording
+    ch.fill("q", b"new")
+    for _ in range(2):
+        found = ch.get("q", no_ack=False)
+        assert found is not None
+        ch.ack(found.tag)
+    ch.sync()
+    old, new = ([row for row in export.events("deliver", "ack")][start::2] for start in (0, 1))
+    export.close()
+    assert [row["event"] for row in export.events() if row["msg_seq"] == old[0]["msg_seq"]] == ["deliver", "ack"]
+    assert {row["lat_us"] for row in export.events() if row["msg_seq"] == old[0]["msg_seq"]} == {None}
+    assert all(row["lat_us"] is not None for row in new if row["msg_seq"] != old[0]["msg_seq"])
+
+
+def test_codes_are_given_anew_when_there_are_very_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plugins.throughput.names.LIMIT", 10)
+    assert LIMIT > 10
+    export = Exporting(tmp_path)
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    ch.exchange("topics", "topic")
+    ch.bind("q", "topics", "#")
+    for round_ in range(3):
+        for number in range(20):
+            ch.publish("topics", f"key.{round_}.{number}", b"")
+        ch.sync()
+        export.flush()
+    keys = [row["routing_key"] for row in export.events("publish")]
+    assert keys == [f"key.{round_}.{number}" for round_ in range(3) for number in range(20)]
+    export.close()
+
+
+# What is known of a message beyond its number
+
+
+def message(body: bytes = b"body", **properties: Any) -> Message:
+    given = Properties(**properties)
+    return Message(Address("x", "k"), content_frames(1, given.encode(), body), 1, len(body), 0, False)
+
+
+def test_the_identity_of_a_message_is_its_id_where_it_has_one() -> None:
+    assert identity(message(message_id="mine")) == "mine"
+
+
+def test_the_identity_of_a_message_is_the_same_on_both_sides_of_a_link() -> None:
+    headers = Table.of({"own": "kept"})
+    stamped = headers.with_items([("x-received-from", ("A", [("F", Table.of({"uri": "amqp://a"}))]))])
+    twice = headers.with_items([("x-received-from", ("A", [("F", Table.EMPTY), ("F", Table.EMPTY)]))])
+    there = identity(message(headers=headers, user_id="u"))
+    assert identity(message(headers=stamped)) == there == identity(message(headers=twice))
+    assert identity(message()) == identity(message(headers=stamped.without(("own",))))
+    assert len({there, identity(message()), identity(message(b"other")), identity(message(type="t"))}) == 4
+    assert [hops(message()), hops(message(headers=stamped)), hops(message(headers=twice))] == [0, 1, 2]
