@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from pamqp.commands import Basic
 
 from broker.core.passwords import hash_password
 from broker.table import Table
@@ -135,7 +136,9 @@ def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: 
     run(test)
 
 
-def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wanted(run: Run) -> None:
+def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wanted(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(site: Site) -> None:
         site.server.settings.server_properties = site.server.settings.server_properties.with_items(
             [("capabilities", ("F", typed(**dict.fromkeys(("consumer_cancel_notify", ANSWERS_CANCEL), ("t", True)))))]
@@ -146,8 +149,14 @@ def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wa
         channel.cancelled = cancelled.set_result
         await channel.declare_queue("q", False, False, Table.EMPTY)
         await channel.consume("q", "mine", True, Table.EMPTY, nowait=True)
-        await channel.delete_queue("q")
+        await channel.qos(1)  # the upstream has seen it all when it answers this
+        sent: list[tuple[int, int, bytes]] = []
+        monkeypatch.setattr(connection.line, "send", lambda *method: sent.append(method))
+        site.node.vhosts["/"].delete_queue(site.node.vhosts["/"].queues["q"])
+        site.node.pump()
         assert await asyncio.wait_for(cancelled, PATIENCE_S) == "mine"
+        assert sent == [(channel.number, Basic.CancelOk.index, b"\x04mine")]
+        monkeypatch.undo()
         await channel.qos(1)
         await connection.close(PATIENCE_S)
 
