@@ -38,9 +38,11 @@ class Parameter:
 
 
 class Component:
-    """What parameters of one kind are for."""
+    """What parameters of one kind are for. One that `keeps` what was stored has it back at the start though it would be
+    refused now, and deals with it."""
 
     __slots__ = ("name",)
+    keeps = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -168,9 +170,10 @@ class Parameters:
         self._check_vhost(stored.vhost)
         value = from_json(stored.value)
         component = self._components.get(stored.component)
-        lines = component.validate(stored.name, value) if component is not None else []
-        if lines:
-            raise Invalid(", ".join(lines))
+        if component is not None and not component.keeps:
+            lines = component.validate(stored.name, value)
+            if lines:
+                raise Invalid(", ".join(lines))
         self._store(Parameter(stored.vhost, stored.component, stored.name, value))
 
     def restore_global(self, stored: StoredGlobalParameter) -> None:

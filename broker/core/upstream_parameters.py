@@ -127,9 +127,11 @@ def direct_vhosts(uri: object) -> list[str]:
 
 
 class Upstream(Component):
-    """`barred` names the user who is at it and may not connect to this virtual host; empty where there is none."""
+    """`barred` names the user who is at it and may not connect to this virtual host; empty where there is none. A URI
+    that was stored when more was taken for one is told of by its links."""
 
     __slots__ = ("_barred",)
+    keeps = True
 
     def __init__(self, name: str, barred: Callable[[str], str]) -> None:
         super().__init__(name)
@@ -148,6 +150,7 @@ class UpstreamSet(Component):
     """An upstream may be named before it is there, and more than once. The set `all` is taken and never asked for."""
 
     __slots__ = ()
+    keeps = True
 
     def validate(self, name: str, value: object) -> list[str]:
         if not isinstance(value, list):

@@ -57,14 +57,18 @@ class Daemon:
         """Start it; the seconds until it was ready."""
         begin = time.monotonic()
         self.launch(sync, config)
-        give_up = begin + READY_WITHIN_S
+        self.started()
+        return time.monotonic() - begin
+
+    def started(self) -> None:
+        """Until it is ready."""
+        give_up = time.monotonic() + READY_WITHIN_S
         while not (ready := self.events("ready")):
             assert self.process.poll() is None and time.monotonic() < give_up, f"it did not start:\n{self.tail()}"
             time.sleep(0.005)
         host, _, port = ready[0]["amqp"][0].rpartition(":")
         self.address = (host, int(port))
         self._peer = SocketPeer(f"{host}:{port}")
-        return time.monotonic() - begin
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

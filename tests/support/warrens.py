@@ -32,19 +32,28 @@ class Warren(Daemon):
     def uri(self) -> str:
         return f"amqp://127.0.0.1:{self.port}/%2f"
 
-    def request(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, Any]:
-        """Status, and what the answer says; `path` comes after /api."""
+    def fetch(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, str]:
+        """Status and body of what is on the port of the HTTP API."""
         (address,) = self.events("ready")[0]["http"]
         credentials = base64.b64encode(f"{user}:{user}".encode()).decode()
         connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
         try:
             octets = None if body is None else json.dumps(body)
-            connection.request(method, "/api" + path, octets, {"Authorization": f"Basic {credentials}"})
+            connection.request(method, path, octets, {"Authorization": f"Basic {credentials}"})
             response = connection.getresponse()
-            answer = response.read()
+            return response.status, response.read().decode()
         finally:
             connection.close()
-        return response.status, json.loads(answer) if answer else None
+
+    def request(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, Any]:
+        """Status, and what the answer says; `path` comes after /api."""
+        status, answer = self.fetch(method, "/api" + path, body, user)
+        return status, json.loads(answer) if answer else None
+
+    def metrics(self) -> str:
+        status, text = self.fetch("GET", "/metrics")
+        assert status == 200, (status, text)
+        return text
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The same, of what works."""
