@@ -141,7 +141,7 @@ def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wa
 ) -> None:
     async def test(site: Site) -> None:
         site.server.settings.server_properties = site.server.settings.server_properties.with_items(
-            [("capabilities", ("F", typed(**dict.fromkeys(("consumer_cancel_notify", ANSWERS_CANCEL), ("t", True)))))]
+            [("capabilities", ("F", Table.of({"consumer_cancel_notify": True, ANSWERS_CANCEL: True})))]
         )
         connection = await site.dial()
         channel = await connection.channel()
