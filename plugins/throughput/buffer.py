@@ -25,6 +25,7 @@ class Buffer:
         "waiting_bytes",
         "names",
         "_limit_bytes",
+        "_step_bytes",
         "_soon",
         "_new_names",
         "_segments",
@@ -42,6 +43,7 @@ class Buffer:
         self.waiting_bytes = 0
         self.names = Names()
         self._limit_bytes = limit_bytes
+        self._step_bytes = min(SOON_BYTES, limit_bytes // 2)
         self._soon = soon
         self._new_names = True
         self._clear()
@@ -53,7 +55,7 @@ class Buffer:
         self._routed = bytearray()
         self._details = bytearray()
         self._held_bytes = 0  # of all these
-        self._soon_at = min(SOON_BYTES, self._limit_bytes)
+        self._soon_at = self._step_bytes
 
     def take(self) -> list[bytes | bytearray]:
         """The pieces of a batch; none where there is nothing. Whatever comes later is another."""
@@ -75,7 +77,7 @@ class Buffer:
         """There is much to take; whether there may be more."""
         if self._held_bytes + self.waiting_bytes > self._limit_bytes:
             return False
-        self._soon_at = self._held_bytes + SOON_BYTES
+        self._soon_at = self._held_bytes + self._step_bytes
         self._soon()
         return True
 
