@@ -34,6 +34,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
     "federation/line.py::Line.data_received": "called by the loop; a failure ends this connection alone",
+    "federation/link.py::Link._try_for_ever": "the root of a link; a bug ends this attempt alone",
     "plugins/management/web.py::Web.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/metrics/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
 }
