@@ -11,15 +11,15 @@ from .names import text
 from .scope import Scope
 
 FEDERATION = "federation"  # the service's entry point
-STATUSES = ("starting", "running", "error", "shutdown", "invalid_upstream_uri")
 LABELS = ("vhost", "type", "name", "upstream", "upstream_name", "id")
+DROPPED = "dropped_"  # before the reasons, in what is told of a link
 Link = Mapping[str, object]
 
 
 def links(scope: Scope) -> list[Link]:
     service = scope.host.services.get(FEDERATION)
     told = service.status() if service is not None else None
-    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
 
 
 def texts(link: Link) -> tuple[str, ...]:
@@ -33,12 +33,9 @@ def number(link: Link, key: str) -> float | None:
 
 
 def by_status(scope: Scope) -> Iterable[Row]:
-    """None at all where there is no federation."""
-    if FEDERATION in scope.host.services:
-        counts = Counter(dict.fromkeys(STATUSES, 0))
-        counts.update(str(link.get("status")) for link in links(scope))
-        for status, count in counts.items():
-            yield (text(status),), (count,)
+    """Only those that there are, as RabbitMQ does."""
+    for status, count in Counter(str(link.get("status")) for link in links(scope)).items():
+        yield (text(status),), (count,)
 
 
 def running(scope: Scope) -> Iterable[Row]:
@@ -48,8 +45,9 @@ def running(scope: Scope) -> Iterable[Row]:
 
 def dropped(scope: Scope) -> Iterable[Row]:
     for link in links(scope):
-        for reason in ("max_hops", "seen"):
-            yield (*texts(link), reason), (number(link, f"dropped_{reason}") or 0,)
+        for key in link:
+            if key.startswith(DROPPED):
+                yield (*texts(link), text(key.removeprefix(DROPPED))), (number(link, key) or 0,)
 
 
 def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
@@ -67,7 +65,7 @@ def single(family: Family, key: str, scale: float = 1) -> Group:
 GROUPS: tuple[Group, ...] = (
     Group(
         "federation_links",
-        (Family("federation_links", "gauge", "Federation links, by their status"),),
+        (Family("federation_links", "gauge", "Number of federation links"),),
         by_status,
         ("status",),
     ),
