@@ -74,6 +74,8 @@ class Forwarding:
         self._tickets: deque[tuple[int, int, int]] = deque()  # of the journal; the last delivery of it; how many
         self._acked = 0
         self._looked_s = 0.0
+        # Told by who knows: to the default exchange, a queue that is no more looks like any other unroutable message.
+        self.gone: Callable[[], bool] = lambda: False
         inflow.on_release = self.resume
         node.alarms.hooks.append(self._alarm_changed)
 
@@ -158,14 +160,17 @@ class Forwarding:
 
     def _forward(self, deliveries: list[Delivery]) -> None:
         """HOT: the federation bench."""
+        if self.gone():
+            self._lost("what the link publishes to is gone")
+            return
         at, count = 0, len(deliveries)
-        prepare = self._prepare
+        prepare, each_by_its_key = self._prepare, self._routing_key is None
         while at < count:
             key = deliveries[at].routing_key
             going, contents = [], []
             while at < count:
                 delivery = deliveries[at]
-                if delivery.routing_key != key:
+                if each_by_its_key and delivery.routing_key != key:
                     break
                 at += 1
                 properties = prepare(delivery)

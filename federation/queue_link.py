@@ -71,9 +71,11 @@ class QueueLink(Link):
             return stamp(delivery.properties, delivery.redelivered, exchange, routing_key)
 
         inflow = self.host.inflow(key.vhost, self.name)
-        return Forwarding(
+        forwarding = Forwarding(
             self.node, inflow, connection.line, self.status, settings.ack_mode, "", key.name, prepare, self.lose
         )
+        forwarding.gone = lambda: self.queue.deleted
+        return forwarding
 
     def _upstream(self, connection: UpstreamConnection) -> Identity:
         return connection.cluster_name or "", connection.vhost, self.wanted.key.upstream_name
