@@ -146,6 +146,9 @@ class Writer:
         part: Part | None = None
         try:
             part = self._open(table, target, rows[0]["ts_us"])
+            for row in rows:
+                if "labels" in row:
+                    row["labels"] = [tuple(pair) for pair in row["labels"]]  # JSON has lists alone
             filled = pa.Table.from_pylist([node | row for row in rows], schema=target)
             part.write({name: filled[name] for name in target.names})
             part.finish(self._batches.lost + self.lost_rows)

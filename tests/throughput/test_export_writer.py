@@ -1,0 +1,177 @@
+"""The writer: which files there are when, and what becomes of records that cannot be written."""
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from broker.core.message import Address, content_frames
+from broker.core.message import Message as CoreMessage
+from broker.properties import Properties
+from plugins.throughput import schema
+from plugins.throughput.buffer import Buffer
+from plugins.throughput.columns import arrow_schema
+from plugins.throughput.recording import Recording
+from plugins.throughput.stream import HEAD
+from plugins.throughput.writer import Task, Writer, frames
+
+from .exporting import BATCH, NODE, ROWS, origin, rows_of, task, whole_files
+
+
+class Telling:
+    """A log with nothing but publishes, and their batches as the writer gets them."""
+
+    def __init__(self) -> None:
+        self.buffer = Buffer(1 << 20, lambda: None)
+        self.recording = Recording(self.buffer, 1, False)
+
+    def task(self, folder: Path, **changed: Any) -> Task:
+        return task(folder, self.recording.begun_ns, **changed)
+
+    def batch(self, count: int, **properties: Any) -> bytes:
+        frames_ = content_frames(1, Properties(**properties).encode(), b"body")
+        messages = [CoreMessage(Address("", "q"), frames_, 1, 4, 0, False) for _ in range(count)]
+        self.recording.publishing(origin(), messages, True, 0)
+        self.recording.published()
+        return b"".join(self.buffer.take())
+
+
+@pytest.fixture
+def telling() -> Telling:
+    return Telling()
+
+
+def test_a_reader_sees_a_file_when_it_is_whole_and_nothing_of_it_before(tmp_path: Path, telling: Telling) -> None:
+    writer = Writer(telling.task(tmp_path))
+    writer.take(BATCH, telling.batch(3))
+    writer._write()
+    assert whole_files(tmp_path) == [] and len(list(tmp_path.rglob(".part-*.tmp"))) == 1
+    writer.finish()
+    (path,) = whole_files(tmp_path)
+    assert list(tmp_path.rglob(".part-*")) == [] and len(rows_of(tmp_path)) == 3
+    first = rows_of(tmp_path)[0]["ts_us"]
+    assert path.relative_to(tmp_path).as_posix() == (
+        f"events/dt={first:%Y-%m-%d}/hour={first:%H}/{schema.file_name(NODE, 'b00f', 0)}"
+    )
+
+
+def test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file(tmp_path: Path, telling: Telling) -> None:
+    aside = tmp_path / "events/dt=2026-11-22/hour=05" / f".{schema.file_name(NODE, 'dead', 0)}.tmp"
+    aside.parent.mkdir(parents=True)
+    aside.write_bytes(b"PAR1 and then no more")
+    assert whole_files(tmp_path) == []
+    Writer(telling.task(tmp_path))
+    assert aside.exists(), "it may be one that is being written"
+    os.utime(aside, (time.time() - 100_000,) * 2)
+    Writer(telling.task(tmp_path, node="other@host"))
+    assert aside.exists(), "it is another node's"
+    Writer(telling.task(tmp_path))
+    assert not aside.exists()
+
+
+def test_files_are_as_the_schema_says(tmp_path: Path, telling: Telling) -> None:
+    writer = Writer(telling.task(tmp_path))
+    writer.take(BATCH, telling.batch(1, message_id="m", headers=None))
+    moment = {"ts_us": 1_790_000_000_000_000, "mono_ns": 5}
+    stats = moment | {"snapshot": 0, "kind": "start", "row": 0, "lost_records": 0, "queues": 0, "sample_rate": 1.0}
+    metric = moment | {"name": "lag", "labels": [("a", "b")], "kind": "histogram", "value": 1.5, "buckets": [0, 2]}
+    for table, row in ((schema.QUEUE_STATS, stats), (schema.METRICS, metric)):
+        writer.take(ROWS, msgspec.json.encode((table, [row])))
+    writer.finish()
+    for table in schema.TABLES:
+        (path,) = whole_files(tmp_path, table)
+        file = pq.ParquetFile(path)
+        assert file.metadata.metadata[schema.SCHEMA_KEY.encode()] == str(schema.SCHEMA).encode()
+        assert file.metadata.metadata[schema.LOST_KEY.encode()] == b"0"
+        wanted = {field.name: field.type for field in arrow_schema(table)}
+        for field in file.schema_arrow:
+            plain = pa.string() if pa.types.is_dictionary(wanted[field.name]) else wanted[field.name]
+            assert (pa.string() if pa.types.is_dictionary(field.type) else field.type) == plain
+        missing = set(wanted) - set(file.schema_arrow.names)
+        assert missing <= {column.name for column in schema.TABLES[table] if column.optional}
+    (row,) = rows_of(tmp_path, schema.METRICS)
+    assert (row["labels"], row["buckets"], row["value"]) == ([("a", "b")], [0, 2], 1.5)
+
+
+def test_a_file_is_followed_by_the_next_when_it_is_large_enough(
+    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plugins.throughput.writer.GROUP_ROWS", 10)
+    writer = Writer(telling.task(tmp_path, file_bytes=1))
+    for _ in range(3):
+        writer.take(BATCH, telling.batch(10))
+    assert [path.name[-14:] for path in whole_files(tmp_path)] == [f"{number:06}.parquet" for number in range(3)]
+    assert [row["row"] for row in rows_of(tmp_path)] == list(range(30))
+
+
+def test_a_file_is_finished_when_it_is_old_enough_or_its_hour_is_over(tmp_path: Path, telling: Telling) -> None:
+    now = [time.time()]
+    writer = Writer(telling.task(tmp_path), now_s=lambda: now[0])
+    writer.take(BATCH, telling.batch(1))
+    writer._write()
+    assert writer._part is not None
+    day, hour = writer._part.hour
+    now[0] = datetime(day.year, day.month, day.day, hour, 30, tzinfo=UTC).timestamp()
+    writer.look()
+    assert whole_files(tmp_path) == []
+    now[0] += 3600
+    writer.look()
+    assert len(whole_files(tmp_path)) == 1
+    another = Telling()
+    old = Writer(another.task(tmp_path / "old", file_age_s=0))
+    old.take(BATCH, another.batch(1))
+    old.look()
+    assert len(whole_files(tmp_path / "old")) == 1
+
+
+def test_a_column_that_was_missing_from_a_file_begins_another(tmp_path: Path, telling: Telling) -> None:
+    writer = Writer(telling.task(tmp_path))
+    for properties in ({}, {"message_id": "m"}, {}):
+        writer.take(BATCH, telling.batch(2, **properties))
+        writer._write()
+    writer.finish()
+    assert ["message_id" in pq.ParquetFile(path).schema_arrow.names for path in whole_files(tmp_path)] == [False, True]
+    assert [row["message_id"] for row in rows_of(tmp_path)] == [None, None, "m", "m", None, None]
+
+
+def test_days_beyond_those_that_are_kept_go(tmp_path: Path, telling: Telling) -> None:
+    for table in schema.TABLES:
+        for day in ("dt=2026-11-01", "dt=2026-11-19", "dt=2026-11-20", "dt=strange", "other"):
+            (tmp_path / table / day / "hour=05").mkdir(parents=True)
+    now = datetime(2026, 11, 22, 5, tzinfo=UTC).timestamp()
+    Writer(telling.task(tmp_path, retention_days=2), now_s=lambda: now)
+    kept = {path.name for table in schema.TABLES for path in (tmp_path / table).iterdir()}
+    assert kept == {"dt=2026-11-20", "dt=strange", "other"}
+
+
+def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
+    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[dict[str, object]] = []
+    monkeypatch.setattr("plugins.throughput.writer.say", lambda event, **fields: said.append({"event": event} | fields))
+    writer = Writer(telling.task(tmp_path))
+    (tmp_path / "events").write_text("no folder")
+    writer.take(BATCH, telling.batch(5))
+    writer.finish()
+    assert writer.lost_rows == 5 and [line["records"] for line in said] == [5]
+    (tmp_path / "events").unlink()
+    writer.take(BATCH, telling.batch(2))
+    writer.finish()
+    assert [row["row"] for row in rows_of(tmp_path)] == [5, 6]
+    (path,) = whole_files(tmp_path)
+    assert pq.ParquetFile(path).metadata.metadata[schema.LOST_KEY.encode()] == b"5"
+
+
+def test_a_pipe_that_is_cut_gives_the_frames_that_are_whole() -> None:
+    reading, writing = os.pipe()
+    frame = HEAD.pack(BATCH, 3) + b"abc"
+    os.write(writing, frame + frame + frame[:-1])
+    os.close(writing)
+    assert list(frames(reading)) == [(BATCH, b"abc"), (BATCH, b"abc")]
+    os.close(reading)
