@@ -13,8 +13,8 @@ class Proxy:
     """Listens on a port of its own for as long as the test lasts; `target` may change, as that of a server that starts
     again.
 
-    `delay_s` is what each direction takes. `accepted_s` is when it was connected to, by the monotonic clock; `open` is how
-    many connections there are now, `octets` what went through.
+    `delay_s` is what each direction takes. `accepted_s` is when it was connected to, by the monotonic clock; `open` is
+    how many clients are connected, `octets` what went through.
     """
 
     def __init__(self, loop: BackgroundLoop, target: tuple[str, int]) -> None:

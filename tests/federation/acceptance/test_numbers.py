@@ -1,0 +1,35 @@
+"""Every scenario of federation has a test with its number in the name, or a line here that says where it is tested."""
+
+import ast
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+LAST = 107
+ELSEWHERE = {
+    104: "tests/config/test_federation.py",
+    106: "tests/federation/interop",
+    107: "tests/federation/interop",
+}
+LATER = {105: "the user interface"}
+
+
+def numbers(folder: Path) -> set[int]:
+    """Of all tests there."""
+    found = set()
+    for path in folder.rglob("test_*.py") if folder.is_dir() else [folder]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and (match := re.match(r"test_(\d{3})_", node.name)):
+                found.add(int(match[1]))
+    return found
+
+
+def test_every_scenario_is_tested() -> None:
+    here = numbers(FOLDER)
+    assert sorted(here | ELSEWHERE.keys() | LATER.keys()) == list(range(1, LAST + 1))
+    assert not here & (ELSEWHERE.keys() | LATER.keys()), "a line is not needed any more"
+
+
+def test_what_is_tested_elsewhere_is_tested_there() -> None:
+    for number, place in ELSEWHERE.items():
+        assert number in numbers(FOLDER.parents[2] / place), (number, place)
