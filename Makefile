@@ -43,6 +43,15 @@ analytics: .venv/test.stamp java  ## what an analysis of 1 and of 10 million eve
 analytics-cluster: .venv/test.stamp java  ## one log on this machine alone and on a cluster of two workers: the same?
 	$(BIN)/python -m tests.throughput.cluster $(ARGS)
 
+interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstream and as downstream
+	WARREN_INTEROP=1 $(PYTEST) -q -rs tests/federation/interop
+
+ring: .venv/test.stamp  ## the topologies of federation with real processes: who received what
+	$(BIN)/python -m tests.federation.ring $(ARGS)
+
+federation-faults: .venv/test.stamp  ## what breaks on the way between two brokers, for as long as it takes: what is lost
+	$(BIN)/python -m tests.federation.faults $(ARGS)
+
 lint: .venv/test.stamp
 	$(BIN)/ruff check .
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+import http.client
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from plugins.management.serving import application
 from plugins.management.state import State
 
 from .in_process import InProcessPeer
+
+PATIENCE_S = 20.0
 
 
 class Response:
@@ -80,6 +83,19 @@ async def answered(
     await application(scope, receive, send)
     headers = {name.decode(): text.decode() for name, text in events[0]["headers"]}
     return Response(events[0]["status"], headers, b"".join(event.get("body", b"") for event in events[1:]))
+
+
+def asked(address: str, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, str]:
+    """Of a server that listens there: status and body of the answer. The password is the name. Raises OSError."""
+    credentials = base64.b64encode(f"{user}:{user}".encode()).decode()
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
+    try:
+        octets = None if body is None else json.dumps(body)
+        connection.request(method, path, octets, {"Authorization": f"Basic {credentials}"})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
 
 
 class Api:

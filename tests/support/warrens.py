@@ -1,7 +1,5 @@
 """Warrens as processes that federate, each with a folder of its own, spoken to over AMQP and HTTP alone."""
 
-import base64
-import http.client
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +9,7 @@ from urllib.parse import quote
 from tests.crash.daemon import Daemon
 
 from .federation import SOON_S, Row, hyphened, until
-
-PATIENCE_S = 20.0
+from .http import asked
 
 
 class Warren(Daemon):
@@ -35,15 +32,7 @@ class Warren(Daemon):
     def fetch(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, str]:
         """Status and body of what is on the port of the HTTP API."""
         (address,) = self.events("ready")[0]["http"]
-        credentials = base64.b64encode(f"{user}:{user}".encode()).decode()
-        connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
-        try:
-            octets = None if body is None else json.dumps(body)
-            connection.request(method, path, octets, {"Authorization": f"Basic {credentials}"})
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
+        return asked(address, method, path, body, user)
 
     def request(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, Any]:
         """Status, and what the answer says; `path` comes after /api."""

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.federation import Place, Site, quiet, until
 
-from .conftest import NewProxy
+from ..conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 

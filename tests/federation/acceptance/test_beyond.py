@@ -5,7 +5,7 @@ import pytest
 from tests.support.channel import Channel
 from tests.support.federation import Place, headers, quiet, until
 
-from .conftest import NewPlaces
+from ..conftest import NewPlaces
 from .test_topologies import TRIANGLE, Edge, Graph, each_reaches, everywhere_once, ring
 
 pytestmark = pytest.mark.sockets

@@ -16,7 +16,7 @@ from broker.table import Table
 from tests.support.codec import Typed
 from tests.support.federation import Place, fields, plain, quiet, until
 
-from .conftest import NewProxy
+from ..conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.background import BackgroundLoop
 from tests.support.federation import WITHIN_S, Place, Site, quiet, until
 
-from .conftest import NewProxy
+from ..conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site, headers, plain, quiet, until
 
-from .conftest import NewPlaces
+from ..conftest import NewPlaces
 
 pytestmark = pytest.mark.sockets
 

@@ -8,7 +8,7 @@ from broker.table import Table
 from tests.support.background import BackgroundLoop
 from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields, quiet, until
 
-from .conftest import NewPlaces, NewProxy
+from ..conftest import NewPlaces, NewProxy
 
 pytestmark = pytest.mark.sockets
 

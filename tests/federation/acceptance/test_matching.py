@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.federation import Place, quiet, until
 
-from .conftest import NewPlaces
+from ..conftest import NewPlaces
 
 pytestmark = pytest.mark.sockets
 

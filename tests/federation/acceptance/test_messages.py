@@ -9,7 +9,7 @@ from broker.properties import Properties
 from tests.support.codec import Typed
 from tests.support.federation import QUIET_S, Place, fields, headers, quiet, until
 
-from .conftest import NewPlaces, NewProxy
+from ..conftest import NewPlaces, NewProxy
 
 pytestmark = pytest.mark.sockets
 

@@ -8,7 +8,7 @@ from tests.support.channel import Channel
 from tests.support.codec import Typed
 from tests.support.federation import Place, headers, quiet, until
 
-from .conftest import NewPlaces
+from ..conftest import NewPlaces
 
 pytestmark = pytest.mark.sockets
 

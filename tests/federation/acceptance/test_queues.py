@@ -7,7 +7,7 @@ import pytest
 from tests.support.channel import Channel
 from tests.support.federation import Place, quiet, until
 
-from .conftest import NewPlaces, NewProxy
+from ..conftest import NewPlaces, NewProxy
 
 pytestmark = pytest.mark.sockets
 

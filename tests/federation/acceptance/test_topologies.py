@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.federation import Place, Site, quiet, until
 
-from .conftest import NewPlaces, NewProxy
+from ..conftest import NewPlaces, NewProxy
 
 pytestmark = pytest.mark.sockets
 
