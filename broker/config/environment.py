@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from .errors import ConfigError
 from .settings import Setting
 from .sysctl import path_of
-from .values import default_node
+from .values import Config, default_node
 
 # variable -> key; each also as VARIABLE_FILE, the name of a file that holds the value (as secrets of containers do)
 ACCOUNT = {
@@ -17,6 +17,14 @@ ACCOUNT = {
     "RABBITMQ_DEFAULT_VHOST": "default_vhost",
 }
 DEFAULT_PORT = "5672"
+AUTO = "auto"  # the address of every interface
+
+
+def defaults(environment: Mapping[str, str]) -> Config:
+    """What holds where nothing else is said: on loopback, or with the address `auto` on every interface."""
+    if environment.get("RABBITMQ_NODE_IP_ADDRESS") == AUTO:
+        return Config(listeners_tcp=(("::", int(DEFAULT_PORT)),))
+    return Config()
 
 
 def settings(environment: Mapping[str, str]) -> Iterator[Setting]:
@@ -50,10 +58,10 @@ def _account(environment: Mapping[str, str], variable: str) -> str:
 
 def _listener(environment: Mapping[str, str]) -> Iterator[Setting]:
     port, address = environment.get("RABBITMQ_NODE_PORT", ""), environment.get("RABBITMQ_NODE_IP_ADDRESS", "")
-    if port or address:
+    if port or address not in ("", AUTO):
         variable = "RABBITMQ_NODE_PORT" if port else "RABBITMQ_NODE_IP_ADDRESS"
         text = port or DEFAULT_PORT
-        if address and address != "auto":
+        if address not in ("", AUTO):
             text = f"[{address}]:{text}" if ":" in address else f"{address}:{text}"
         yield Setting(("listeners", "tcp", "default"), text, f"environment {variable}", replaces=True)
 

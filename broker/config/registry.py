@@ -71,8 +71,8 @@ class Gathered:
         if warning:
             self.warnings.append(f"{setting.origin}: {warning}")
 
-    def config(self) -> Config:
-        """Raises ConfigError for what does not go together."""
+    def config(self, defaults: Config) -> Config:
+        """What was said, and the rest from `defaults`. Raises ConfigError for what does not go together."""
         fields: dict[str, Any] = {}
         for field, value in self._ones.items():
             _put(fields, field, value)
@@ -81,7 +81,7 @@ class Gathered:
         for field in self._none:
             _put(fields, field, ())
         try:
-            return _changed(Config(), fields)
+            return _changed(defaults, fields)
         except ValueError as error:
             raise ConfigError(str(error)) from None
 

@@ -60,7 +60,7 @@ class Sources:
         gathered.add_all(self._options())
         self.warnings = gathered.warnings
         try:
-            return gathered.config()
+            return gathered.config(variables.defaults(self._environment))
         except ConfigError as error:
             where = self.files[0] if self.files else "configuration"
             raise ConfigError(f"{where}: {error}") from None

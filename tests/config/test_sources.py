@@ -95,6 +95,17 @@ def test_rabbitmqs_variables_are_read(environment: dict[str, str], field: str, v
     assert getattr(load(environment=environment), field) == value
 
 
+def test_the_address_auto_is_every_interface_unless_files_name_another(conf: Path) -> None:
+    auto = {"RABBITMQ_NODE_IP_ADDRESS": "auto"}
+    conf.write_text("heartbeat = 5")
+    assert load(conf, environment=auto).listeners_tcp == (("::", 5672),)
+    assert load(conf, environment=auto | {"RABBITMQ_NODE_PORT": "1"}).listeners_tcp == (("::", 1),)
+    conf.write_text("listeners.tcp.1 = 10.0.0.1:5673")
+    assert load(conf, environment=auto).listeners_tcp == (("10.0.0.1", 5673),)
+    conf.write_text("listeners.tcp = none")
+    assert load(conf, environment=auto).listeners_tcp == ()
+
+
 def test_a_node_named_without_a_host_is_one_of_this_machine() -> None:
     name, _, host = load(environment={"RABBITMQ_NODENAME": "rabbit"}).node.partition("@")
     assert name == "rabbit" and host == load().node.partition("@")[2]
