@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from tests.support.amqp import Client
 from tests.support.background import BackgroundLoop
@@ -33,11 +34,11 @@ class Publisher(threading.Thread):
     `confirmed` are those that the upstream has answered for: they must arrive.
     """
 
-    def __init__(self, connect: Callable[[], Client]) -> None:
+    def __init__(self, upstream: Callable[[], SocketPeer]) -> None:
         super().__init__(daemon=True)
         self.confirmed: set[int] = set()
         self.published = 0
-        self._connect = connect
+        self._upstream = upstream
         self._going = threading.Event()
         self._idle = threading.Event()
         self._ended = False
@@ -45,10 +46,13 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         while not self._ended:
+            peer = self._upstream()
             try:
-                self._publish(self._connect())
+                self._publish(peer.connect())
             except (Closed, OSError):
                 time.sleep(PAUSE_S)  # it is away
+            finally:
+                peer.close()
 
     def _publish(self, client: Client) -> None:
         channel = client.channel()
@@ -68,7 +72,6 @@ class Publisher(threading.Thread):
             if len(acked) == BURST:
                 self.confirmed.update(numbers)
             time.sleep(PAUSE_S)
-        client.vanish()
 
     def pause(self) -> None:
         """Until nothing more is published, and all of it is confirmed."""
@@ -80,9 +83,11 @@ class Publisher(threading.Thread):
         self._going.set()
 
     def end(self) -> None:
+        """Also when it has ended, or was never begun."""
         self._ended = True
         self._going.set()
-        self.join()
+        if self.is_alive():
+            self.join()
 
 
 class Outcome:
@@ -121,16 +126,16 @@ def first(numbers: list[int]) -> list[int]:
 
 
 class Crossing:
-    """`running` brings all up; what comes after may break it, each in its own way, and waits until it runs again."""
+    """`begin` has the load begin; what comes after may break the link, each in its own way, and waits until it runs
+    again; `outcome` ends the load and tells what became of it. Then another may begin."""
 
     def __init__(self, folder: Path, loop: BackgroundLoop, **settings: object) -> None:
         self.up, self.down = Warren(folder / "up", "up"), Warren(folder / "down", "down")
-        self.breaks = 0
-        self.longest_s = 0.0
         self.dice = random.Random(7)
-        self._settings = settings
+        self.up.launch()
+        self.down.launch()
         for warren in (self.up, self.down):
-            warren.start()
+            warren.started()
             channel = warren.connect().channel()
             channel.exchange(EXCHANGE, "direct", durable=True)
         channel.declare(QUEUE, durable=True)
@@ -139,13 +144,22 @@ class Crossing:
         settings = {"prefetch_count": PREFETCH, **settings}
         self.down.federate(f"^{EXCHANGE}", f"amqp://127.0.0.1:{self.proxy.port}/%2f?heartbeat=2", **settings)
         self.running()
-        self.publisher = Publisher(self._connect)
+        self.breaks = 0
+        self.longest_s = 0.0
+        self.publisher = self._new_publisher()
 
-    def _connect(self) -> Client:
-        return SocketPeer(f"127.0.0.1:{self.up.port}").connect()
+    def _new_publisher(self) -> Publisher:
+        return Publisher(lambda: SocketPeer(f"127.0.0.1:{self.up.port}"))
+
+    def begin(self) -> None:
+        self.breaks = 0
+        self.longest_s = 0.0
+        self.publisher = self._new_publisher()
+        self.publisher.start()
+        self.load()
 
     def close(self) -> None:
-        self.publisher.end() if self.publisher.is_alive() else None
+        self.publisher.end()
         self.proxy.close()
         self.up.close()
         self.down.close()
@@ -156,8 +170,8 @@ class Crossing:
         until(lambda: KEY in self.up.keys(EXCHANGE), lambda: f"{self.up.keys(EXCHANGE)}\n{self.down.tail()}")
         return row
 
-    def back(self, since: Row | None = None) -> None:
-        """Until the link runs, for some time already if it had not noticed that it was to break."""
+    def back(self) -> None:
+        """Until the link runs again."""
         began_s = time.monotonic()
         self.running()
         self.breaks += 1
@@ -204,8 +218,9 @@ class Crossing:
         """While it is empty: what is in it is the operator's loss."""
         self.publisher.pause()
         self.settle()
-        self.up.ask("DELETE", "/queues/%2f/federation%3A%20fed.x%20-%3E%20down")
-        until(lambda: self.down.rows()[0]["reconnects"] > 0, lambda: str(self.down.rows()))
+        reconnects = self.down.rows()[0]["reconnects"]
+        self.up.ask("DELETE", f"/queues/%2f/{quote(UPSTREAM_QUEUE)}")
+        until(lambda: self.down.rows()[0]["reconnects"] > reconnects, lambda: str(self.down.rows()))
         self.back()
         self.publisher.go_on()
 
@@ -243,5 +258,6 @@ class Crossing:
         channel = self.down.connect().channel()
         channel.consume(QUEUE, no_ack=True)
         came = channel.deliveries(count)
+        channel.client.close()
         assert self.down.queues()[QUEUE] == 0
         return Outcome(self.publisher, came, self.breaks, self.longest_s)

@@ -47,10 +47,9 @@ def survives(fault: Callable[[Crossing], None], loop: BackgroundLoop) -> tuple[b
     with tempfile.TemporaryDirectory(prefix="warren-faults-") as folder:
         crossing = Crossing(Path(folder), loop)
         try:
-            crossing.publisher.start()
-            crossing.load(1.0)
+            crossing.begin()
             fault(crossing)
-            crossing.load(1.0)
+            crossing.load()
             outcome = crossing.outcome()
         finally:
             crossing.close()

@@ -44,22 +44,25 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset what is connected, and whatever connects until `restore`."""
-        self.refusing = True
-        self._loop.call(self._reset)
+        self._loop.call(self._become, True, False, True)
 
     def blink(self) -> None:
         """Reset what is connected."""
-        self._loop.call(self._reset)
+        self._loop.call(self._become, False, False, True)
 
     def silence(self) -> None:
         """Say nothing to either side any more, and take whatever connects: what is sent is lost."""
-        self.silent = True
+        self._loop.call(self._become, False, True, False)
 
     def restore(self) -> None:
         """Let everything through that connects from now on. What fell silent has missed something, and is reset."""
-        if self.silent:
-            self._loop.call(self._reset)
-        self.refusing = self.silent = False
+        self._loop.call(self._become, False, False, self.silent)
+
+    def _become(self, refusing: bool, silent: bool, reset: bool) -> None:
+        """All of it between two turns of the loop, so that nobody connects in between."""
+        self.refusing, self.silent = refusing, silent
+        if reset:
+            self._reset()
 
     def close(self) -> None:
         self._loop.run(self._close())
