@@ -137,6 +137,7 @@ def test_trouble_is_named(ran: Ran) -> None:
     assert (again["redelivered"], again["requeued"]) == (5, 5)
     (poison,) = ran.rows("poison", node="rabbit@up")
     assert (poison["queue"], poison["redelivered"], poison["requeued"]) == ("work", 5, 5)
+    assert (poison["message_id"], poison["exchange"], poison["routing_key"]) == ("poison", "x", "key")
 
 
 def test_the_process_and_its_queues_are_described(ran: Ran) -> None:

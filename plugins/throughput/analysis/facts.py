@@ -147,8 +147,6 @@ def attempts(events: DataFrame) -> DataFrame:
         .agg(
             count_if(again).alias("redelivered"),
             count_if(is_event(REQUEUE)).alias("requeued"),
-            F.max("message_id").alias("message_id"),
-            F.max("routing_key").alias("routing_key"),
             F.min("ts_us").alias("first"),
             F.max("ts_us").alias("last"),
         )
@@ -197,8 +195,8 @@ _ROWS = {
 }
 _ATTEMPTS = {
     **dict.fromkeys(("redelivered", "requeued"), "sum"),
-    **dict.fromkeys(("message_id", "routing_key", "last"), "max"),
     "first": "min",
+    "last": "max",
 }
 _ROUTES = dict.fromkeys(("published", "bytes", "unroutable", "returned"), "sum")
 _LATENCY = {"records": "sum", "highest_us": "max"}

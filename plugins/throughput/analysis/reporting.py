@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from . import journeys
 from .conservation import gaps, imbalances, queues, restarts, span, verdict
+from .naming import named
 from .reports import anomalies, backlog, capacity, churn, consumers, hot, latency, links, traffic, trouble
 from .store import Facts
 
@@ -22,12 +23,16 @@ Values = dict[str, Any]
 
 
 class Report(NamedTuple):
-    """`order` names columns, with a `-` in front where the greatest come first; empty: a table alone, no list."""
+    """`order` names columns, with a `-` in front where the greatest come first; empty: a table alone, no list.
+
+    `messages`: its rows are of messages, and what is listed of them is named.
+    """
 
     name: str
     make: Callable[[Facts], DataFrame]
     order: tuple[str, ...] = ()
     listed: int = LISTED
+    messages: bool = False
 
 
 def waits(facts: Facts) -> DataFrame:
@@ -58,7 +63,12 @@ REPORTS = (
     Report("unroutable", lambda facts: trouble.unroutable(facts.routes), ("-unroutable", *hot.EXCHANGE, "routing_key")),
     Report("given_up", lambda facts: trouble.given_up(facts.traffic), ("-messages", *QUEUE, "event", "reason")),
     Report("redelivered", lambda facts: trouble.redelivered(facts.traffic), ("-redelivered", *QUEUE)),
-    Report("poison", lambda facts: trouble.poison(facts.attempts), ("-redelivered", "-requeued", *QUEUE, "msg_seq")),
+    Report(
+        "poison",
+        lambda facts: trouble.poison(facts.attempts),
+        ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
+        messages=True,
+    ),
     Report("links", lambda facts: links.links(facts.crossings, facts.metrics), ("link",)),
     Report("consumers", used, ("-mean_ready", *QUEUE)),
     Report("churn", lambda facts: churn.churn(facts.metrics), ("node", "name")),
@@ -100,7 +110,11 @@ class Reporting:
         if not each.order:
             return 0, []
         rows = listed(table, each.order, each.listed)
-        return (len(rows) if len(rows) < each.listed else table.count()), rows
+        count = len(rows) if len(rows) < each.listed else table.count()
+        if each.messages and rows:
+            first = table.orderBy(*sorting(each.order)).limit(each.listed)
+            rows = listed(named(first, self._events), each.order, each.listed)
+        return count, rows
 
     def conservation(self) -> Values:
         """Whether anything is missing, and what."""
@@ -115,7 +129,7 @@ class Reporting:
         table = self._table("imbalances", found)
         count = table.count()
         if count:
-            table = self._table("imbalances_named", imbalances.named(table, self._events))
+            table = self._table("imbalances_named", named(table, self._events))
         judged = verdict.verdict(spans.collect(), count)
         missing = table.where(F.col("problem") == imbalances.MISSING).agg(F.sum("records")).collect()[0][0]
         crossed = arrivals.groupBy("link").agg(
@@ -151,8 +165,12 @@ class Reporting:
 
 def listed(table: DataFrame, order: tuple[str, ...], limit: int = LISTED) -> list[Values]:
     """The first rows in that order, as JSON has them."""
-    columns = [F.desc_nulls_last(name[1:]) if name.startswith("-") else F.asc_nulls_first(name) for name in order]
-    return [values(row) for row in table.orderBy(*columns).limit(limit).collect()]
+    return [values(row) for row in table.orderBy(*sorting(order)).limit(limit).collect()]
+
+
+def sorting(order: tuple[str, ...]) -> list[Column]:
+    """`-` in front of a name: the greatest first."""
+    return [F.desc_nulls_last(name[1:]) if name.startswith("-") else F.asc_nulls_first(name) for name in order]
 
 
 def values(row: Row) -> Values:

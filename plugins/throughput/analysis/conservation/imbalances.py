@@ -19,8 +19,6 @@ COLUMNS: dict[str, t.DataType] = {
     **dict.fromkeys(("first_row", "last_row", "records"), t.LongType()),
     "at": t.TimestampType(),
 }
-NAMED = 1000  # messages whose id and route are looked up
-
 MISSING = "records are missing from the log"
 UNEQUAL = "what entered is not what left and what is there"
 UNLOGGED_IN = "the queue counted more messages in than the log has"
@@ -104,15 +102,3 @@ def unrouted(events: DataFrame, boots: DataFrame) -> DataFrame:
         )
         .where(F.col("routed") != F.col("entered"))
     )
-
-
-def named(found: DataFrame, events: DataFrame) -> DataFrame:
-    """With message_id, exchange and routing key, as far as the log has them."""
-    wanted = found.where(F.col("msg_seq").isNotNull()).select(*BOOT, "msg_seq").distinct().limit(NAMED)
-    names = (
-        events.select(*BOOT, "msg_seq", "message_id", "exchange", "routing_key")
-        .join(F.broadcast(wanted), [*BOOT, "msg_seq"])
-        .groupBy(*BOOT, "msg_seq")
-        .agg(*[F.max(name).alias(name) for name in ("message_id", "exchange", "routing_key")])
-    )
-    return found.join(F.broadcast(names), [*BOOT, "msg_seq"], "left")

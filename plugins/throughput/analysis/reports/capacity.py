@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from ... import schema
 from ..facts import WEIGHT, is_event
 
-INTERVAL_S = schema.SNAPSHOT_S
+ENDLESS = 2**62  # octets: what a broker says that has no such limit
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
 
 
@@ -69,7 +69,7 @@ def left(metrics: DataFrame, name: str, limit: str, what: str, sign: int) -> Dat
     hours = (F.col("bound") - F.col("now")) / F.col("slope")
     return grouped.select(
         "node",
-        F.col("now").cast("long").alias(f"{what}_bytes"),
+        F.when(F.col("now") < ENDLESS, F.col("now")).cast("long").alias(f"{what}_bytes"),
         F.when(nearing & (hours > 0), F.round(hours, 1)).alias(f"{what}_full_in_h"),
     )
 

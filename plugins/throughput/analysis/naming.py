@@ -1,0 +1,21 @@
+"""Which message it was: what its publisher called it and where it went, looked up in the log."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+MESSAGE = ["node", "boot_id", "msg_seq"]
+NAMED = 1000  # messages that are looked up at the most
+
+
+def named(found: DataFrame, events: DataFrame) -> DataFrame:
+    """Rows about messages, with message_id, exchange and routing key, as far as the log has them."""
+    wanted = found.where(F.col("msg_seq").isNotNull()).select(*MESSAGE).distinct().limit(NAMED)
+    names = (
+        events.select(*MESSAGE, "message_id", "exchange", "routing_key")
+        .join(F.broadcast(wanted), MESSAGE)
+        .groupBy(*MESSAGE)
+        .agg(*[F.max(name).alias(name) for name in ("message_id", "exchange", "routing_key")])
+    )
+    return found.join(F.broadcast(names), MESSAGE, "left")
