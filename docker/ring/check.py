@@ -1,0 +1,178 @@
+"""Runs the ring of compose.federation.yaml, harms it under traffic, and counts: `python3 docker/ring/check.py`.
+
+It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but Python's own library. Exit status: 0
+nothing was lost, or there is no engine; 1 otherwise. RATE is how many messages a second each site publishes.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FILE = Path(__file__).parent.parent / "compose.federation.yaml"
+SITES = ("a", "b", "c")
+QUIET_S = 10.0  # of traffic with nothing amiss
+CUT_S = 20.0  # for which a broker is off the network
+PATIENCE_S = 120.0  # for anything that has to come about
+LINE = re.compile(r"^([abc]) received (\d+) of ([abc])", re.MULTILINE)
+DONE = re.compile(r"published 1 to (\d+), all confirmed")
+
+Received = Counter[tuple[str, str, int]]
+"""Site, publisher, number -> how many times."""
+
+
+class Failed(Exception):
+    """A line that says what did not come about."""
+
+
+def run(*command: str) -> str:
+    """What it prints, errors too. Raises Failed."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def succeeds(*command: str) -> bool:
+    return shutil.which(command[0]) is not None and not subprocess.run(command, capture_output=True).returncode
+
+
+def compose() -> list[str] | None:
+    """The command of this machine, None without an engine."""
+    if not succeeds("docker", "info"):
+        return None
+    words = ["docker", "compose"] if succeeds("docker", "compose", "version") else ["docker-compose"]
+    return [*words, "-p", "warren-ring", "-f", str(FILE)] if succeeds(*words, "version") else None
+
+
+def until(what: str, condition: Callable[[], bool]) -> None:
+    """Raises Failed when it does not come about in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failed(f"not within {PATIENCE_S:.0f} s: {what}")
+        time.sleep(0.5)
+
+
+def link_is_running(site: str) -> bool:
+    command = ["docker", "exec", f"warren-{site}", "warrenctl", "-q", "federation_status", "--formatter", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return not done.returncode and [link["status"] for link in json.loads(done.stdout or "[]")] == ["running"]
+
+
+def links_are_running() -> bool:
+    return all(link_is_running(site) for site in SITES)
+
+
+def received() -> Received:
+    """What the consumers have printed."""
+    lines = [LINE.findall(run("docker", "logs", f"consumer-{site}")) for site in SITES]
+    return Counter((site, publisher, int(number)) for found in lines for site, number, publisher in found)
+
+
+def stop_publishers() -> dict[str, int]:
+    """How many messages each has published."""
+    run("docker", "stop", *[f"publisher-{site}" for site in SITES])
+    found = {site: DONE.findall(run("docker", "logs", f"publisher-{site}")) for site in SITES}
+    if not all(found.values()):
+        raise Failed(f"a publisher did not come to its end: {found}")
+    return {site: int(numbers[-1]) for site, numbers in found.items()}
+
+
+def missing(published: dict[str, int]) -> list[tuple[str, str, int]]:
+    """Sites, publishers and numbers of the messages that did not come."""
+    there = received()
+    expected = [(site, by, number) for site in SITES for by in SITES for number in range(1, published[by] + 1)]
+    return [each for each in expected if each not in there]
+
+
+def calm() -> None:
+    """With nothing amiss each message comes once."""
+    time.sleep(QUIET_S)
+    again = [each for each, times in received().items() if times > 1]
+    if again:
+        raise Failed(f"came more than once, though nothing was amiss: {again[:10]}")
+    print(f"{QUIET_S:.0f} s of traffic: each message once at every site")
+
+
+def cut() -> None:
+    """A broker leaves the network of the brokers and comes back; its own site goes on meanwhile."""
+    run("docker", "network", "disconnect", "warren-ring", "warren-b")
+    before = received()
+    time.sleep(CUT_S)
+    meanwhile = received() - before
+    strangers = Counter(site for site, publisher, _ in meanwhile.elements() if site == "b" and publisher != "b")
+    own = Counter(publisher for site, publisher, _ in meanwhile.elements() if site == "b" and publisher == "b")
+    run("docker", "network", "connect", "warren-ring", "warren-b")
+    print(f"b cut off for {CUT_S:.0f} s: there came {own['b']} messages of its own and {strangers['b']} of others")
+    until("the links run again after the cut", links_are_running)
+
+
+def restart() -> None:
+    """A broker is killed and started again."""
+    run("docker", "kill", "warren-c")
+    run("docker", "start", "warren-c")
+    print("c killed and started again")
+    until("the links run again after the restart", links_are_running)
+
+
+@contextmanager
+def ring(command: list[str]) -> Iterator[None]:
+    """The brokers and consumers, then the publishers; nothing of it stays."""
+    taken = run("docker", "ps", "--all", "--quiet", "--filter", "name=^warren-[abc]$")
+    if taken:
+        raise Failed("the containers of the ring are there already: remove them first")
+    try:
+        names = [f"{kind}-{site}" for kind in ("warren", "consumer") for site in SITES]
+        run(*command, "up", "--detach", "--build", *names)
+        until("the links run", links_are_running)
+        run(*command, "up", "--detach", "--no-recreate")
+        yield
+    except Failed:
+        print(run(*command, "logs", "--tail", "20"))
+        raise
+    finally:
+        run(*command, "down", "--volumes", "--timeout", "10")
+
+
+def check() -> None:
+    """Raises Failed where a message was lost."""
+    calm()
+    cut()
+    restart()
+    time.sleep(QUIET_S)
+    published = stop_publishers()
+    until(f"all of {published} at every site", lambda: not missing(published))
+    there = received()
+    for site in SITES:
+        counts = [f"{published[by]} of {by}" for by in SITES]
+        again = sum(times - 1 for (at, _, _), times in there.items() if at == site)
+        print(f"{site} received {', '.join(counts)}; missing 0, again {again}")
+
+
+def main() -> int:
+    """The exit status."""
+    command = compose()
+    if command is None:
+        print("NOTE: no Docker engine with compose answers: the ring of containers is not run")
+        return 0
+    os.environ.setdefault("RATE", "20")
+    try:
+        with ring(command):
+            check()
+    except Failed as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    print("nothing was lost")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Publishes numbered messages at its site, each until the broker has confirmed it; it never goes on without that.
+
+SITE is the site's name, BROKER the URI of its broker, RATE how many messages a second. SIGTERM ends it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import suppress
+
+import aio_pika
+from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
+
+EXCHANGE = "federated.news"
+PAUSE_S = 1.0  # after a connection was lost
+PATIENCE_S = 10.0  # for a confirm
+
+
+class Publisher:
+    """`confirmed` is the number of the last message that the broker has."""
+
+    def __init__(self, site: str, broker: str, rate: float) -> None:
+        self.confirmed = 0
+        self.stopped = asyncio.Event()
+        self._site = site
+        self._broker = broker
+        self._interval_s = 1 / rate
+
+    async def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                await self._publish()
+            except (TimeoutError, OSError, AMQPError, ChannelInvalidStateError) as error:
+                print(f"{self._site} publishes again from {self.confirmed + 1}: {error!r}")
+                await self._wait(PAUSE_S)
+        print(f"{self._site} published 1 to {self.confirmed}, all confirmed")
+
+    async def _publish(self) -> None:
+        connection = await aio_pika.connect(self._broker, timeout=PATIENCE_S)
+        async with connection:
+            channel = await connection.channel()
+            exchange = await channel.get_exchange(EXCHANGE, ensure=False)
+            while not self.stopped.is_set():
+                body = json.dumps({"from": self._site, "number": self.confirmed + 1}).encode()
+                message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+                await exchange.publish(message, routing_key="", timeout=PATIENCE_S)
+                self.confirmed += 1
+                await self._wait(self._interval_s)
+
+    async def _wait(self, seconds: float) -> None:
+        """Until then, or until it is to stop."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.stopped.wait(), seconds)
+
+
+async def main() -> None:
+    publisher = Publisher(os.environ["SITE"], os.environ["BROKER"], float(os.environ["RATE"]))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, publisher.stopped.set)
+    await publisher.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
