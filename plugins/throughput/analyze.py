@@ -5,6 +5,7 @@ The same for spark-submit, which brings its own Spark and master: `spark-submit 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from .analysis.java import java_fault
 
 UNAVAILABLE, FAILED = 69, 70  # EX_UNAVAILABLE and EX_SOFTWARE of sysexits.h
 NEEDED = ("pyspark", "plotly")
+CHATTY = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")  # log what is raised and told as well
 
 
 class Analyze(Command):
@@ -58,6 +60,8 @@ def analyze(options: Namespace) -> int:
     from .analysis.session import builder
 
     signal.signal(signal.SIGTERM, interrupted)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     progress = job.Progress()
     try:
         progress("start Spark")
