@@ -9,7 +9,7 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 
-.PHONY: run test check bench crash fuzz sim conformance analytics analytics-cluster lint types node java clean
+.PHONY: run test check bench crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -48,6 +48,9 @@ interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstr
 
 ring: .venv/test.stamp  ## the topologies of federation with real processes: who received what
 	$(BIN)/python -m tests.federation.ring $(ARGS)
+
+ring-containers:  ## three brokers in containers: one is cut off, one killed, and the messages are counted
+	@$(PYTHON) docker/ring/check.py
 
 federation-faults: .venv/test.stamp  ## what breaks on the way between two brokers, for as long as it takes: what is lost
 	$(BIN)/python -m tests.federation.faults $(ARGS)

@@ -17,6 +17,7 @@ from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
 QUEUE = "news"
 PREFETCH = 100
 PAUSE_S = 1.0  # after a connection was lost
+PATIENCE_S = 10.0  # for a connection
 
 
 class Consumer:
@@ -32,18 +33,18 @@ class Consumer:
             try:
                 await self._consume()
             except (TimeoutError, OSError, AMQPError, ChannelInvalidStateError) as error:
-                print(f"{self._site} consumes again: {error!r}")
+                print(f"{self._site} consumes again: {error!r}", flush=True)
             await asyncio.sleep(PAUSE_S)
 
     async def _consume(self) -> None:
-        connection = await aio_pika.connect(self._broker, timeout=10)
+        connection = await aio_pika.connect(self._broker, timeout=PATIENCE_S)
         async with connection:
             channel = await connection.channel()
             await channel.set_qos(prefetch_count=PREFETCH)
             queue = await channel.get_queue(QUEUE, ensure=False)
             async with queue.iterator() as messages:
                 async for message in messages:
-                    print(self._line(message))
+                    print(self._line(message), flush=True)
                     await message.ack()
 
     def _line(self, message: AbstractIncomingMessage) -> str:
@@ -64,7 +65,9 @@ class Consumer:
 def brokers_between(message: AbstractIncomingMessage) -> str:
     """By which a message came; the header has the last first, and where it was published at the end."""
     entries = message.headers.get("x-received-from")
-    return ", ".join([str(entry["cluster-name"]) for entry in entries[:-1]]) if isinstance(entries, list) else ""
+    if not isinstance(entries, list):
+        return ""
+    return ", ".join([str(entry.get("cluster-name")) for entry in entries[:-1] if isinstance(entry, dict)])
 
 
 async def main() -> None:

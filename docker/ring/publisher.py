@@ -14,7 +14,7 @@ from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
 
 EXCHANGE = "federated.news"
 PAUSE_S = 1.0  # after a connection was lost
-PATIENCE_S = 10.0  # for a confirm
+PATIENCE_S = 10.0  # for a connection, and for a confirm
 
 
 class Publisher:
@@ -32,9 +32,9 @@ class Publisher:
             try:
                 await self._publish()
             except (TimeoutError, OSError, AMQPError, ChannelInvalidStateError) as error:
-                print(f"{self._site} publishes again from {self.confirmed + 1}: {error!r}")
+                print(f"{self._site} publishes again from {self.confirmed + 1}: {error!r}", flush=True)
                 await self._wait(PAUSE_S)
-        print(f"{self._site} published 1 to {self.confirmed}, all confirmed")
+        print(f"{self._site} published 1 to {self.confirmed}, all confirmed", flush=True)
 
     async def _publish(self) -> None:
         connection = await aio_pika.connect(self._broker, timeout=PATIENCE_S)
