@@ -117,7 +117,7 @@ class Outcome:
 def again(message: Content) -> bool:
     """Whether it says that it may have come before."""
     ((_, newest), *_) = headers(message)["x-received-from"][1]
-    return dict(newest)["redelivered"] == ("t", True)
+    return ("redelivered", ("t", True)) in newest
 
 
 def first(numbers: list[int]) -> list[int]:

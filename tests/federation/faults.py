@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 
 from tests.support.background import BackgroundLoop
@@ -32,8 +33,8 @@ def repeat(times: int, fault: Callable[[Crossing], None]) -> Callable[[Crossing]
 FAULTS: dict[str, Callable[[Crossing], None]] = {
     f"upstream killed {KILLS} times": repeat(KILLS, Crossing.kill_upstream),
     f"downstream killed {KILLS} times": repeat(KILLS, Crossing.kill_downstream),
-    **{f"line cut for {seconds:.0f} s": (lambda one, for_s=seconds: one.cut(for_s)) for seconds in CUTS_S},
-    **{f"line silent for {seconds:.0f} s": (lambda one, for_s=seconds: one.silence(for_s)) for seconds in CUTS_S[:2]},
+    **{f"line cut for {seconds:.0f} s": methodcaller("cut", seconds) for seconds in CUTS_S},
+    **{f"line silent for {seconds:.0f} s": methodcaller("silence", seconds) for seconds in CUTS_S[:2]},
     f"line cut every {FLAP_EVERY_S * 1000:.0f} ms for {FLAP_FOR_S:.0f} s": (
         lambda one: one.flap(FLAP_EVERY_S, FLAP_FOR_S)
     ),

@@ -6,15 +6,16 @@ A `Site` is a broker, a `Place` one of its virtual hosts, which is all that most
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from broker.app import Store, build_node, build_settings, tls
+from broker.app import Store, build_node, build_settings
 from broker.config import Config, SSLOptions
 from broker.config.values import Federation
 from broker.core.exchange import Exchange
 from broker.core.queue import Queue
 from broker.core.registry import Registry
 from broker.host import Host
+from broker.listeners import tls
 from broker.loading import load_exchange_types
 from broker.net.clock import LoopClock
 from broker.net.resources import Resources
@@ -43,7 +44,11 @@ Row = dict[str, Any]
 _numbers = itertools.count(1)
 
 
-def until(condition: Callable[[], T], what: str | Callable[[], object] = "it", within_s: float = WITHIN_S) -> T:
+def until(
+    condition: Callable[[], T | Literal[False] | None],
+    what: str | Callable[[], object] = "it",
+    within_s: float = WITHIN_S,
+) -> T:
     """The first true answer. Where there is none in that time, `what` says what was waited for, or how it is."""
     give_up = time.monotonic() + within_s
     while not (answer := condition()):

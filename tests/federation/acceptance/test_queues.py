@@ -1,5 +1,6 @@
 """Scenarios 78 to 85 and 88 to 89: messages move to where consumers want them, and stay where nobody does."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -148,7 +149,8 @@ def test_081_basic_get_pulls_nothing(up: Place, down: Place) -> None:
 
 @pytest.mark.parametrize("tag", ["", "fed.tag"])
 def test_082_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> None:
-    pair(up, down, **({"consumer_tag": tag} if tag else {}))
+    settings: dict[str, Any] = {"consumer_tag": tag} if tag else {}
+    pair(up, down, **settings)
     wanting = consumer(down)
     until(lambda: consumers(up) == [(tag or "federation-link-u0", -1)], lambda: str(consumers(up)))
     local = consumer(up)
@@ -285,7 +287,7 @@ def test_089_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place
     pair(up, down)
     wanting = consumer(down)
     number = 0
-    switches = [
+    switches: list[tuple[Callable[[], None], Callable[[], None]]] = [
         (down.clear_policy, lambda: down.policy("^fed", ALL)),
         (lambda: down.clear_upstream("u0"), lambda: down.upstream("u0", up.inside)),
         (lambda: down.policy("^fed", {"max-length": 100}), lambda: down.policy("^fed", ALL)),
