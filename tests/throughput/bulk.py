@@ -30,11 +30,11 @@ def write(folder: Path, events: int) -> int:
     random = np.random.default_rng(7)
     for number, first in enumerate(range(0, messages, MESSAGES_PER_FILE)):
         count = min(MESSAGES_PER_FILE, messages - first)
-        table = columns(np.arange(first, first + count), random)
-        at = datetime.fromtimestamp(table["ts_us"][0].as_py().timestamp(), UTC)
+        rows = columns(np.arange(first, first + count), random)
+        at = datetime.fromtimestamp(rows["ts_us"][0].as_py().timestamp(), UTC)
         place = folder / schema.EVENTS / f"dt={at:%Y-%m-%d}" / f"hour={at:%H}"
         place.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, place / schema.file_name(NODE, BOOT, number), compression="zstd")
+        pq.write_table(rows, place / schema.file_name(NODE, BOOT, number), compression="zstd")
     snapshots(folder, messages)
     return messages
 
@@ -84,17 +84,21 @@ def columns(messages: np.ndarray, random: np.random.Generator) -> pa.Table:
         "lat_us": waits,
         "sample_rate": np.ones(len(rows)),
     }
-    whole = arrow_schema(schema.EVENTS)
-    arrays = []
+    numbers["routed"] = np.ones(len(rows), "i4")
+    return table(texts, numbers, published)
+
+
+def table(texts: dict[str, pa.Array], numbers: dict[str, np.ndarray], published: np.ndarray) -> pa.Table:
+    """With all columns; what is not given is null."""
+    whole, arrays = arrow_schema(schema.EVENTS), []
     for field in whole:
         if field.name in texts:
             arrays.append(texts[field.name])
         elif field.name in numbers:
-            arrays.append(pa.array(numbers[field.name]).cast(field.type))
-        elif field.name == "routed":
-            arrays.append(pa.array(np.ones(len(rows), "i4"), mask=~published))
+            mask = ~published if field.name == "routed" else None
+            arrays.append(pa.array(numbers[field.name], mask=mask).cast(field.type))
         else:
-            arrays.append(pa.nulls(len(rows), field.type))
+            arrays.append(pa.nulls(len(published), field.type))
     return pa.Table.from_arrays(arrays, schema=whole)
 
 

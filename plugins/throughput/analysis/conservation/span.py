@@ -28,38 +28,8 @@ def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
 
     `first_row` to `end_row` (exclusive) are the numbers that ought to be there; `last` is when the log ends.
     """
-    logs = rows.groupBy(*BOOT).agg(
-        F.min("first_row").alias("first_row"),
-        (F.max("last_row") + 1).alias("end_row"),
-        F.min("first").alias("first"),
-        F.max("last").alias("last"),
-        F.min("sample_rate").alias("sample_rate"),
-        F.sum("records").alias("records"),
-        (F.sum("records") - F.sum(F.bit_count("bits"))).alias("duplicated"),
-        (F.max("greatest_offset") - F.min("least_offset")).alias("clock_moved_us"),
-    )
     whole = snapshots(queue_stats)
-    known = whole.groupBy(*BOOT).agg(
-        F.min("row").alias("starts"),
-        F.max(F.when(F.col("kind") == STOP, F.col("row"))).alias("stops"),
-        F.max("lost_records").alias("lost_records"),
-        F.min("ts_us").alias("first_snapshot_at"),
-        F.max("ts_us").alias("last_snapshot_at"),
-        F.min("sample_rate").alias("told_rate"),
-    )
-    boots = logs.join(known, BOOT, "full_outer")
-    first = F.when(F.col("starts") == 0, F.lit(0)).otherwise(F.least("first_row", "starts"))
-    bounded = boots.select(
-        *BOOT,
-        F.coalesce(first, "first_row", F.lit(0)).cast("long").alias("first_row"),
-        F.greatest("stops", F.coalesce("end_row", F.lit(0)).cast("long")).alias("end_row"),
-        F.col("stops").isNotNull().alias("stopped"),
-        F.coalesce("lost_records", F.lit(0)).alias("lost_records"),
-        F.least("first", "first_snapshot_at").alias("first"),
-        F.greatest("last", "last_snapshot_at").alias("last"),
-        F.least("sample_rate", "told_rate").alias("sample_rate"),
-        *[F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("records", "duplicated", "clock_moved_us")],
-    )
+    bounded = bounds(whole, rows)
     usable = (
         whole.select(*BOOT, "snapshot", "row")
         .join(bounded.select(*BOOT, "first_row", "end_row", F.col("sample_rate").alias("rate")), BOOT)
@@ -77,6 +47,41 @@ def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
         bounded.join(usable, BOOT, "left")
         .withColumn("from_row", F.coalesce("from_row", "first_row"))
         .withColumn("to_row", F.coalesce("to_row", "end_row"))
+    )
+
+
+def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
+    """What is known of each boot by its log and its snapshots, before any of these is chosen."""
+    logs = rows.groupBy(*BOOT).agg(
+        F.min("first_row").alias("first_row"),
+        (F.max("last_row") + 1).alias("end_row"),
+        F.min("first").alias("first"),
+        F.max("last").alias("last"),
+        F.min("sample_rate").alias("sample_rate"),
+        F.sum("records").alias("records"),
+        (F.sum("records") - F.sum(F.bit_count("bits"))).alias("duplicated"),
+        (F.max("greatest_offset") - F.min("least_offset")).alias("clock_moved_us"),
+    )
+    known = whole.groupBy(*BOOT).agg(
+        F.min("row").alias("starts"),
+        F.max(F.when(F.col("kind") == STOP, F.col("row"))).alias("stops"),
+        F.max("lost_records").alias("lost_records"),
+        F.min("ts_us").alias("first_snapshot_at"),
+        F.max("ts_us").alias("last_snapshot_at"),
+        F.min("sample_rate").alias("told_rate"),
+    )
+    boots = logs.join(known, BOOT, "full_outer")
+    first = F.when(F.col("starts") == 0, F.lit(0)).otherwise(F.coalesce("first_row", "starts"))
+    return boots.select(
+        *BOOT,
+        F.coalesce(first, "first_row", F.lit(0)).cast("long").alias("first_row"),
+        F.greatest("stops", F.coalesce("end_row", F.lit(0)).cast("long")).alias("end_row"),
+        F.col("stops").isNotNull().alias("stopped"),
+        F.coalesce("lost_records", F.lit(0)).alias("lost_records"),
+        F.least("first", "first_snapshot_at").alias("first"),
+        F.greatest("last", "last_snapshot_at").alias("last"),
+        F.least("sample_rate", "told_rate").alias("sample_rate"),
+        *[F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("records", "duplicated", "clock_moved_us")],
     )
 
 
