@@ -60,6 +60,11 @@ class Line:
     def __len__(self) -> int:
         return len(self.fresh) + len(self.returned) + len(self.backlog)
 
+    @property
+    def tail(self) -> int:
+        """The position of the next message to be pushed."""
+        return self.head + len(self.fresh) + len(self.backlog)
+
     def push(self, messages: list[Message], body_bytes: int) -> None:
         """At the tail, already stored if they are to be; `body_bytes` is the sum of their bodies. HOT: bench A-M."""
         if len(self.backlog) or (self._budget.spent and len(self.fresh) > PAGE_ABOVE):

@@ -55,9 +55,18 @@ class MessageLog:
         raise NotImplementedError
 
     def delivered(
-        self, origin: Origin, tag: str, queue: Queue, messages: list[Message], redelivered: bool, no_ack: bool
+        self,
+        origin: Origin,
+        tag: str,
+        queue: Queue,
+        messages: list[Message],
+        position: int,
+        step: int,
+        redelivered: bool,
+        no_ack: bool,
     ) -> None:
-        """To the consumer with that tag; to a basic.get where it is empty."""
+        """To the consumer with that tag; to a basic.get where it is empty. Positions are as `Consumer.deliver` has
+        them. HOT: bench A-M."""
         raise NotImplementedError
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:

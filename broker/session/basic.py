@@ -149,7 +149,7 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
     if not no_ack:
         channel.unacked[channel.delivery_tag] = (queue, None, position, message)
     if channel.vhost.message_log is not None:
-        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], redelivered, no_ack)
+        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
     if channel.vhost.firehose is not None:
         tracing.delivered(channel, [message], queue, redelivered)
     return channel.delivery_tag, message, redelivered

@@ -75,7 +75,7 @@ class Subscription(Consumer):
         prefixes = self._prefixes
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked
-        tag = channel.delivery_tag
+        tag, first = channel.delivery_tag, position
         output = connection.output
         out = output.buffer
         for message in messages:
@@ -109,7 +109,9 @@ class Subscription(Consumer):
             channel.served(self, len(messages))
         connection.send(b"")
         if channel.vhost.message_log is not None:
-            channel.vhost.message_log.delivered(channel.origin, self.tag, queue, messages, redelivered, self.no_ack)
+            channel.vhost.message_log.delivered(
+                channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
+            )
         if channel.vhost.firehose is not None:
             tracing.delivered(channel, messages, queue, redelivered)
 

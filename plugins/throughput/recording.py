@@ -18,6 +18,7 @@ from broker.plugin import Message, MessageLog, Origin, Queue
 from . import schema
 from .buffer import Buffer
 from .content import hops, identity, wanted
+from .sampling import Run, Sampling
 from .stream import (
     ENQUEUED,
     HOPS,
@@ -54,8 +55,8 @@ class Recording(MessageLog):
     """
 
     __slots__ = (
-        *("buffer", "begun_ns", "_one_in", "_wanted", "_now_ns", "_next", "_next_untimed", "_until"),
-        *("_messages", "_logged", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
+        *("buffer", "begun_ns", "_one_in", "_wanted", "_now_ns", "_next", "_next_untimed", "_sampling"),
+        *("_messages", "_logged", "_runs", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
     )
 
     def __init__(
@@ -64,15 +65,16 @@ class Recording(MessageLog):
         self.buffer = buffer
         self.begun_ns = now_ns() - 1000  # so that no message has the number 0
         self._one_in = one_in
+        self._sampling = Sampling(one_in)
         self._wanted = wanted(headers)
         self._now_ns = now_ns
         self._next = 0  # number of a message
         self._next_untimed = UNTIMED
-        self._until = 0  # messages that come before the next one that is logged
         # What is being published, None where nothing is that is logged; and those of it that are, numbered on from
         # `_first`, with `_row` for the first. `_queues` took all of them, `_routes_of` counts the others by message.
         self._messages: list[Message] | None = None
         self._logged: list[Message] = []
+        self._runs: list[Run] = []  # which of `_messages` they are, where these are sampled
         self._alike = False
         self._first = self._row = self._mono_ns = 0
         self._origin: Origin | None = None
@@ -83,11 +85,12 @@ class Recording(MessageLog):
 
     def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
         """HOT: the export, load A."""
-        offset, logged = 0, messages
+        logged = messages
         if self._one_in > 1:
-            offset, logged = self._sample(messages)
-            if not logged:
+            self._runs = runs = self._sampling.runs(len(messages))
+            if not runs:
                 return
+            logged = [message for place, length in runs for message in messages[place : place + length]]
         count = len(logged)
         self._mono_ns = mono_ns = self._now_ns()
         first = (mono_ns - self.begun_ns) // 1000 << SEQ_SHIFT
@@ -106,14 +109,9 @@ class Recording(MessageLog):
         if number:
             if origin.unconfirmed is None:
                 origin.unconfirmed = deque()
-            origin.unconfirmed.append((number + offset, first, count))
-
-    def _sample(self, messages: list[Message]) -> tuple[int, list[Message]]:
-        """Which of them are logged, and how many come before the first."""
-        offset, count = self._until, len(messages)
-        logged = messages[offset :: self._one_in]
-        self._until = offset + len(logged) * self._one_in - count
-        return offset, logged
+            for place, length in self._runs if self._one_in > 1 else [(0, count)]:
+                origin.unconfirmed.append((number + place, first, length))
+                first += length
 
     def returned(self, origin: Origin, messages: list[Message]) -> None:
         if self._messages is not None:
@@ -191,14 +189,14 @@ class Recording(MessageLog):
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """HOT: the export, load D."""
-        waiting, one_in = origin.unconfirmed, self._one_in
+        waiting = origin.unconfirmed
         while waiting and waiting[0][0] <= last:
             number, seq, there = waiting.popleft()
-            count = min(there, (last - number) // one_in + 1)
+            count = min(there, last - number + 1)
             if count < there:
-                waiting.appendleft((number + count * one_in, seq + count, there - count))
+                waiting.appendleft((number + count, seq + count, there - count))
             if refused:
-                told_no = [index for index in range(count) if number + index * one_in in refused]
+                told_no = [index for index in range(count) if number + index in refused]
                 self._confirm(origin, [seq + index for index in told_no], REFUSED)
                 self._confirm(origin, [seq + index for index in range(count) if index not in told_no], "")
                 continue
@@ -218,12 +216,21 @@ class Recording(MessageLog):
         if published and messages is self._messages:
             self._queues = queues
             self.buffer.row += len(queues) * len(self._logged)
+            if self._one_in > 1:
+                for queue in queues:
+                    self._sampling.mark(queue, self._runs)
             return
         if not queues or published and self._messages is None:
             return  # of what is being published nothing is logged
         if source:
             self._number(messages)
+        if self._one_in > 1:
+            runs = [(place, 1) for place, message in enumerate(messages) if message.seq]
+            for queue in queues:
+                self._sampling.mark(queue, runs)
         seqs, sizes = self._known(messages)
+        if not seqs:
+            return
         alike = len({message.address.encoded for message in messages}) == 1
         address = self.buffer.names.address(messages[0].address) if alike else 0
         for queue in queues:
@@ -238,16 +245,30 @@ class Recording(MessageLog):
 
     def _number(self, messages: list[Message]) -> None:
         """Those that no client has published, and that have no number yet."""
-        fresh = self._sample([message for message in messages if not message.seq])[1]
+        fresh = [message for message in messages if not message.seq]
+        if self._one_in > 1:
+            fresh = [one for place, length in self._sampling.runs(len(fresh)) for one in fresh[place : place + length]]
         first = max(self._next, (self._now_ns() - self.begun_ns) // 1000 << SEQ_SHIFT)
         self._next = first + len(fresh)
         for seq, message in enumerate(fresh, first):
             message.seq = seq
 
     def delivered(
-        self, origin: Origin, tag: str, queue: Queue, messages: list[Message], redelivered: bool, no_ack: bool
+        self,
+        origin: Origin,
+        tag: str,
+        queue: Queue,
+        messages: list[Message],
+        position: int,
+        step: int,
+        redelivered: bool,
+        no_ack: bool,
     ) -> None:
         """HOT: the export, load A."""
+        if self._one_in > 1 and step == 1 and len(messages) > 1:
+            messages = self._sampling.marked(queue, messages, position)
+            if not messages:
+                return
         seqs, sizes = self._known(messages)
         names = self.buffer.names
         flags = (REDELIVERED if redelivered else 0) | (NO_ACK if no_ack else 0)
@@ -282,6 +303,8 @@ class Recording(MessageLog):
 
     def cleared(self, queue: Queue, reason: str) -> None:
         lines = queue.lines
+        if self._one_in > 1:
+            self._sampling.forget(queue)
         self.left(queue, lines.resident(), reason)
         seqs = lines.paged_seqs()
         if self._one_in == 1:

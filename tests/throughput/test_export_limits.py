@@ -5,59 +5,86 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.core import line as line_module
-from broker.core.message import Address, Message, content_frames, framed
+from broker.core.message import Address, Message, content_frames
 from broker.properties import Properties
 from broker.table import Table
 from plugins.throughput import schema
-from plugins.throughput.buffer import Buffer
 from plugins.throughput.content import hops, identity
 from plugins.throughput.names import LIMIT
-from plugins.throughput.recording import Recording
+from plugins.throughput.sampling import TOGETHER, Sampling
+from tests.support.examples import examples
 
-from .exporting import Exporting, imbalance, origin, whole_files
+from .exporting import Exporting, imbalance, whole_files
 
 MESSAGES = 1000
 
 
-def filled(export: Exporting, count: int, **properties: Any) -> None:
+def filled(export: Exporting, count: int, arguments: dict[str, Any] | None = None) -> None:
     """Publishes so many, and consumes them."""
     ch = export.peer.connect().channel()
-    ch.declare("q")
+    ch.declare("q", arguments=arguments or {})
     ch.confirm()
-    ch.fill("q", *[b"body"] * count, **properties)
+    ch.fill("q", *[b"body"] * count)
     ch.consume("q", consumer_tag="c", no_ack=False)
     ch.sync()
     ch.ack(count, multiple=True)
     ch.sync()
 
 
-def test_of_a_sampled_log_a_message_has_all_its_rows_or_none(tmp_path: Path) -> None:
-    export = Exporting(tmp_path, one_in=100)
-    filled(export, MESSAGES)
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-max-length": 100_000}])
+def test_of_a_sampled_log_a_message_has_all_its_rows_or_none(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    export = Exporting(tmp_path, one_in=10)
+    filled(export, MESSAGES, arguments)
     rows = export.events()
     export.close()
     published = [row["msg_seq"] for row in rows if row["event"] == "publish"]
-    assert len(published) == MESSAGES // 100
+    assert len(published) == pytest.approx(MESSAGES / 10, abs=TOGETHER)
     counts = Counter((row["msg_seq"], row["event"]) for row in rows)
     assert counts == Counter(
         {(seq, event): 1 for seq in published for event in ("publish", "enqueue", "confirm", "deliver", "ack")}
     )
     assert [row["row"] for row in rows] == list(range(len(rows)))
-    assert [row["sample_rate"] for row in rows] == pytest.approx([0.01] * len(rows))
+    assert [row["sample_rate"] for row in rows] == pytest.approx([0.1] * len(rows))
 
 
-@pytest.mark.parametrize("sizes", [[1] * 7, [1, 1, 3, 1, 1, 1, 2]])
-def test_messages_one_by_one_are_sampled_as_evenly_as_many_at_once(tmp_path: Path, sizes: list[int]) -> None:
-    recording = Recording(Buffer(1 << 20, lambda: None), 3, False)
-    messages = [framed(Address("", "q"), Properties(), b"") for _ in range(sum(sizes))]
-    left = list(messages)
+def test_a_sampled_message_is_found_whatever_way_it_leaves_its_queue_or_comes_back(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, one_in=2)
+    ch = export.peer.connect().channel()
+    ch.declare("dead")
+    ch.declare("q", arguments={"x-max-length": 60, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    ch.fill("q", *[b"body"] * 100)
+    for _ in range(10):
+        found = ch.get("q", no_ack=False)
+        assert found is not None
+        ch.nack(found.tag)
+    ch.sync()
+    export.vhost.queues["dead"].purge()
+    ch.fill("q", *[b"more"] * 20)
+    for tag in ("one", "two", "three"):
+        ch.consume("q", consumer_tag=tag, no_ack=True)
+    ch.sync()
+    rows = export.events()
+    export.close()
+    of_q = [row for row in rows if row["queue"] == "q"]
+    left = Counter(row["msg_seq"] for row in of_q if row["event"] == "dlx" or row["no_ack"])
+    assert left == Counter(row["msg_seq"] for row in of_q if row["event"] == "enqueue")
+    purged = [row for row in rows if row["queue"] == "dead" and row["event"] == "drop"]
+    assert len(purged) == pytest.approx(20, abs=TOGETHER)
+    assert sum(row["event"] == "publish" for row in rows) == pytest.approx(60, abs=TOGETHER)
+
+
+@given(st.lists(st.integers(1, 40), max_size=40), st.integers(2, 7))
+@examples(50)
+def test_messages_one_by_one_are_sampled_as_many_at_once(sizes: list[int], one_in: int) -> None:
+    sampling, taken, begun = Sampling(one_in), [], 0
     for size in sizes:
-        recording.publishing(origin(), left[:size], True, 0)
-        recording.published()
-        del left[:size]
-    assert [index for index, message in enumerate(messages) if message.seq] == list(range(0, len(messages), 3))
+        taken += [begun + place + index for place, length in sampling.runs(size) for index in range(length)]
+        begun += size
+    assert taken == [number for number in range(begun) if number % (TOGETHER * one_in) < TOGETHER]
 
 
 def test_what_there_is_no_room_for_is_dropped_and_counted_and_leaves_a_gap(tmp_path: Path) -> None:
