@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.plugin import Exchange, Host, Invalid, Queue
@@ -21,9 +22,10 @@ from .wanted import Wanted
 
 if TYPE_CHECKING:
     from .cutter import Delivery
-    from .dialling import UpstreamConnection
+    from .dialling import UpstreamChannel, UpstreamConnection
 
 CLOSE_S = 5.0  # for the goodbye to an upstream, and to remove what is there
+LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
 JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
 
 
@@ -39,8 +41,10 @@ class Link:
         self.cluster_name = host.node.cluster_name  # which the names of things upstream are made of
         self.status = Status(time.time, self._tell)
         self._task: asyncio.Task[None] | None = None
+        self._waits = False  # for the link before it, or to begin at all
         self._ending = self._removing = False
         self._left_behind = False  # things of ours may be at the upstream
+        self._hurried_s = 0.0  # when an attempt was made without a delay
         self._endpoints: list[Endpoint] = []
         self._lost: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
 
@@ -82,17 +86,22 @@ class Link:
         if not self._lost.done():
             self._lost.set_result(LinkFault(reason))
 
+    def needs(self, channel: UpstreamChannel) -> None:
+        """This attempt ends with that channel, which the upstream may close by itself."""
+        channel.ended.add_done_callback(partial(told, self._lost))
+
     # Its life
 
     def start(self, after: Link | None = None) -> None:
         """Begin; once `after`, which had the same names at the upstream, has ended."""
+        self._waits = True
         self._task = asyncio.get_running_loop().create_task(self._live(after))
 
     def end(self, removing: bool) -> None:
         """Begin to stop; `removing` takes away what is at the upstream, if the settings allow."""
         self._ending = True
         self._removing = removing and not self.settings.keeps
-        if self._task is not None:
+        if self._task is not None and not self._waits:
             self._task.cancel()
 
     @property
@@ -105,28 +114,32 @@ class Link:
             await asyncio.wait([self._task], timeout=2 * CLOSE_S)
 
     async def _live(self, after: Link | None) -> None:
+        self._endpoints = self._parse()
+        if after is not None:
+            await after.ended()
+            # Whose things are ours now, also where we do not get as far as to the upstream.
+            self._left_behind = after._left_behind and after.cluster_name == self.cluster_name
+        self._waits = False
         try:
-            if after is not None:
-                await after.ended()
-            if self._parse():
+            if self._endpoints and not self._ending:
                 await self._try_for_ever()
         except asyncio.CancelledError:
             pass  # by `end`
-        if self._removing and self._left_behind:
+        if self._removing and self._left_behind and self._endpoints:
             await self._remove()
 
-    def _parse(self) -> bool:
-        faults = []
+    def _parse(self) -> list[Endpoint]:
+        faults, endpoints = [], []
         for uri in self.settings.uris:
             try:
-                self._endpoints.append(endpoint(uri))
+                endpoints.append(endpoint(uri))
             except Invalid as error:
                 faults.append(error.text)
         for text in faults:
             self.host.report("federation_uri_invalid", "error", {"link": str(self), "reason": text})
-        if not self._endpoints:
+        if not endpoints:
             self.status.failed(INVALID_URI, "; ".join(faults), None)
-        return bool(self._endpoints)
+        return endpoints
 
     async def _try_for_ever(self) -> None:
         """Until `end`, whose cancellation is lost where an attempt breaks in the same moment."""
@@ -141,20 +154,28 @@ class Link:
             if self._ending:
                 return
             ran = self.status.status == RUNNING
-            delay_s = self.settings.reconnect_delay_s * random.uniform(1 - JITTER, 1 + JITTER)
-            if ran:
-                delay_s = 0.0  # once at once, where it had worked
+            delay_s = self._delay_s(ran)
             self.status.failed(fault.status, fault.text, time.time() + delay_s)
             event = "federation_disconnected" if ran else "federation_not_connected"
             self._report(event, "info" if ran else "warning", reason=fault.text)
             await asyncio.sleep(delay_s)
             self.status.next_attempt_s = None
 
+    def _delay_s(self, ran: bool) -> float:
+        """Until the next attempt: none where the link had worked, but only once in so long, as it may break each time
+        as soon as it runs."""
+        least_s = max(self.settings.reconnect_delay_s, LEAST_DELAY_S)
+        now_s = asyncio.get_running_loop().time()
+        if ran and now_s >= self._hurried_s + least_s:
+            self._hurried_s = now_s
+            return 0.0
+        return least_s * random.uniform(1 - JITTER, 1 + JITTER)
+
     async def _attempt(self) -> None:
         """Until it breaks. Raises LinkFault, alone or in a group."""
         self._lost = asyncio.get_running_loop().create_future()
         connection = await self._dial()
-        connection.ended.add_done_callback(lambda ended: self.lose(ended.result()))
+        connection.ended.add_done_callback(partial(told, self._lost))
         try:
             await self.set_up(connection)
             self.status.running(self.name)
@@ -164,10 +185,12 @@ class Link:
                 for work in self.works():
                     group.create_task(work)
         finally:
-            self.broken()
-            if self._removing and self._left_behind:
-                await self._remove(connection)
-            await connection.close(CLOSE_S)
+            try:
+                self.broken()
+                if self._removing and self._left_behind:
+                    await self._remove(connection)
+            finally:
+                await connection.close(CLOSE_S)
 
     async def _until_lost(self) -> None:
         raise await asyncio.shield(self._lost)
@@ -232,3 +255,10 @@ def first(group: BaseExceptionGroup[LinkFault]) -> LinkFault:
         found = found.exceptions[0]
     assert isinstance(found, LinkFault)
     return found
+
+
+def told(lost: asyncio.Future[LinkFault], ended: asyncio.Future[str] | asyncio.Future[LinkFault]) -> None:
+    """An attempt, and no later one, is told why something that it needs has ended."""
+    reason = ended.result()
+    if not lost.done():
+        lost.set_result(LinkFault(reason) if isinstance(reason, str) else reason)

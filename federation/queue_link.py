@@ -56,6 +56,7 @@ class QueueLink(Link):
         await self._find_upstream_queue(connection)
         self._channel = await connection.channel()
         self._channel.cancelled = self._cancelled
+        self.needs(self._channel)
         self._forwarding = self._forwarding_from(connection)
         self.status.flow(PAUSED, "no consumer here wants more")
         self.look()
@@ -156,7 +157,7 @@ class QueueLink(Link):
             await self._consume(connection, channel, now)
         elif step == "pause" and not self.queue.auto_delete:  # or the queue upstream might go with its consumer
             await self._cancel(channel)
-        elif self._consuming and demand.wants and self._changed(now):
+        elif self._consuming and demand.wants and not self.queue.auto_delete and self._changed(now):
             await self._cancel(channel)
             await self._consume(connection, channel, now)
         forwarding.hold(self._consuming and not demand.wants)

@@ -85,9 +85,10 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
     proxy.silence()
     down.upstream("u0", up.through(proxy.port), max_hops=2)
     until(lambda: link_of(down).wanted.settings.max_hops == 2, "the next")
-    assert base(down) in up.queues()
-    proxy.restore()
     down.clear_policy()
+    down.site.loop.call(down.site.federation._look)
+    assert base(down) in up.queues() and not down.rows()
+    proxy.restore()
     until(lambda: not up.queues(), lambda: f"no queues: {up.queues()}")
     assert up.exchanges() == ["fed.x"]
 
