@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .loading import BROKEN_PLUGIN, PluginError, load_commands
 
         try:
-            more = load_commands()
+            more = load_commands(OURS)
         except PluginError as error:
             print(f"warren: {error}", file=sys.stderr)
             return BROKEN_PLUGIN

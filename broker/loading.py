@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
@@ -37,11 +37,14 @@ def load_services() -> dict[str, Service]:
     return services
 
 
-def load_commands() -> dict[str, Command]:
-    """By the names of their entry points. Raises PluginError."""
+def load_commands(taken: Collection[str]) -> dict[str, Command]:
+    """By the names of their entry points; `taken` are names that none may have. Raises PluginError."""
     commands: dict[str, Command] = {}
     for entry, distribution in installed(COMMANDS):
-        load(entry, f"command '{entry.name}' of {distribution}", partial(make, commands, Command, entry))
+        what = f"command '{entry.name}' of {distribution}"
+        if entry.name in taken:
+            raise PluginError(f"{what}: the name is taken, it is built in")
+        load(entry, what, partial(make, commands, Command, entry))
     return commands
 
 

@@ -180,3 +180,9 @@ def test_a_command_that_cannot_be_used_is_named_in_one_line_and_no_other_is_the_
     done = process(tmp_path, "greet", "--name", "rabbit")
     assert done.returncode == 70 and done.stderr.startswith("warren: command 'greet' of loading_greets 1.5: AttributeE")
     assert process(tmp_path, "plugins").returncode == 0
+
+
+def test_a_command_may_not_have_the_name_of_one_of_ours(tmp_path: Path) -> None:
+    distribution(tmp_path, "loading_greets", "doctor = loading_greets:Greet", GREETS, COMMANDS)
+    done = process(tmp_path, "--help")
+    assert done.stderr == "warren: command 'doctor' of loading_greets 1.5: the name is taken, it is built in\n"
