@@ -58,15 +58,14 @@ class ExchangeLink(Link):
     # Setting up
 
     async def set_up(self, connection: UpstreamConnection) -> None:
-        key, settings = self.wanted.key, self.settings
+        settings = self.settings
         self._connection = connection
-        try:
-            self._queue = base_name(key.upstream_name, self.cluster_name, key.vhost, key.name, connection.vhost)
-        except Invalid as error:
-            raise LinkFault(error.text) from None
+        self._queue = self._base(connection)
         consuming = await connection.channel()
         consuming.cancelled = lambda tag: self.lose("basic_cancel")
         commanding = self._commanding = consuming if settings.single_channel else await connection.channel()
+        self.needs(consuming)
+        self.needs(commanding)
         self._forwarding = self._forwarding_from(connection)
         self.status.backlog, consumers = await consuming.declare_queue(
             self._queue, True, False, queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type)
@@ -84,6 +83,13 @@ class ExchangeLink(Link):
         if old:
             await self._delete_exchange(connection, old)
         self.status.flow(FLOWING, "")
+
+    def _base(self, connection: UpstreamConnection) -> str:
+        key = self.wanted.key
+        try:
+            return base_name(key.upstream_name, self.cluster_name, key.vhost, key.name, connection.vhost)
+        except Invalid as error:
+            raise LinkFault(error.text) from None
 
     def _forwarding_from(self, connection: UpstreamConnection) -> Forwarding:
         key, settings, status = self.wanted.key, self.settings, self.status
@@ -154,6 +160,7 @@ class ExchangeLink(Link):
         if len(there) > 1:
             # A start was cut short, and nobody knows which of them is complete: one is made so before the other goes.
             self._letter, self._internal = old, names[old]
+            await channel.bind_queue(self._queue, self._internal, "", Table.EMPTY)
             await self._bind_all(channel)
         self._letter = other_letter(old)
         self._internal = names[self._letter]
@@ -315,10 +322,11 @@ class ExchangeLink(Link):
         self._pending.clear()
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
+        queue = self._base(connection)
         channel = await connection.channel()
-        await channel.delete_queue(self._queue)
+        await channel.delete_queue(queue)
         for letter in LETTERS:
-            await channel.delete_exchange(internal_name(self._queue, letter))
+            await channel.delete_exchange(internal_name(queue, letter))
         await channel.close()
 
 
