@@ -35,6 +35,7 @@ BACKLOG_S = 10.0  # how often the upstream queue is asked how much it has
 AGAIN_LIMIT = 1000  # bindings that are made again at each check
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
+INEQUIVALENT = "inequivalent arg"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
 
 
@@ -54,6 +55,8 @@ class ExchangeLink(Link):
         self._changed = asyncio.Event()
         self._queue = self._internal = ""
         self._letter = FIRST
+        self._listens = False  # at the upstream exchange, for the type of ours
+        self.origin: tuple[str, str, str] | None = None  # cluster name, vhost and exchange at which it did so last
 
     # Setting up
 
@@ -66,6 +69,7 @@ class ExchangeLink(Link):
         commanding = self._commanding = consuming if settings.single_channel else await connection.channel()
         self.needs(consuming)
         self.needs(commanding)
+        await self._look_who_listens(connection)
         self._forwarding = self._forwarding_from(connection)
         self.status.backlog, consumers = await consuming.declare_queue(
             self._queue, True, False, queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type)
@@ -78,6 +82,7 @@ class ExchangeLink(Link):
         await consuming.consume(self._queue, "", settings.ack_mode == NO_ACK, Table.EMPTY)
         await self._find_upstream_exchange(connection, consuming)
         old = await self._make_internal(connection, consuming)
+        self._listen_from(connection, not old)
         await consuming.bind_queue(self._queue, self._internal, "", Table.EMPTY)
         await self._bind_all(commanding)
         if old:
@@ -98,9 +103,13 @@ class ExchangeLink(Link):
         )
         ours = self._is_ourselves(connection)
         cluster_name, vhost, max_hops = self.cluster_name, key.vhost, settings.max_hops
+        heard = key.upstream_name.encode("utf-8", "surrogateescape") if self._listens else None
         seen, clock = self._seen, self.node.clock
 
         def prepare(delivery: Delivery) -> bytes | None:
+            if heard is not None and delivery.exchange != heard:
+                status.dropped_invalid += 1  # put into our queue by somebody else
+                return None
             properties, limit, identity = delivery.properties, max_hops, NO_IDENTITY
             if seen is not None:
                 identity, properties = identified(properties, delivery.routing_key, delivery.body_frames)
@@ -118,6 +127,7 @@ class ExchangeLink(Link):
                 seen.forget(identified(delivery.properties, delivery.routing_key, delivery.body_frames)[0])
 
         inflow = self.host.inflow(vhost, self.name)
+        inflow.brings = self._listens
         undo = refused if seen is not None else None
         return Forwarding(
             self.node, inflow, connection.line, status, settings.ack_mode, key.name, None, prepare, self.lose, undo
@@ -131,6 +141,52 @@ class ExchangeLink(Link):
         if not connection.inside:
             self._report("federation_same_cluster_name", "warning", cluster_name=self.cluster_name)
         return connection.inside and key.upstream_name == key.name
+
+    async def _look_who_listens(self, connection: UpstreamConnection) -> None:
+        """Where our exchange wants to listen to the upstream's, that has to be of the same type: from another one, what
+        clients publish there would come. To declare it once more is the way to know, for which the link needs the
+        right to configure it."""
+        ours, name = self.exchange, self.wanted.key.upstream_name
+        self._listens = False
+        if ours.type.listening is None:
+            return
+        channel = await connection.channel()
+        try:
+            await channel.declare_exchange(name, ours.type_name, ours.durable, ours.auto_delete, False, ours.arguments)
+            self._listens = True
+            await channel.close()
+        except LinkFault as fault:
+            if not fault.code:
+                raise
+            # What differs is told, and the type first of all.
+            self._listens = INEQUIVALENT in fault.text and f"{INEQUIVALENT} 'type'" not in fault.text
+            if not self._listens:
+                self._report("federation_not_listening", "warning", reason=fault.text)
+
+    def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
+        """`first`: nothing is left upstream of an earlier link."""
+        if not self._listens:
+            return
+        origin = (connection.cluster_name or "", connection.vhost, self.wanted.key.upstream_name)
+        if self.origin is None and first:
+            self.exchange.type.parted(*origin)  # so that it counts as new, and not as known before a restart
+        elif self.origin != origin:
+            self._part()
+        self.origin = origin
+
+    def forsake(self) -> None:
+        """It was told to end for good, and its exchange goes on without it."""
+        if self._forwarding is not None:
+            self._forwarding.close()
+            self._forwarding = None
+        self._part()
+
+    def _part(self) -> None:
+        """The exchange hears nothing any more from where it did."""
+        if self.origin is not None:
+            self.exchange.type.parted(*self.origin)
+            self.origin = None
+            self.node.pump()
 
     async def _find_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
         """Of whatever type it is; made like ours where there is none. Other errors surface where it is bound."""
@@ -208,16 +264,21 @@ class ExchangeLink(Link):
 
     def bound(self, binding: Binding) -> None:
         """A binding of our exchange has come."""
-        if self._groups is not None:
+        if self._groups is not None and not self._is_listener(binding):
             group = self._groups.add(binding)
             if group is not None:
                 self._want(group, True)
 
     def unbound(self, binding: Binding) -> None:
-        if self._groups is not None:
+        if self._groups is not None and not self._is_listener(binding):
             group = self._groups.remove(binding)
             if group is not None:
                 self._want(group, False)
+
+    def _is_listener(self, binding: Binding) -> bool:
+        """In whose place the link itself listens."""
+        listening = self.exchange.type.listening
+        return listening is not None and listening[0] == binding.routing_key
 
     def _want(self, group: Group, bound: bool) -> None:
         if self._pending.get(group, bound) != bound:
@@ -234,6 +295,11 @@ class ExchangeLink(Link):
         self.status.bindings = 0
         for binding in list(self.exchange.outgoing.values()):
             self.bound(binding)
+        listening = self.exchange.type.listening
+        if self._listens and listening is not None:
+            group = self._groups.add(Binding(self.exchange.name, self.exchange, *listening))
+            if group is not None:
+                self._want(group, True)
         await self._apply(channel)
 
     async def _apply(self, channel: UpstreamChannel) -> None:
@@ -241,7 +307,7 @@ class ExchangeLink(Link):
         self._changed.clear()
         pending, self._pending = self._pending, {}
         source, internal, nowait = self.wanted.key.upstream_name, self._internal, self.settings.bind_nowait
-        for bind in (False, True):
+        for bind in (True, False):  # so that what takes another's place misses nothing
             groups = [(group.routing_key, self._arguments(group)) for group, bound in pending.items() if bound == bind]
             items = [(key, arguments) for key, arguments in groups if arguments is not None]
             if items and bind:

@@ -100,7 +100,9 @@ class FederationService(Service):
         node = self._host.node
         found = wanted(node)
         for key in [key for key in self.links if key not in found]:
-            self._end(key, removing=True)
+            ended = self._end(key, removing=True)
+            if isinstance(ended, ExchangeLink) and self._is_there(ended.exchange):
+                ended.forsake()
             self._removed(key)
         for key, now in found.items():
             link = self.links.get(key)
@@ -119,6 +121,12 @@ class FederationService(Service):
         vhost = self._host.node.vhosts[key.vhost]
         return vhost.exchanges[key.name] if key.kind == "exchange" else vhost.queues[key.name]
 
+    def _is_there(self, exchange: Exchange) -> bool:
+        """Whether it is not deleted, nor its virtual host."""
+        assert self._host is not None
+        vhost = self._host.node.vhosts.get(exchange.vhost)
+        return vhost is not None and vhost.exchanges.get(exchange.name) is exchange
+
     def _start(self, now: Wanted, after: Link | None) -> None:
         assert self._host is not None
         target = self._target(now.key)
@@ -128,6 +136,8 @@ class FederationService(Service):
             place = (now.key.vhost, now.key.name)
             seen = self._seen.setdefault(place, Seen()) if now.deduplicate else None
             link = ExchangeLink(self._host, now, target, check_s, seen)
+            if isinstance(after, ExchangeLink) and after.exchange is target:
+                link.origin = after.origin
         else:
             link = QueueLink(self._host, now, target)
         self.links[now.key] = link

@@ -15,6 +15,7 @@ from .message import Message
 
 if TYPE_CHECKING:
     from .exchange_host import ExchangeHost
+    from .receipt import Receipt
     from .registry import Registry
     from .stored import Stored
 
@@ -38,6 +39,9 @@ class ExchangeType:
     __slots__ = ("name", "arguments")
 
     by_key: bool = True  # the route is a function of keys and bindings alone, so the router may remember it
+    # The key and arguments by which links of federation are to listen at the exchange upstream, where that is of this
+    # type too, in place of what is bound here with that key; `brought` gets what they hear. None: they do neither.
+    listening: ClassVar[tuple[str, Table] | None] = None
     fixed_arguments: ClassVar[tuple[str, ...]] = ()  # what another declaration must give the same, or be refused (406)
 
     def __init__(self, name: str, arguments: Table) -> None:
@@ -83,6 +87,14 @@ class ExchangeType:
         Of a type that is not `by_key` it is asked once for each message, before that is queued anywhere.
         """
         raise NotImplementedError
+
+    def brought(self, message: Message) -> Receipt:
+        """A link that listens has brought it from the exchange upstream, which it is from for certain. What is made of
+        it is for the type to deliver, by its host. Raises AMQPError where the properties are malformed."""
+        raise NotImplementedError
+
+    def parted(self, cluster_name: str, vhost: str, exchange: str) -> None:
+        """Nothing is brought any more from that exchange, or nothing has been before; also to be said of one anew."""
 
     def deleted(self) -> None:
         """The exchange is gone, and its bindings with it, of which `unbound` is not told."""

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from struct import Struct
 
-from ..core.message import HEADER_FIXED
+from .. import properties
+from ..core.message import HEADER_FIXED, Address, Message
 from ..core.node import Node
 from ..core.ports import Timer
 from ..core.statistics import Publishing
@@ -38,6 +39,7 @@ TICKET = b"\x00\x3c\x00\x28\x00\x00"  # ids of basic.publish, and the ticket
 NOT_MANDATORY = b"\x00\xce"  # the flags, and the end of the frame
 NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
 NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
+PERSISTENT = 2
 NOT_SEEN = -1  # octets of a body that never come
 FLAGS = 2  # octets of property flags, which are always there
 
@@ -155,7 +157,8 @@ class Inflow:
 
     `soon` calls a function at the end of the loop's turn, `commit_soon` tells the committer that the journal has more.
     While `held`, nothing more is to be published, as consumers or the disk do not keep up; `on_release` is called when
-    that is over. What is published all the same is taken. `counted` is as of a channel.
+    that is over. What is published all the same is taken. `counted` is as of a channel. Where it `brings`, the type of
+    the exchange is given the messages instead of routing them (`ExchangeType.brought`).
     """
 
     def __init__(
@@ -169,6 +172,7 @@ class Inflow:
         commit_soon: Callable[[], None],
     ) -> None:
         self.on_release: Callable[[], None] = lambda: None
+        self.brings = False
         self._node = node
         self._soon = soon
         self._commit_soon = commit_soon
@@ -199,6 +203,8 @@ class Inflow:
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
         """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
         happened then; Invalid for names that fit no short string. HOT: the federation bench."""
+        if self.brings:
+            return self._bring(exchange, routing_key, contents)
         channel, tally = self._channel, self._tally
         method = self._methods.get((exchange, routing_key)) or self._method(exchange, routing_key)
         if method not in channel.routes:
@@ -224,6 +230,27 @@ class Inflow:
         self._flush_later()
         self._was_held = self.held
         return Taken(tally.ticket, refused, invalid)
+
+    def _bring(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
+        vhost = self._connection.vhost
+        assert vhost is not None
+        type_ = vhost.exchange(exchange).type
+        address = Address(exchange, routing_key)
+        refused: set[int] = set()
+        invalid: dict[int, str] = {}
+        stored = False
+        for index, (raw, body_bytes, frames) in enumerate(contents):
+            try:
+                persistent = properties.check(raw) == PERSISTENT
+                frames = header_frame(0, raw, body_bytes) + frames
+                receipt = type_.brought(Message(address, frames, 0, body_bytes, 0, persistent))
+            except AMQPError as error:
+                invalid[index] = error.reply_text
+                continue
+            stored = stored or receipt.stored
+            refused |= {index} if receipt.refused else set()
+        self._flush_later()
+        return Taken(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once what was published with this ticket is on disk: now, where it is."""
