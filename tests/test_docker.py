@@ -1,0 +1,299 @@
+"""What can be looked at of docker/ without an engine; `make ring-containers` runs it with one."""
+
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from broker.config import Config, Sources
+from broker.core.plan import imported
+from broker.ctl.parsing import parse
+from federation.uris import endpoint
+from federation.wanted import wanted
+
+from .crash.daemon import Daemon
+from .support.definitions import new_node
+from .support.federation import until
+
+ROOT = Path(__file__).parent.parent
+DOCKER = ROOT / "docker"
+RING = DOCKER / "ring"
+COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+SITES = {"a": "c", "b": "a", "c": "b"}  # site -> its upstream
+COMPOSE_FILES = sorted(DOCKER.glob("compose*.yaml"))
+EVERY_COMPOSE_FILE = pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda path: path.name)
+
+CHECK = runpy.run_path(str(RING / "check.py"))
+PATIENCE_S = 20.0
+
+Instruction = tuple[str, str]
+
+
+def instructions() -> list[Instruction]:
+    """Those of the Dockerfile: word and rest, continued lines as one."""
+    lines = re.sub(r"^\s*#.*\n", "", (DOCKER / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    pairs = [line.split(None, 1) for line in lines.replace("\\\n", " ").splitlines() if line]
+    return [(word, " ".join(rest.split())) for word, rest in pairs]
+
+
+def given(word: str) -> list[str]:
+    return [rest for each, rest in instructions() if each == word]
+
+
+def environment() -> dict[str, str]:
+    """What the image sets."""
+    (text,) = given("ENV")
+    return dict(pair.split("=", 1) for pair in shlex.split(text))
+
+
+def folders(folder: Path, main: str | None = None) -> dict[str, str]:
+    """The image's variables, with its configuration in this folder; `main` in place of its rabbitmq.conf."""
+    (folder / "conf.d").mkdir()
+    for source, target in copies():
+        if target.startswith("/etc/rabbitmq/"):
+            text = (ROOT / source).read_text(encoding="utf-8")
+            (folder / target.removeprefix("/etc/rabbitmq/")).write_text(text, encoding="utf-8")
+    if main is not None:
+        (folder / "rabbitmq.conf").write_text(main, encoding="utf-8")
+    return {name: value.replace("/etc/rabbitmq", str(folder)) for name, value in environment().items()}
+
+
+def copies() -> Iterator[tuple[str, str]]:
+    """What is copied from the tree, and where to."""
+    for text in given("COPY"):
+        *names, target = text.split()
+        if not names[0].startswith("--from"):
+            yield from ((name, target) for name in names)
+
+
+def composed(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return content
+
+
+def test_the_image_has_two_stages_of_an_official_slim_base_and_no_user_root() -> None:
+    bases = [text.split()[0] for text in given("FROM")]
+    assert len(bases) == 2 and len(set(bases)) == 1
+    assert re.fullmatch(r"python:3\.1[123]-slim(-[a-z]+)?", bases[0])
+    assert given("USER") == ["999:999"]
+    words = [word for word, _ in instructions()]
+    assert "RUN" not in words[words.index("USER") :]
+
+
+def test_what_is_copied_is_there_and_is_not_kept_from_the_engine() -> None:
+    let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for name, _ in copies():
+        assert (ROOT / name).exists()
+        assert name.split("/")[0] in let_through
+
+
+def test_the_image_listens_everywhere_and_lets_guest_in(tmp_path: Path) -> None:
+    sources = Sources(environment=folders(tmp_path))
+    config = sources.load()
+    assert sources.warnings == []
+    assert config.listeners_tcp == (("::", 5672),)
+    assert config.loopback_users == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "listeners"),
+    [
+        ("heartbeat = 5", (("::", 5672),)),
+        ("listeners.tcp.1 = 0.0.0.0:5673", (("0.0.0.0", 5673),)),
+        ("listeners.tcp = none", ()),
+    ],
+)
+def test_a_configuration_of_the_users_own_keeps_its_word(
+    tmp_path: Path, text: str, listeners: tuple[tuple[str, int], ...]
+) -> None:
+    config = Sources(environment=folders(tmp_path, text)).load()
+    assert config.listeners_tcp == listeners
+    assert config.loopback_users == ()
+
+
+def test_variables_of_rabbitmqs_image_win_over_its_files(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    asked = {
+        "RABBITMQ_DEFAULT_USER": "alice",
+        "RABBITMQ_DEFAULT_PASS_FILE": str(tmp_path / "secret"),
+        "RABBITMQ_DEFAULT_VHOST": "v",
+        "RABBITMQ_NODENAME": "rabbit@here",
+    }
+    config = Sources(environment=folders(tmp_path) | asked).load()
+    assert (config.default_user, config.default_pass, config.default_vhost) == ("alice", "s3cret", "v")
+    assert config.node == "rabbit@here"
+
+
+def test_data_are_on_the_volume_and_the_commands_look_for_the_node_there(tmp_path: Path) -> None:
+    (volume,) = given("VOLUME")
+    config = Sources(environment=folders(tmp_path)).load()
+    assert Path(config.data_dir).parent == Path(volume)
+    assert Sources(str(DOCKER / "rabbitmq.conf"), environment={}).load().data_dir == config.data_dir
+
+
+def test_the_ports_of_the_image_are_those_of_the_configuration() -> None:
+    ours = Config()
+    plain = {ours.listeners_tcp[0][1], ours.management.tcp.port, ours.prometheus.tcp.port}
+    (ports,) = given("EXPOSE")
+    assert set(map(int, ports.split())) == plain | {port - 1 for port in plain if port is not None}
+
+
+def test_the_commands_of_the_image_are_there() -> None:
+    (health,) = given("HEALTHCHECK")
+    command, *words = json.loads(health.partition("CMD ")[2])
+    assert command in COMMANDS and parse(words).command == "ping"
+    (begin,) = given("CMD")
+    assert json.loads(begin) == ["warren", "serve"] and "warren" in COMMANDS
+    (entry,) = given("ENTRYPOINT")
+    assert [f"docker/{name}" for name in json.loads(entry)] == [name for name, _ in copies() if name.endswith(".sh")]
+    assert (DOCKER / "entrypoint.sh").stat().st_mode & 0o111
+
+
+@EVERY_COMPOSE_FILE
+def test_a_compose_file_names_what_there_is(file: Path) -> None:
+    content = composed(file)
+    for name, service in content["services"].items():
+        assert (file.parent / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+        assert set(service.get("networks", ())) <= set(content.get("networks", {})), name
+        assert set(service.get("depends_on", ())) <= set(content["services"]), name
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert (file.parent / source).exists() if source.startswith(".") else source in content["volumes"]
+
+
+@EVERY_COMPOSE_FILE
+def test_ports_are_published_to_this_machine_alone(file: Path) -> None:
+    (exposed,) = given("EXPOSE")
+    for service in composed(file)["services"].values():
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:") and port.rpartition(":")[2] in exposed.split()
+
+
+@pytest.mark.parametrize(("site", "upstream"), SITES.items())
+def test_the_definitions_of_a_site_make_one_link_of_the_ring(site: str, upstream: str) -> None:
+    node = new_node()
+    assert imported(node, json.loads((RING / f"{site}.json").read_text(encoding="utf-8"))) == []
+    ((key, link),) = wanted(node).items()
+    assert (key.vhost, key.kind, key.name, key.upstream) == ("/", "exchange", "federated.news", upstream)
+    assert link.settings.max_hops == len(SITES) - 1
+    (uri,) = link.settings.uris
+    services = composed(DOCKER / "compose.federation.yaml")["services"]
+    assert endpoint(uri).host == services[f"warren-{upstream}"]["container_name"]
+    assert node.parameters.globals()["cluster_name"] == site
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_the_networks_of_the_ring_are_such_that_a_site_can_be_cut_off(site: str) -> None:
+    services = composed(DOCKER / "compose.federation.yaml")["services"]
+    assert services[f"warren-{site}"]["networks"] == ["ring", f"site-{site}"]
+    for kind in ("publisher", "consumer"):
+        client = services[f"{kind}-{site}"]
+        assert client["networks"] == [f"site-{site}"]
+        assert client["environment"]["SITE"] == site
+        assert endpoint(client["environment"]["BROKER"]).host == f"warren-{site}"
+
+
+def test_the_configuration_of_the_ring_wins_over_that_of_the_image(tmp_path: Path) -> None:
+    variables = folders(tmp_path)
+    ring = (RING / "ring.conf").read_text(encoding="utf-8")
+    (tmp_path / "conf.d" / "20-ring.conf").write_text(ring, encoding="utf-8")
+    sources = Sources(environment=variables)
+    config = sources.load()
+    assert sources.warnings == []
+    mounted = composed(DOCKER / "compose.federation.yaml")["services"]["warren-a"]["volumes"]
+    assert f"./ring/a.json:{config.load_definitions}:ro" in mounted
+
+
+def begun(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What docker/entrypoint.sh does with these; `warren` tells what it was given, and nobody is root."""
+    for name, text in (("warren", 'echo "warren $*"'), ("id", "echo 999")):
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", **variables}
+    line = ["/bin/sh", str(DOCKER / "entrypoint.sh"), *words]
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["warren", "serve"], "warren serve"),
+        (["rabbitmq-server"], "warren serve"),
+        (["--memory", "--sync", "os"], "warren serve --memory --sync os"),
+        ([], "warren serve"),
+        (["echo", "a b"], "a b"),
+    ],
+)
+def test_the_container_runs_what_it_is_asked_to(tmp_path: Path, words: list[str], said: str) -> None:
+    done = begun(tmp_path, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, said + "\n", "")
+
+
+@pytest.mark.parametrize(
+    "variable", ["RABBITMQ_SSL_CERTFILE", "RABBITMQ_MANAGEMENT_SSL_KEYFILE", "RABBITMQ_VM_MEMORY_HIGH_WATERMARK"]
+)
+def test_the_container_refuses_what_would_be_ignored(tmp_path: Path, variable: str) -> None:
+    done = begun(tmp_path, "warren", **{variable: "x"})
+    assert done.returncode == 1 and variable in done.stderr and done.stdout == ""
+    assert begun(tmp_path, "warren", **{variable: ""}).returncode == 0
+
+
+def test_without_an_engine_the_ring_of_containers_says_so(tmp_path: Path) -> None:
+    line = [sys.executable, str(RING / "check.py")]
+    done = subprocess.run(line, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("NOTE: no Docker engine") and done.stdout.count("\n") == 1
+
+
+def client(kind: str, broker: Daemon, said: Path) -> subprocess.Popen[bytes]:
+    """A publisher or consumer of the ring at site a; what it prints is in that file."""
+    host, port = broker.address
+    variables = {"SITE": "a", "BROKER": f"amqp://ring:ring@{host}:{port}", "RATE": "50"}
+    with said.open("wb") as file:
+        line = [sys.executable, str(RING / f"{kind}.py")]
+        return subprocess.Popen(line, env={**os.environ, **variables}, stdout=file, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.sockets
+def test_publisher_and_consumer_go_on_after_a_break_and_say_what_the_check_reads(tmp_path: Path) -> None:
+    config = tmp_path / "ring.conf"
+    config.write_text(f"load_definitions = {RING / 'a.json'}")
+    broker = Daemon(tmp_path, options=["--http", "127.0.0.1:0"])
+    said = {kind: tmp_path / kind for kind in ("consumer", "publisher")}
+    clients: dict[str, subprocess.Popen[bytes]] = {}
+
+    def came() -> set[int]:
+        lines = CHECK["LINE"].findall(said["consumer"].read_text())
+        return {int(number) for site, number, publisher in lines if site == publisher == "a"}
+
+    try:
+        broker.start(config=config)
+        clients = {kind: client(kind, broker, said[kind]) for kind in said}
+        until(lambda: 3 in came(), "messages arrive")
+        line = [sys.executable, "-m", "broker.ctl", "--data", str(broker.data), "close_all_connections", "test"]
+        subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
+        until(lambda: "publishes again" in said["publisher"].read_text(), "the publisher sees the break")
+        before = max(came())
+        until(lambda: before + 3 in came(), "messages arrive after the break")
+        clients["publisher"].terminate()
+        assert clients["publisher"].wait(PATIENCE_S) == 0
+        (last,) = CHECK["DONE"].findall(said["publisher"].read_text())
+        until(lambda: came() == set(range(1, int(last) + 1)), "all messages arrive")
+        clients["consumer"].terminate()
+        assert clients["consumer"].wait(PATIENCE_S) == 0
+        assert "missing" not in said["consumer"].read_text()
+    finally:
+        for process in clients.values():
+            process.kill()
+            process.wait()
+        broker.close()
