@@ -9,7 +9,7 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 
-.PHONY: run test check bench crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
+.PHONY: run test check bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -22,6 +22,9 @@ check: lint types  ## lint, types, tidiness and the tests that open no socket
 
 bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed on
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-federation: .venv/test.stamp  ## what links carry, beside RabbitMQ's where it is installed; ARGS are handed on
+	$(BIN)/python -m tests.bench.federation $(ARGS)
 
 crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats what a round did
 	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/crash

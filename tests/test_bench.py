@@ -25,7 +25,7 @@ from tests.bench.client import (
     shortstr,
     table,
 )
-from tests.bench.consuming import Acks, Deliveries
+from tests.bench.consuming import Acks, Deliveries, check_numbers
 from tests.bench.generator import Result, run
 from tests.bench.loads import LOADS, Load
 from tests.bench.process import Broker, cpu_s, rss_bytes
@@ -61,6 +61,19 @@ def test_a_batch_is_whole_publishes_of_the_announced_size(load: Load, first: int
     assert {payload[:12] for kind, payload in found if kind == HEADER} == {struct.pack(">HHQ", 60, 0, load.body_bytes)}
     stamps = {payload[:8] for kind, payload in found if kind == BODY}
     assert len(stamps) == 1 and stamps != {bytes(8)}
+
+
+def test_numbered_messages_have_their_number_behind_the_stamp() -> None:
+    load = replace(LOAD_OF["K"], numbered=True)
+    bodies = [payload for kind, payload in frames(batch_of(load, 0, 131072).build(7, 3)) if kind == BODY]
+    assert [struct.unpack_from("<Q", body, 8)[0] for body in bodies] == [7, 8, 9]
+    assert {len(body) for body in bodies} == {load.body_bytes} and len({body[:8] for body in bodies}) == 1
+
+
+def test_a_message_that_is_missing_or_out_of_order_is_told() -> None:
+    check_numbers([4, 5], 4)
+    with pytest.raises(LoadFailed, match="message 5 was to come, and 6 came"):
+        check_numbers([4, 6], 4)
 
 
 def test_a_body_longer_than_frame_max_is_split() -> None:

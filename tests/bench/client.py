@@ -70,18 +70,18 @@ class Connection:
 
     __slots__ = ("frame_max", "server", "socket")
 
-    def __init__(self, port: int, host: str = "127.0.0.1", user: str = "guest", password: str = "guest") -> None:
-        self.socket = socket.create_connection((host, port))
+    def __init__(self, port: int, vhost: str = "/", user: str = "guest", password: str = "guest") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.frame_max = FRAME_MAX
         self.server = ""
         try:
-            self._open(user, password)
+            self._open(vhost, user, password)
         except BaseException:
             self.socket.close()
             raise
 
-    def _open(self, user: str, password: str) -> None:
+    def _open(self, vhost: str, user: str, password: str) -> None:
         self.give_up_after(PATIENCE_S)
         start = self.call(b"AMQP\x00\x00\x09\x01", (10, 10))
         self.server = f"{_property(start, b'product')} {_property(start, b'version')}"
@@ -90,7 +90,7 @@ class Connection:
         channel_max, offered, _heartbeat = struct.unpack(">HIH", self.call(method(10, 11, start_ok, 0), (10, 30)))
         self.frame_max = min(FRAME_MAX, offered or FRAME_MAX)
         tune_ok = method(10, 31, struct.pack(">HIH", channel_max, self.frame_max, 0), 0)
-        self.call(tune_ok + method(10, 40, shortstr("/") + shortstr("") + b"\x00", 0), (10, 41))
+        self.call(tune_ok + method(10, 40, shortstr(vhost) + shortstr("") + b"\x00", 0), (10, 41))
         self.call(method(20, 10, shortstr("")), (20, 11))
 
     def give_up_after(self, seconds: float) -> None:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from .client import BASIC_DELIVER, BODY, FRAME_END, METHOD, Connection, LoadFailed, acks, closed, rejects
 from .loads import Load
+from .process import Broker
 from .progress import MEASURING, STOPPED, Progress
-from .publishing import STOP_WITHIN_S, send
+from .publishing import NUMBER, STAMP_BYTES, STOP_WITHIN_S, send
 
 SAMPLE_EVERY = 16  # the latency of every 16th delivery is kept
 BUFFER_BYTES = 1 << 20  # what a consumer takes at once, at least
@@ -135,9 +136,9 @@ class Acks:
         return acks((tag,), multiple=True)
 
 
-def consume(load: Load, port: int, index: int, worker: int, progress: Progress) -> bytes:
+def consume(load: Load, broker: Broker, index: int, worker: int, progress: Progress) -> bytes:
     """Consumes until the load is stopped. Returns the sampled latencies, native 64-bit nanoseconds."""
-    connection = Connection(port)
+    connection = Connection(broker.port, broker.vhost)
     connection.consume(load.source(index), no_ack=not load.ack_every, prefetch=load.prefetch)
     connection.give_up_after(STOP_WITHIN_S)
     deliveries, acknowledge = Deliveries(load.body_bytes), Acks(load.ack_every, reject=load.rejects(index))
@@ -162,9 +163,18 @@ def consume(load: Load, port: int, index: int, worker: int, progress: Progress) 
             now_ns = time.monotonic_ns()
             for at in bodies[-received % SAMPLE_EVERY :: SAMPLE_EVERY]:
                 samples.append(now_ns - STAMP.unpack_from(deliveries.buffer, at)[0])
+        if load.numbered:
+            check_numbers([NUMBER.unpack_from(deliveries.buffer, at + STAMP_BYTES)[0] for at in bodies], received)
         received += len(bodies)
         progress.count(worker, received)
         if load.ack_every and (due := acknowledge.due(deliveries.tag)) and not send(connection.socket, due, progress):
             break
     connection.socket.close()
     return samples.tobytes()
+
+
+def check_numbers(numbers: list[int], first: int) -> None:
+    """Raises LoadFailed unless they are those that follow."""
+    if numbers != list(range(first, first + len(numbers))):
+        wrong = next(at for at, number in enumerate(numbers) if number != first + at)
+        raise LoadFailed(f"message {first + wrong} was to come, and {numbers[wrong]} came")

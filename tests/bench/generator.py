@@ -1,4 +1,5 @@
-"""Runs one load on one broker: a process for each publisher and each consumer, and the figures of the window."""
+"""Runs one load on one broker, or on two with a link between them: a process for each publisher and each consumer, and
+the figures of the window."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ class Result:
     p50_ms: float | None = None
     p99_ms: float | None = None
     per_cpu_s: float | None = None  # messages, those of the figure that counts, for each CPU second of the broker
-    rss_bytes: int | None = None  # at the end of the window
+    rss_bytes: int | None = None  # at the end of the window, of the broker that is published to
 
 
 class Workers:
-    """The publishers and consumers of one load, each a process of its own."""
+    """The publishers and consumers of one load, each a process of its own; what they publish `to`, and consume `of`."""
 
-    def __init__(self, load: Load, port: int) -> None:
+    def __init__(self, load: Load, to: Broker, of: Broker) -> None:
         self.publishers = range(load.publishers)
         self.consumers = range(load.publishers, load.publishers + load.consumers)
         spawn = multiprocessing.get_context("spawn")
@@ -48,7 +49,7 @@ class Workers:
         self._pipes: list[Pipe] = []
         for worker in (*self.consumers, *self.publishers):
             mine, its = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=_work, args=(load, port, worker, words, its), daemon=True)
+            process = spawn.Process(target=_work, args=(load, to, of, worker, words, its), daemon=True)
             process.start()
             its.close()
             self._processes.append(process)
@@ -102,14 +103,14 @@ def _received(pipe: Pipe) -> tuple[bytes, str]:
     return samples, error
 
 
-def _work(load: Load, port: int, worker: int, words: MutableSequence[int], pipe: Pipe) -> None:
+def _work(load: Load, to: Broker, of: Broker, worker: int, words: MutableSequence[int], pipe: Pipe) -> None:
     """The whole life of a worker process; sends (samples, error)."""
     progress, samples, error = Progress(words), b"", ""
     try:
         if worker < load.publishers:
-            publish(load, port, worker, worker, progress)
+            publish(load, to, worker, worker, progress)
         else:
-            samples = consume(load, port, worker - load.publishers, worker, progress)
+            samples = consume(load, of, worker - load.publishers, worker, progress)
     except (LoadFailed, OSError) as reason:
         error = f"{type(reason).__name__}: {reason}"
     pipe.send((samples, error))
@@ -118,26 +119,27 @@ def _work(load: Load, port: int, worker: int, words: MutableSequence[int], pipe:
 
 def run(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
     """Runs a load for a while after a warm-up; its queues and its exchange are gone afterwards. Raises LoadFailed."""
-    control = Connection(broker.port)
+    control = Connection(broker.port, broker.vhost)
     try:
-        _declare(load, control)
+        declare(load, control)
         result = measure(load, broker, seconds, warmup_s)
         time.sleep(SETTLE_S)
-        _drop(load, control)
+        drop(load, control)
         control.close()
     finally:
         control.socket.close()
     return result
 
 
-def measure(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
-    """Runs a load whose queues are there. Raises LoadFailed."""
-    workers = Workers(load, broker.port)
+def measure(load: Load, broker: Broker, seconds: float, warmup_s: float, downstream: Broker | None = None) -> Result:
+    """Runs a load whose queues are there, those that are consumed downstream if that is given. Raises LoadFailed."""
+    workers = Workers(load, broker, downstream or broker)
+    pids = {one.pid for one in (broker, downstream or broker) if one.pid}
     try:
         workers.wait_until_ready()
         workers.progress.phase = RUNNING
         workers.sleep(warmup_s)
-        rates = _window(load, broker, workers, seconds)
+        rates = _window(load, broker, pids, workers, seconds)
     except BaseException:
         with suppress(LoadFailed):  # the first failure is the one to tell
             workers.stop()
@@ -148,18 +150,18 @@ def measure(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Resu
     return Result(rates.published_per_s, rates.received_per_s, p50_ms, p99_ms, rates.per_cpu_s, rates.rss_bytes)
 
 
-def _window(load: Load, broker: Broker, workers: Workers, seconds: float) -> Result:
+def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, seconds: float) -> Result:
     """The window: counts and CPU time at both ends."""
     progress = workers.progress
     progress.phase = MEASURING
-    cpu_before_s = cpu_s(broker.pid) if broker.pid else 0.0
+    cpu_before_s = sum(map(cpu_s, pids))
     published, received = progress.counted(workers.publishers), progress.counted(workers.consumers)
     started_s = time.monotonic()
     workers.sleep(seconds)
     took_s = time.monotonic() - started_s
     published = progress.counted(workers.publishers) - published
     received = progress.counted(workers.consumers) - received
-    cpu_took_s = cpu_s(broker.pid) - cpu_before_s if broker.pid else 0.0
+    cpu_took_s = sum(map(cpu_s, pids)) - cpu_before_s
     progress.phase = RUNNING
     return Result(
         published / took_s,
@@ -169,7 +171,7 @@ def _window(load: Load, broker: Broker, workers: Workers, seconds: float) -> Res
     )
 
 
-def _declare(load: Load, control: Connection) -> None:
+def declare(load: Load, control: Connection) -> None:
     if load.dead_letters:
         control.declare_queue(load.dead_queue, durable=load.durable)
         control.purge_queue(load.dead_queue)
@@ -183,7 +185,7 @@ def _declare(load: Load, control: Connection) -> None:
             control.bind_queue(queue, load.exchange, "" if load.exchange_type == "fanout" else f"{queue}.#")
 
 
-def _drop(load: Load, control: Connection) -> None:
+def drop(load: Load, control: Connection) -> None:
     for index in range(load.queues):
         control.delete_queue(load.queue(index))
     if load.dead_letters:

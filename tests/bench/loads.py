@@ -30,6 +30,7 @@ class Load:
     expiration_ms: int | None = None  # of each message
     arguments: tuple[tuple[str, int | str | bool], ...] = ()  # of each queue
     dead_letters: bool = False  # the last consumer has their queue, the others reject what they get
+    numbered: bool = False  # by one publisher, from 0 on; its consumer finds out whether one is missing or out of order
     rate_per_s: float = 0.0  # messages a second of all publishers; 0: as fast as the broker takes them
 
     @property

@@ -30,6 +30,7 @@ class Broker:
     port: int
     pid: int | None = None
     start_s: float | None = None  # from the command to the log line `ready`; only of one started here
+    vhost: str = "/"
 
     @classmethod
     def parse(cls, text: str) -> Broker:

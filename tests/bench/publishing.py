@@ -1,6 +1,7 @@
 """A publisher of the load generator. Builds its frames once; per batch it sets the stamp and sends.
 
-The stamp, CLOCK_MONOTONIC in nanoseconds, is the first 8 bytes of each body; one join sets it into a whole batch.
+The stamp, CLOCK_MONOTONIC in nanoseconds, is the first 8 bytes of each body; one join sets it into a whole batch. Where
+messages are numbered, the number is the next 8 bytes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from .client import (
     shortstr,
 )
 from .loads import Load
+from .process import Broker
 from .progress import STOPPED, Progress
 
 BATCH = 64  # messages in one send
+STAMP_BYTES = 8
+NUMBER = struct.Struct("<Q")
 STOP_WITHIN_S = 0.2  # a blocked recv or send looks that often whether the load is over
 TASK_TIMESTAMP_S = 1_700_000_000
 ID_HOLE = b"<batch-of-64-id>"  # as long as the hexadecimal digits that replace it
@@ -44,13 +48,14 @@ class Batch(Protocol):
 class PlainBatch:
     """Messages that differ only in the stamp and, where the load has several, in routing key or priority."""
 
-    __slots__ = ("_between", "_heads", "_tail")
+    __slots__ = ("_between", "_heads", "_numbered", "_tail")
 
     def __init__(self, load: Load, queue: str, frame_max: int) -> None:
         # All keys have one length, so that all deliveries have.
         keys = [f"{queue}.{number:05}" for number in range(load.keys)] or [queue]
         headers = [_header(load, _plain_properties(load, priority)) for priority in range(load.priorities or 1)]
         opening, self._tail = _body(load, frame_max)
+        self._numbered = load.numbered
         cycle = max(len(keys), len(headers))
         self._heads = [
             _publish(load, keys[at % len(keys)]) + headers[at % len(headers)] + opening for at in range(cycle)
@@ -61,7 +66,13 @@ class PlainBatch:
     def build(self, first: int, count: int) -> bytes:
         at = first % len(self._heads)
         pieces = [self._heads[at], *self._between[at + 1 : at + count], self._tail]
-        return _stamp().join(pieces)
+        stamp = _stamp()
+        if not self._numbered:
+            return stamp.join(pieces)
+        numbered = [b""] * (2 * count + 1)
+        numbered[::2] = pieces
+        numbered[1::2] = [stamp + NUMBER.pack(number) for number in range(first, first + count)]
+        return b"".join(numbered)
 
 
 class RichBatch:
@@ -107,10 +118,10 @@ def _header(load: Load, properties: bytes) -> bytes:
 
 
 def _body(load: Load, frame_max: int) -> tuple[bytes, bytes]:
-    """What stands before and what after the 8 bytes of the stamp in the body frames."""
+    """What stands before and what after the stamp, and the number, in the body frames."""
     payload, most = bytes(load.body_bytes), frame_max - 8
     frames = b"".join(frame(BODY, CHANNEL, payload[at : at + most]) for at in range(0, len(payload), most))
-    return frames[:7], frames[15:]
+    return frames[:7], frames[7 + STAMP_BYTES + (NUMBER.size if load.numbered else 0) :]
 
 
 def _plain_properties(load: Load, priority: int) -> bytes:
@@ -192,9 +203,9 @@ class Confirms:
             self._early.remove(self._floor)
 
 
-def publish(load: Load, port: int, index: int, worker: int, progress: Progress) -> None:
+def publish(load: Load, broker: Broker, index: int, worker: int, progress: Progress) -> None:
     """Publishes until the load is stopped, as fast as the broker, the confirms and the rate allow."""
-    connection = Connection(port)
+    connection = Connection(broker.port, broker.vhost)
     batch = batch_of(load, index, connection.frame_max)
     if load.confirm_window:
         connection.select_confirms()

@@ -1,0 +1,104 @@
+"""What links of federation carry: python -m tests.bench.federation (README.md beside this file)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from . import report
+from .client import LoadFailed
+from .generator import Result
+from .loads import Load
+from .memory import Demand
+from .neighbours import beside
+from .pairs import LATENCY_RATE_PER_S, LINKS, Pair, best, carried, pairs
+from .process import NotStarted
+from .spread import many_bindings, many_links
+
+PARTS = ("links", "beside", "bindings", "many")
+
+
+def main() -> int:
+    options = _options()
+    try:
+        print(report.machine() + "\n")
+        with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
+            if "links" in options.parts or "beside" in options.parts:
+                with pairs(Path(folder)) as found:
+                    _compare(found, options)
+            if "bindings" in options.parts:
+                _print(many_bindings(Path(folder, "bindings")))
+            if "many" in options.parts:
+                _print(many_links(Path(folder, "many")))
+    except (NotStarted, LoadFailed, OSError, AssertionError) as reason:
+        print(f"bench: {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.federation", description="Loads links of federation.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)} (all)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
+    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each pair (default 3)")
+    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only EQ")
+    parser.add_argument("--pairs", default="", metavar="NAMES", help="these only: --pairs warren,rabbitmq")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes all runs there as well")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    options.parts = options.parts or PARTS
+    return options
+
+
+def _compare(found: list[Pair], options: argparse.Namespace) -> None:
+    chosen = options.pairs.split(",") if options.pairs else [pair.name for pair in found]
+    found = [pair for pair in found if pair.name in chosen]
+    runs = {}
+    if "links" in options.parts:
+        print(report.header(report.COLUMNS), flush=True)
+        for load in LINKS:
+            if not options.only or load.letter in options.only.upper():
+                runs[load.name] = _in_turn(load, found, options, paced=False)
+        for load in (one for one in LINKS if not one.keys):
+            if not options.only or load.letter in options.only.upper():
+                paced = replace(load, name=f"{load.name} p50", rate_per_s=LATENCY_RATE_PER_S, figure="p50_ms", wanted=1)
+                runs[paced.name] = _in_turn(paced, found, options, paced=True)
+    if options.json:
+        options.json.write_text(json.dumps(runs, indent=1) + "\n")
+    if "beside" in options.parts:
+        print()
+        _print(demand for pair in found for demand in beside(pair, options.rounds, options.seconds, options.warmup))
+
+
+def _in_turn(
+    load: Load, found: list[Pair], options: argparse.Namespace, *, paced: bool
+) -> dict[str, list[dict[str, float | None]]]:
+    """Each pair in turn (A B A B ...); prints the medians."""
+    run = carried if paced else best
+    results: dict[str, list[Result]] = {pair.name: [] for pair in found}
+    for _ in range(options.rounds):
+        for pair in found:
+            results[pair.name].append(run(load, pair, options.seconds, options.warmup))
+    medians = {name: report.median(done) for name, done in results.items()}
+    print("\n".join(report.load_rows(load, {**medians})), flush=True)
+    return {name: [asdict(result) for result in done] for name, done in results.items()}
+
+
+def _print(demands: Iterable[tuple[str, Demand]]) -> None:
+    print(report.header(report.DEMAND_COLUMNS), flush=True)
+    for name, demand in demands:
+        figures = (f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
+        print(report.row(report.DEMAND_COLUMNS, [demand.what, name, *figures]), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
