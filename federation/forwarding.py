@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.plugin import AMQPError, Inflow, Node, Properties
 
+from .hops import MALFORMED
 from .status import BLOCKED, FLOWING, Status
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .line import Line
 
 WAITING_BYTES = 16 << 20  # of messages that wait here; beyond it the socket is not read
+DELIVERY_BYTES = 500  # of one beside its properties and its body, about
 SLICE = 500  # messages that have waited, published in one go
 RETRY_S, RETRY_MOST_S = 0.1, 5.0  # for a message that a queue refuses
 LAG_S = 1.0  # how often the age of a message is looked at
@@ -81,6 +83,8 @@ class Forwarding:
 
     def close(self) -> None:
         """What is not acknowledged goes back upstream with its channel."""
+        if self._closed:
+            return
         self._closed = True
         self._waiting.clear()
         self._node.alarms.hooks.remove(self._alarm_changed)
@@ -114,7 +118,7 @@ class Forwarding:
 
     def _wait(self, deliveries: list[Delivery]) -> None:
         self._waiting.extend(deliveries)
-        self._waiting_bytes += sum([delivery.body_bytes for delivery in deliveries])
+        self._waiting_bytes += octets(deliveries)
         self._status.flow(BLOCKED, self.obstacle() or self._status.reason)
         if not self._paused and (self._ack_mode == NO_ACK or self._waiting_bytes > WAITING_BYTES):
             self._paused = True
@@ -145,7 +149,7 @@ class Forwarding:
         # Of what was refused, the first alone finds out whether it is still.
         count = min(len(waiting), 1 if self._retry_s > RETRY_S else SLICE)
         deliveries = [waiting.popleft() for _ in range(count)]
-        self._waiting_bytes -= sum([delivery.body_bytes for delivery in deliveries])
+        self._waiting_bytes -= octets(deliveries)
         if deliveries:
             self._forward(deliveries)
         if waiting:
@@ -161,7 +165,7 @@ class Forwarding:
     def _forward(self, deliveries: list[Delivery]) -> None:
         """HOT: the federation bench."""
         if self.gone():
-            self._lost("what the link publishes to is gone")
+            self._give_up("what the link publishes to is gone")
             return
         at, count = 0, len(deliveries)
         prepare, each_by_its_key = self._prepare, self._routing_key is None
@@ -187,7 +191,7 @@ class Forwarding:
             if refused:
                 refused += deliveries[at:]
                 self._waiting.extendleft(reversed(refused))
-                self._waiting_bytes += sum([delivery.body_bytes for delivery in refused])
+                self._waiting_bytes += octets(refused)
                 break
         self._acknowledge()
         self._look_at_age(deliveries[-1])
@@ -201,7 +205,7 @@ class Forwarding:
             taken = self._inflow.publish(self._exchange, name, contents)
         except AMQPError as error:
             self._forget(going)
-            self._lost(error.reply_text)
+            self._give_up(error.reply_text)
             return None
         self._status.dropped_invalid += len(taken.invalid)
         forwarded = len(going) - len(taken.refused) - len(taken.invalid)
@@ -213,13 +217,19 @@ class Forwarding:
         refused = [going[index] for index in sorted(taken.refused)]
         self._forget(refused)
         self._done(refused[0].tag - 1, max(taken.ticket, self._repeats()), forwarded, ends=False)
-        self._taken = last  # but for those that are to be tried again, which come first
+        self._taken = max(self._taken, last)  # but for those that are to be tried again, which come first
         self._status.nacked += len(refused)
         self._refused = True
         self._timer = self._loop.call_later(self._retry_s, self._retry)
         self._retry_s = min(2 * self._retry_s, RETRY_MOST_S)
         self._status.flow(BLOCKED, self.obstacle())
         return refused
+
+    def _give_up(self, reason: str) -> None:
+        """Take nothing that comes behind what could not be published: its acknowledgement would be for that as well."""
+        self._acknowledge()
+        self.close()
+        self._lost(reason)
 
     def _repeats(self) -> int:
         """The batch of the journal that has the first copies of what was dropped as a repeat, if any was."""
@@ -275,6 +285,14 @@ class Forwarding:
         now_s = self._loop.time()
         if now_s - self._looked_s >= LAG_S:
             self._looked_s = now_s
-            timestamp_s = Properties.decode(delivery.properties).timestamp
+            try:
+                timestamp_s = Properties.decode(delivery.properties).timestamp
+            except MALFORMED:
+                return
             if timestamp_s is not None:
                 self._status.lag_ms = max(0, self._node.clock.now_ms() - timestamp_s * 1000)
+
+
+def octets(deliveries: list[Delivery]) -> int:
+    """What they take of memory, about."""
+    return sum([DELIVERY_BYTES + len(one.properties) + one.body_bytes for one in deliveries])

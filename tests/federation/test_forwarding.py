@@ -1,0 +1,184 @@
+"""What a link was delivered goes into this broker in order, and is acknowledged when it is safe and not before: whatever
+a queue refuses, whatever the disk is busy with, whatever ends in between."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, cast
+
+from broker.core.message import content_frames
+from broker.core.node import Node
+from broker.properties import Properties
+from broker.session.inflow import Inflow
+from broker.session.settings import Settings
+from broker.table import Table
+from federation.cutter import Delivery
+from federation.forwarding import WAITING_BYTES, Forwarding
+from federation.line import Line
+from federation.status import Status
+from tests.support.channel import Channel
+from tests.support.session import SlowJournal, connected, new_node
+
+CHANNEL = 1
+WITHIN_S = 10.0
+
+
+class FakeLine:
+    """`acked` are the delivery tags up to which all was acknowledged."""
+
+    def __init__(self) -> None:
+        self.acked: list[int] = []
+        self.paused = False
+
+    def ack(self, channel: int, tag: int, multiple: bool) -> None:
+        assert multiple and channel == CHANNEL and tag > max(self.acked, default=0)
+        self.acked.append(tag)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+
+class House:
+    """A node with the exchange `x` and the queue `q`, which is bound to it with the key `k`."""
+
+    def __init__(self, ack_mode: str = "on-confirm") -> None:
+        self.journal = SlowJournal()
+        self.node: Node = new_node(self.journal)
+        self.channel: Channel = connected(self.node).channel(1)
+        self.channel.declare("q", durable=True)
+        self.channel.exchange("x", "direct")
+        self.channel.bind("q", "x", "k")
+        self.vhost = self.node.vhosts["/"]
+        self.lost: list[str] = []
+        self.line = FakeLine()
+        self.status = Status(lambda: 0.0, lambda: None)
+        loop = asyncio.get_running_loop()
+        self.inflow = Inflow(
+            self.node, Settings(Table.EMPTY), self.vhost, "link", lambda *told: None, loop.call_soon, lambda: None
+        )
+        self.forwarding = Forwarding(
+            self.node, self.inflow, cast(Line, self.line), self.status, ack_mode, "x", None, passed, self.lost.append
+        )
+
+    def bodies(self) -> list[bytes]:
+        """What is ready in the queue, taken out of it."""
+        taken = []
+        while (found := self.vhost.queues["q"].get(True)) is not None:
+            taken.append(found[1].body)
+        return taken
+
+    def limit(self, length: int) -> None:
+        definition = {"max-length": length, "overflow": "reject-publish"}
+        self.node.policies.set("/", "full", "^q$", definition, 0, "queues")
+
+    def no_limit(self) -> None:
+        self.node.policies.clear("/", "full")
+
+
+def passed(delivery: Delivery) -> bytes:
+    return delivery.properties
+
+
+def delivery(tag: int, body: bytes | None = None, key: bytes = b"k", **properties: Any) -> Delivery:
+    body = b"%d" % tag if body is None else body
+    empty = len(content_frames(CHANNEL, b"\x00\x00", b""))
+    frames = content_frames(CHANNEL, b"\x00\x00", body)[empty:]
+    return Delivery(CHANNEL, tag, False, b"x", key, Properties(**properties).encode(), len(body), frames, b"tag")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    give_up_s = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < give_up_s
+        await asyncio.sleep(0.005)
+
+
+def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
+    @wraps(test)
+    def run() -> None:
+        async def work() -> None:
+            house = House()
+            await test(house)
+            house.forwarding.close()
+
+        asyncio.run(work())
+
+    del run.__wrapped__  # whose argument pytest would take for a fixture
+    return run
+
+
+@on_a_loop
+async def test_what_is_safe_at_once_is_acknowledged_at_once(house: House) -> None:
+    house.forwarding.take([delivery(1), delivery(2)])
+    assert house.line.acked == [2] and house.bodies() == [b"1", b"2"]
+
+
+@on_a_loop
+async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: House) -> None:
+    house.forwarding.take([delivery(1, delivery_mode=2)])
+    house.forwarding.take([delivery(2)])
+    assert house.line.acked == []
+    house.journal.commit(house.journal.ticket())
+    assert house.line.acked == [2]
+
+
+@on_a_loop
+async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(house: House) -> None:
+    house.forwarding.take([delivery(1, delivery_mode=2)])
+    house.forwarding.close()
+    house.journal.commit(house.journal.ticket())
+    assert house.line.acked == []
+
+
+@on_a_loop
+async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledged_with_it(house: House) -> None:
+    definition = {"max-length-bytes": 10, "overflow": "reject-publish"}
+    house.node.policies.set("/", "full", "^q$", definition, 0, "queues")
+    house.channel.fill("q", b"x" * 5)
+    house.forwarding.take([delivery(1, b"1" * 6), delivery(2, b"2"), delivery(3, b"3")])
+    assert house.line.acked == []
+    await until(lambda: house.status.nacked >= 2)
+    house.node.policies.clear("/", "full")
+    await until(lambda: house.line.acked and house.line.acked[-1] == 3)
+
+
+@on_a_loop
+async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_taken(house: House) -> None:
+    house.channel.delete_exchange("x")
+    house.forwarding.take([delivery(1)])
+    assert house.lost and house.line.acked == []
+    house.channel.exchange("x", "direct")  # by somebody else, before the link has ended
+    house.channel.bind("q", "x", "k")
+    house.forwarding.take([delivery(2)])
+    assert house.line.acked == [] and house.bodies() == []
+
+
+@on_a_loop
+async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: House) -> None:
+    house.node.alarms.set("memory")
+    text, tag = "x" * 200, 0
+    while not house.line.paused and tag < WAITING_BYTES // 200:
+        house.forwarding.take([delivery(tag + at, b"", correlation_id=text) for at in range(1, 501)])
+        tag += 500
+    assert house.line.paused
+    house.node.alarms.clear("memory")
+    await until(lambda: house.line.acked and house.line.acked[-1] == tag)
+    assert not house.line.paused and len(house.bodies()) == tag
+
+
+@on_a_loop
+async def test_properties_that_nobody_can_read_end_nothing(house: House) -> None:
+    broken = delivery(1)._replace(properties=b"\x20\x00\x00\x00\x00\x09\x01aZ")  # headers of an unknown type
+    house.forwarding.take([broken, delivery(2)])
+    house.forwarding.take([delivery(3), delivery(4)._replace(properties=broken.properties)])
+    assert house.line.acked[-1] == 4 and house.bodies() == [b"2", b"3"] and house.status.dropped_invalid == 2
+
+
+@on_a_loop
+async def test_a_time_that_nobody_can_read_ends_nothing(house: House) -> None:
+    house.forwarding.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
+    assert house.line.acked == [1]
