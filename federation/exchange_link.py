@@ -109,6 +109,7 @@ class ExchangeLink(Link):
         def prepare(delivery: Delivery) -> bytes | None:
             if heard is not None and delivery.exchange != heard:
                 status.dropped_invalid += 1  # put into our queue by somebody else
+                discard(delivery, hops.STRANGE)
                 return None
             properties, limit, identity = delivery.properties, max_hops, NO_IDENTITY
             if seen is not None:
@@ -120,13 +121,20 @@ class ExchangeLink(Link):
             if not obstacle:
                 return stamp(properties, delivery.redelivered)
             status.dropped(obstacle == hops.MAX)
+            discard(delivery, obstacle)
             return None
+
+        def discard(delivery: Delivery, reason: str) -> None:
+            routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
+            content = delivery.properties, delivery.body_bytes, delivery.body_frames
+            inflow.discard(key.name, routing_key, content, reason)
 
         def refused(delivery: Delivery) -> None:
             if seen is not None:
                 seen.forget(identified(delivery.properties, delivery.routing_key, delivery.body_frames)[0])
 
         inflow = self.host.inflow(vhost, self.name)
+        inflow.comes_from(key.upstream, self._queue)
         inflow.brings = self._listens
         undo = refused if seen is not None else None
         return Forwarding(

@@ -14,7 +14,7 @@ BOUND_FROM = "x-bound-from"
 INVALID_HEADERS = "x-invalid-headers"
 ORIGINAL_EXCHANGE, ORIGINAL_KEY = "x-original-exchange", "x-original-routing-key"
 CC, ORIGINAL_CC = "CC", "x-original-cc"
-MAX, SEEN = "max_hops", "seen"
+MAX, SEEN, STRANGE = "max_hops", "seen", "strange"
 HOPS_LIMIT = 32_767  # what the 16 bits of `hops` hold
 VISITS_LIMIT = (1 << 63) - 2  # one less than `visit-count` holds
 

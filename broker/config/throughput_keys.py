@@ -7,7 +7,7 @@ from .kinds import Boolean, Integer, Size, Text
 
 THROUGHPUT_KEYS: tuple[Key, ...] = (
     Key("throughput.enabled", Boolean(), "throughput.enabled", "write what becomes of every message to Parquet"),
-    Key("throughput.directory", Text(empty=False), "throughput.directory", "files go below it; several nodes may share"),
+    Key("throughput.directory", Text(empty=False), "throughput.directory", "files go below it; nodes may share it"),
     Key("throughput.vhosts.$", Text(empty=False), "throughput.vhosts", "one that is exported; default: all", LIST),
     Key("throughput.sample_one_in", Integer(1), "throughput.sample_one_in", "messages: one of so many is logged"),
     Key("throughput.headers.$", Text(empty=False), "throughput.headers", "a header whose values are exported", LIST),

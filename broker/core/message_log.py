@@ -38,8 +38,12 @@ class MessageLog:
         """They go back to the publisher, as no queue is to have them."""
         raise NotImplementedError
 
-    def published(self) -> None:
-        """All queues had their chance to take what `publishing` told of."""
+    def published(self, queues: tuple[Queue, ...]) -> None:
+        """These queues, all of those that `publishing` led to, had their chance to take what it told of."""
+        raise NotImplementedError
+
+    def discarded(self, origin: Origin, message: Message, reason: str) -> None:
+        """A link has brought it, and it goes into no queue: it came too far, say, or twice."""
         raise NotImplementedError
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:

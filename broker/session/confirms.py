@@ -9,7 +9,7 @@ with basic.nack.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pamqp import commands
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 class Confirms:
     """Publishes are numbered from 1. `safe` is the last of those that are all decided, `told` the last one told.
 
-    `confirmed` is how many of those told were not refused.
+    `confirmed` is how many of those told were not refused; `tells` is false where nobody is ever told.
     """
 
     __slots__ = ("next", "safe", "told", "confirmed", "_waiting", "_refused")
+
+    tells: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.next = 1

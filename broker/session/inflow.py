@@ -41,6 +41,7 @@ NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
 NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
 PERSISTENT = 2
 NOT_SEEN = -1  # octets of a body that never come
+INVALID, REFUSED, HELD = "invalid", "refused", "held"  # why something goes into no queue
 FLAGS = 2  # octets of property flags, which are always there
 
 _header = Struct(">BHIHHQ").pack
@@ -71,6 +72,8 @@ class Tally(Confirms):
     """Notes what a confirm would wait for and say; nobody is told by it."""
 
     __slots__ = ("ticket", "left_out")
+
+    tells = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,6 +199,11 @@ class Inflow:
     def counted(self) -> Publishing:
         return self._channel.publishing
 
+    def comes_from(self, upstream: str, link: str) -> None:
+        """What the log of messages is to say: the name of the upstream, and of the queue there."""
+        origin = self._channel.origin
+        origin.upstream, origin.link = upstream, link
+
     @property
     def held(self) -> bool:
         return self._sluice.held or self._connection.waits_for_journal
@@ -226,6 +234,8 @@ class Inflow:
                 refused |= {indexes[at + left - first] for left in tally.left_out}
                 tally.left_out = []
             at += done
+        for index in invalid:
+            self.discard(exchange, routing_key, contents[index], INVALID)
         self._confirm_later(len(contents) - len(invalid) - len(refused), tally.ticket)
         self._flush_later()
         self._was_held = self.held
@@ -246,11 +256,23 @@ class Inflow:
                 receipt = type_.brought(Message(address, frames, 0, body_bytes, 0, persistent))
             except AMQPError as error:
                 invalid[index] = error.reply_text
+                self.discard(exchange, routing_key, contents[index], INVALID)
                 continue
             stored = stored or receipt.stored
             refused |= {index} if receipt.refused else set()
+            self.discard(exchange, routing_key, contents[index], REFUSED if receipt.refused else HELD)
         self._flush_later()
         return Taken(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
+
+    def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
+        """It goes into no queue: the log of messages is told of it, where there is one."""
+        vhost = self._connection.vhost
+        if vhost is None or vhost.message_log is None:
+            return
+        raw, body_bytes, frames = content
+        whole = header_frame(0, raw, body_bytes) + frames
+        message = Message(Address(exchange, routing_key), whole, 0, body_bytes, 0, False)
+        vhost.message_log.discarded(self._channel.origin, message, reason)
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once what was published with this ticket is on disk: now, where it is."""

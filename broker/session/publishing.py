@@ -264,7 +264,9 @@ def enqueue(
     """
     log = channel.vhost.message_log
     if log is not None:
-        log.publishing(channel.origin, messages, alike, channel.confirms.next if channel.confirms is not None else 0)
+        confirms = channel.confirms
+        number = confirms.next if confirms is not None and confirms.tells else 0
+        log.publishing(channel.origin, messages, alike, number)
     connection = channel.connection
     count = len(messages)
     statistics = channel.statistics
@@ -281,7 +283,7 @@ def enqueue(
         unroutable(channel, messages, mandatory)
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
     if log is not None:
-        log.published()
+        log.published(queues)
     if receipt.stored and connection.node.journal.behind():
         connection.wait_for_journal()
     for queue in queues:

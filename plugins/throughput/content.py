@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from broker.plugin import Message, Table, properties
+from broker.plugin import AMQPError, Message, Table, properties
 
 RECEIVED_FROM = "x-received-from"
 # What federation writes into headers, or may take away, on the way from one broker to the next.
@@ -21,15 +21,23 @@ def wanted(headers: bool) -> int:
 def identity(message: Message) -> str:
     """What the message is known by on both sides of a link: its message_id, else a fingerprint of its content."""
     raw = message.property_bytes
+    try:
+        message_id, raw = named(raw)
+    except (AMQPError, IndexError):  # what nobody could decode passes through links as it is
+        message_id = ""
+    return message_id or blake2b(message.body, digest_size=DIGEST_BYTES, key=blake2b(raw).digest()).hexdigest()
+
+
+def named(raw: bytes) -> tuple[str, bytes]:
+    """The message_id in these properties, or else the properties as they are on both sides."""
     message_id = properties.text(raw, properties.MESSAGE_ID)
     if message_id:
-        return message_id
+        return message_id, raw
     headers = properties.headers(raw)
     if headers is not None:
         own = headers.without(FEDERATED)
         raw = properties.replace(raw, properties.HEADERS, own if own.raw else None)
-    raw = properties.replace(raw, properties.USER_ID, None)
-    return blake2b(message.body, digest_size=DIGEST_BYTES, key=blake2b(raw).digest()).hexdigest()
+    return "", properties.replace(raw, properties.USER_ID, None)
 
 
 def hops(message: Message) -> int:
@@ -37,5 +45,8 @@ def hops(message: Message) -> int:
     raw = message.property_bytes
     if RECEIVED_FROM.encode() not in raw:
         return 0  # the usual answer, given without decoding
-    value = (properties.headers(raw) or Table.EMPTY).get(RECEIVED_FROM)
+    try:
+        value = (properties.headers(raw) or Table.EMPTY).get(RECEIVED_FROM)
+    except (AMQPError, IndexError):
+        return 0
     return len(value[1]) if value is not None and isinstance(value[1], list) else 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from broker.plugin import Message, MessageLog, Origin, Queue
+from broker.plugin import Message, MessageLog, Origin, Queue, Sink
 
 from . import schema
 from .buffer import Buffer
@@ -36,7 +36,8 @@ PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DE
     KINDS[name] for name in schema.EVENT_NAMES
 )
 
-REFUSED = "nack"  # the reason of a confirm that is none
+NACKED = "nack"  # the reason of a confirm that is none
+REFUSED, HELD = "refused", "held"  # of a publish that entered none of the queues it led to
 GET = "get"  # of a delivery that no consumer had
 NEVER_DEAD_LETTERED = ("deleted", "purged")
 # How queues from which links of exchanges consume are called, and consumers of links of queues.
@@ -120,29 +121,41 @@ class Recording(MessageLog):
             address = names.address(messages[0].address)
             self._note(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
 
-    def published(self) -> None:
+    def published(self, queues: tuple[Queue, ...]) -> None:
         """HOT: the export, load A."""
-        origin, logged, queues = self._origin, self._logged, self._queues
+        origin, logged, entered = self._origin, self._logged, self._queues
         if self._messages is None or origin is None:
             return
         self._messages, self._queues = None, ()
         kind = FED_IN if origin.link else PUBLISH
         row, first = self._row, self._first
-        if self._alike:
-            self._published(kind, origin, logged, row, first, queues)
+        if self._alike and (entered or not queues):
+            self._published(kind, origin, logged, row, first, entered)
         else:
-            for _, run in groupby(logged, persistence):
+            # What entered no queue, though there were some for it, says why: where all do, none has to be looked for.
+            why = "" if entered or not queues else HELD if all(isinstance(queue, Sink) for queue in queues) else REFUSED
+            routes_of = self._routes_of
+            for _, run in groupby(logged, (lambda one: (one.persistent, one.seq in routes_of)) if why else persistence):
                 messages = list(run)
-                self._published(kind, origin, messages, row, first, queues)
+                reason = why if messages[0].seq not in routes_of else ""
+                self._published(kind, origin, messages, row, first, entered, reason)
                 row += len(messages)
                 first += len(messages)
-            for place, queue in enumerate(queues):
-                self._enqueued(queue, row + place * len(logged))
+            if not self._alike:
+                for place, queue in enumerate(entered):
+                    self._enqueued(queue, row + place * len(logged))
         if self._routes_of:
             self._routes_of = {}
 
     def _published(
-        self, kind: int, origin: Origin, messages: list[Message], row: int, first: int, queues: tuple[Queue, ...]
+        self,
+        kind: int,
+        origin: Origin,
+        messages: list[Message],
+        row: int,
+        first: int,
+        queues: tuple[Queue, ...],
+        reason: str = "",
     ) -> None:
         """Those that are all persistent, or all not; and where they are all, that they are in the queues."""
         count, buffer, message, alike = len(messages), self.buffer, messages[0], self._alike
@@ -155,9 +168,10 @@ class Recording(MessageLog):
         if alike and queues:
             flags |= ENQUEUED
             queue = names.queue(queues[0].vhost, queues[0].name)
+        sizes = () if alike else [one.body_bytes for one in messages]
         noted = buffer.note(
             kind, flags, count, self._mono_ns, row, first, message.body_bytes, len(queues), names.origin(origin), queue,
-            names.address(message.address), 0, 0, (), () if alike else [one.body_bytes for one in messages], routes,
+            names.address(message.address), 0, names.word(reason), (), sizes, routes,
         )  # fmt: skip
         if alike and queues:
             for place, other in enumerate(queues[1:], 1):
@@ -166,8 +180,7 @@ class Recording(MessageLog):
             self._look_into(messages[:1] if alike else messages, count if alike else 1, row)
             if kind == FED_IN:
                 self._identify(messages, row)
-                for index, one in enumerate(messages):
-                    buffer.detail(row + index, 1, HOPS, bytes((min(hops(one), MOST_HOPS),)))
+                self._count_hops(messages, row)
 
     def _enqueued(self, queue: Queue, row: int) -> None:
         """All that is logged of what is being published."""
@@ -187,6 +200,15 @@ class Recording(MessageLog):
             if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
                 self.buffer.detail(row + index, count, PROPERTIES, message.property_bytes)
 
+    def discarded(self, origin: Origin, message: Message, reason: str) -> None:
+        self._number([message])
+        seqs, sizes = self._known([message])
+        names, row = self.buffer.names, self.buffer.row
+        address = names.address(message.address)
+        if self._note(FED_IN, None, seqs, sizes, 0, names.origin(origin), address, 0, reason):
+            self._identify([message], row)
+            self._count_hops([message], row)
+
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """HOT: the export, load D."""
         waiting = origin.unconfirmed
@@ -197,7 +219,7 @@ class Recording(MessageLog):
                 waiting.appendleft((number + count, seq + count, there - count))
             if refused:
                 told_no = [index for index in range(count) if number + index in refused]
-                self._confirm(origin, [seq + index for index in told_no], REFUSED)
+                self._confirm(origin, [seq + index for index in told_no], NACKED)
                 self._confirm(origin, [seq + index for index in range(count) if index not in told_no], "")
                 continue
             buffer = self.buffer
@@ -364,3 +386,7 @@ class Recording(MessageLog):
         """What they are known by on the other side of the link."""
         for index, message in enumerate(messages):
             self.buffer.detail(row + index, 1, IDENTITY, identity(message).encode("utf-8", "backslashreplace"))
+
+    def _count_hops(self, messages: list[Message], row: int) -> None:
+        for index, message in enumerate(messages):
+            self.buffer.detail(row + index, 1, HOPS, bytes((min(hops(message), MOST_HOPS),)))

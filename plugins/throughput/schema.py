@@ -22,7 +22,8 @@ What a row of `events` says, one row for one message:
               `reason` is empty (unroutable), `refused` (by every queue it came to) or `held` (an exchange keeps or
               changes it)
     fed_in    the same for what a federation link brought: `upstream`, `link`, `identity`, `hops`. There is no `publish`
-              row beside it. What was taken from the upstream and not published has the reason (hops, duplicate)
+              row beside it. What was taken from the upstream and goes into no queue has the reason: `max_hops`,
+              `seen`, `invalid`, `strange`; `held` by the exchange. What is `refused` by a queue comes again
     return    unroutable and mandatory, given back. One that was not mandatory has only its `publish`
     confirm   told to the publisher; `reason` is empty, or `nack`
     enqueue   into one queue. `reason`: empty for publish and fed_in, else where it came from: dlx, held, ...
