@@ -20,6 +20,7 @@ pytestmark = pytest.mark.sockets
 HEARTBEAT_S = 1
 FAILING = 200
 ATTEMPTS = 1000  # of those that fail, in all
+SPARE = 5  # files, connections or tasks that may come and go with other things
 MANY = 500
 STOP_WITHIN_S = 10.0
 START_WITHIN_S = 30.0
@@ -62,12 +63,10 @@ def test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes(
 ) -> None:
     proxy = proxied(up.site)
     here = linked(up, down, up.through(proxy.port, f"?heartbeat={HEARTBEAT_S}&connection_timeout=500"))
-    began_s = time.monotonic()
     proxy.silence()
     for number in range(1000):
         up.ch.publish("fed.x", "k", b"%d" % number)
     row = down.down()
-    assert time.monotonic() - began_s > HEARTBEAT_S
     assert row["error"]
     proxy.restore()
     down.running()
@@ -180,7 +179,7 @@ def test_074_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, do
     up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
     down.federate("^fed", up.through(up.site.port, user=f"{user}:hunter2"))
     until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
-    assert "hunter2" not in str(down.row()) and down.row()["status"] == "error"
+    assert "hunter2" not in str(down.site.log) + str(down.row()) and down.row()["status"] == "error"
     down.federate("^fed", up.through(up.site.port, user=f"{user}:{user}"))
     down.running()
 
@@ -201,6 +200,7 @@ def test_075_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: N
         f"amqp://127.0.0.1:{own.port}/nowhere",
         "amqp://nobody:wrong@/" + up.vhost,
     ]
+    healthy, before = down.row("fed.x"), counts(own)
     for number in range(FAILING):
         down.ch.exchange(f"bad.{number}", "fanout")
     for number, uri in enumerate(ways):
@@ -212,17 +212,16 @@ def test_075_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: N
     def attempts() -> int:
         return sum(row["retries"] for row in down.rows())
 
-    until(lambda: attempts() >= 2 * FAILING, lambda: f"attempts: {attempts()}", 2 * WITHIN_S)
-    before, tried, healthy = counts(own), attempts(), down.row("fed.x")
-    until(lambda: attempts() >= tried + ATTEMPTS, lambda: f"attempts: {attempts()}", 2 * WITHIN_S)
-    for count, was in zip(counts(own), before, strict=True):
-        assert count <= was + FAILING // 2, (counts(own), before)
+    until(lambda: attempts() >= ATTEMPTS, lambda: f"attempts: {attempts()}", 2 * WITHIN_S)
     assert down.row("fed.x")["changed_s"] == healthy["changed_s"]
     flows(up, down, here)
     for number in elements:
         down.clear_policy(f"bad{number}")
     down.running()
-    until(lambda: counts(own)[1] <= 6, lambda: f"connections: {counts(own)}")
+    until(
+        lambda: all(count <= was + SPARE for count, was in zip(counts(own), before, strict=True)),
+        lambda: f"{counts(own)}, before there were {before}",
+    )
 
 
 def counts(site: Site) -> tuple[int, int, int]:

@@ -157,11 +157,13 @@ def test_070_what_comes_while_this_broker_is_dead_waits_for_it(lives: Lives) -> 
     lives.publish([b"before"])
     until(lambda: lives.down.queues()[lives.queue] == 1, "the first")
     lives.settled()
+    id_ = lives.down.rows()[0]["id"]
     lives.down.kill()
     lives.publish()
     lives.down.start()
     lives.runs()
     assert lives.came() == [b"before", *NUMBERS]
+    assert lives.down.rows()[0]["id"] == id_
     internals = [name for name in lives.up.exchanges() if name.startswith(lives.upstream_queue)]
     assert internals == [f"{lives.upstream_queue} A"]
     lives.tells_no_secret()
@@ -195,6 +197,37 @@ def test_071_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: Background
         assert down.bodies(here, 1) == [b"for somebody"]
     finally:
         site.close()
+
+
+# 88
+
+
+def test_088_a_queue_upstream_that_is_restarted_half_way_loses_nothing(lives: Lives) -> None:
+    queue = f"{lives.queue}.q"
+    for warren in (lives.up, lives.down):
+        channel = warren.connect().channel()
+        channel.declare(queue, durable=True)
+        channel.fill(queue, *(b"%s %d" % (warren.name.encode(), number) for number in range(20)), **PERSISTENT)
+    lives.down.upstream("up", f"amqp://linker:{SECRET}@127.0.0.1:{lives.proxy.port}/%2f")
+    lives.down.policy(f"^{queue}$", {"federation-upstream": "up"})
+    lives.down.running()
+    got: set[bytes] = set()
+    for _ in range(2):
+        for warren in (lives.up, lives.down):
+            channel = warren.connect().channel()
+            channel.qos(10)
+            channel.consume(queue)
+            messages = channel.deliveries(10)
+            channel.ack(messages[-1].tag, multiple=True)
+            channel.sync()
+            channel.client.close()
+            got |= {message.body for message in messages}
+        if len(got) == 20:
+            lives.up.stop()
+            lives.up.start()
+            lives.proxy.target = lives.up.address
+            lives.down.running()
+    assert len(got) == 40
 
 
 # 27, 29 and 103

@@ -1,5 +1,7 @@
 """A federated x-presence exchange: each listener is told of each presence of every site once, and of its end."""
 
+from pathlib import Path
+
 import pytest
 
 from broker.properties import Properties
@@ -7,6 +9,7 @@ from broker.table import Table
 from plugins.presence_elsewhere import Presence
 from tests.support.federation import Place, headers, quiet, text, until
 from tests.support.received import Content
+from tests.support.warrens import Warren
 
 from ..conftest import NewPlaces, NewProxy
 from .test_topologies import PAIR, TRIANGLE, Edge, ring
@@ -41,7 +44,7 @@ class Sites:
         self.places = places
         self.edges = edges
         self.max_hops = max_hops
-        self.unlimited = False
+        self.unlimited = False  # for notices, where exchanges deduplicate
         for place in places:
             place.ch.exchange(X, "x-presence", arguments=arguments)
             place.listener(X, queue="listener")
@@ -69,24 +72,21 @@ class Sites:
     def _ready(self) -> list[int]:
         return [place.ready("listener") for place in self.places]
 
-    def known(self, key: str, at: int) -> None:
-        """Until the presence there is known to each of the others by all the ways there are, or by none if it ended."""
-        for number, place in enumerate(self.places):
-            if number != at:
-                until(lambda: self._ways(key, at, number) == self._expected(key, at, number), "all ways")  # noqa: B023
+    def known(self, key: str, at: int, present: bool = True) -> None:
+        """Until the presence there is known to the others by all the ways there are, or to nobody."""
+        reach = len(self.places) if self.unlimited else self.max_hops
+        held = holders(self.edges, self.max_hops, reach, at) if present else {}
+        named = {tuple(map(self.site, way)): count for way, count in held.items()}
+        until(lambda: self._held(key, at) == named, lambda: f"{named}: {self._held(key, at)}")
 
-    def _ways(self, key: str, at: int, number: int) -> set[tuple[str, ...]]:
-        """By which the presence at the one is known at the other: the sites on them, the last one first."""
+    def _held(self, key: str, at: int) -> dict[tuple[str, ...], int]:
         presence = Presence(self.places[at].site.name, self.places[at].vhost, key)
-        found = self.places[number].look(lambda vhost: vhost.exchanges[X].type.elsewhere.ways(presence))
-        return {tuple("/".join(site) for site in way) for way in found}
-
-    def _expected(self, key: str, at: int, number: int) -> set[tuple[str, ...]]:
-        if not self.places[at].look(lambda vhost: [one for one in vhost.exchanges[X].outgoing.values()
-                                                   if one.routing_key == key and one.destination.kind == "queue"]):  # fmt: skip
-            return set()
-        limit = len(self.places) if self.unlimited else self.max_hops
-        return {tuple(map(self.site, reversed(way[:-1]))) for way in ways(self.edges, limit, at) if way[-1] == number}
+        found = {}
+        for number, place in enumerate(self.places):
+            ways = place.look(lambda vhost: vhost.exchanges[X].type.elsewhere.ways(presence))
+            for way, count in ways.items():
+                found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
+        return found
 
     def everywhere(self, action: str, key: str, at: int, *deaf: int) -> list[list[Told]]:
         """What is heard of a presence that comes, or goes, at one of them."""
@@ -102,20 +102,23 @@ class Sites:
         self.known(f"key {at}", at)
         self.hear(*self.everywhere("bind", f"key {at}", at, *deaf))
         place.ch.delete(queue)
-        self.known(f"key {at}", at)
+        self.known(f"key {at}", at, False)
         self.hear(*self.everywhere("unbind", f"key {at}", at, *deaf))
 
 
-def ways(edges: list[Edge], limit: int, at: int) -> list[tuple[int, ...]]:
-    """Those of at most so many links by which news goes from there, without a detour: first by bindings, up the links,
-    and then by notices, down again."""
-    found = [(at,)]
-    for up_first in (True, False):
-        for way in found:  # which grows meanwhile
-            steps = [edge[::-1] for edge in edges] if up_first else edges
-            longer = [(*way, to) for one, to in steps if one == way[-1] and to not in way and len(way) <= limit]
-            found += [one for one in longer if one not in found]
-    return found[1:]
+def holders(edges: list[Edge], max_hops: int, reach: int, at: int) -> dict[tuple[int, ...], int]:
+    """The ways by which news goes from there without a detour: over at most `max_hops` links up by bindings, and then
+    down again by notices, `reach` in all. To the last on each it may come both ways."""
+    found: dict[tuple[int, ...], int] = {(at,): 0}
+    for steps, limit in (([edge[::-1] for edge in edges], max_hops), (edges, reach)):
+        ways = list(found)
+        for way in ways:  # which grows meanwhile
+            for longer in [(*way, to) for one, to in steps if one == way[-1] and to not in way and len(way) <= limit]:
+                if longer not in found:
+                    ways.append(longer)
+                found[longer] = found.get(longer, 0) + 1
+    del found[at,]
+    return found
 
 
 @pytest.fixture
@@ -168,8 +171,9 @@ def test_in_a_complete_graph_that_deduplicates_everybody_is_told_once(here: NewP
 
 
 def test_a_key_is_present_at_a_site_once_however_many_queues_have_it(pair: Sites) -> None:
-    here, there = pair.places
+    here = pair.places[0]
     first, second = here.listener(X, "k"), here.listener(X, "k")
+    pair.known("k", 0)
     pair.hear([("bind", "k", "")] * 2, [("bind", "k", pair.site(0))])
     here.ch.delete(first)
     pair.hear([("unbind", "k", "")], [])
@@ -212,6 +216,7 @@ def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> N
 
 def test_a_link_that_starts_again_tells_nothing(pair: Sites) -> None:
     pair.places[0].listener(X, "k")
+    pair.known("k", 0)
     pair.hear([("bind", "k", "")], [("bind", "k", pair.site(0))])
     for place in pair.places:
         restarted(place)
@@ -350,3 +355,40 @@ def test_what_is_relayed_is_wrapped_up_once_and_says_where_it_was_published(ever
         assert fields["exchange"] == ("S", X)
         assert fields["properties"] == ("F", [("content_type", ("S", "text/plain"))])
     sites.hear([], [], [])
+
+
+def test_a_broker_that_was_restarted_tells_only_what_happened_meanwhile(tmp_path: Path) -> None:
+    up, down = Warren(tmp_path / "up", "up"), Warren(tmp_path / "down", "down")
+    try:
+        up.launch()
+        down.start()
+        up.started()
+        channel = up.connect().channel()
+        for warren in (up, down):
+            warren.connect().channel().exchange(X, "x-presence", durable=True)
+        for name in ("stays", "goes", "comes"):
+            channel.declare(name, durable=True)
+        for name in ("stays", "goes"):
+            channel.bind(name, X, name)
+        listener = down.connect().channel()
+        listener.declare("listener", durable=True)
+        listener.bind("listener", X, "")
+        down.federate("^fed", up.uri)
+        until(lambda: down.queues()["listener"] == 2, lambda: str((down.queues(), down.rows())))
+        down.kill()
+        channel.delete("goes")
+        channel.bind("comes", X, "comes")
+        down.start()
+        down.running()
+        listener = down.connect().channel()
+        until(lambda: down.queues()["listener"] >= 2, lambda: str((down.queues(), down.rows())))
+        until(lambda: not up.queues()[f"federation: {X} -> down"], lambda: str(up.queues()))
+        heard = [listener.get("listener") for _ in range(3)]
+        assert [told(content)[:2] for content in heard if content] == [("unbind", "goes"), ("bind", "comes")]
+        listener.declare("late")
+        listener.bind("late", X, "")
+        late = [listener.get("late") for _ in range(3)]
+        assert sorted(told(content)[:2] for content in late if content) == [("bind", "comes"), ("bind", "stays")]
+    finally:
+        down.close()
+        up.close()

@@ -1,0 +1,117 @@
+"""Links and what happens beside them: operators, alarms, the end of exchanges, queues and virtual hosts."""
+
+import pytest
+
+from tests.support.federation import Place, quiet, until
+
+pytestmark = pytest.mark.sockets
+
+
+def linked(up: Place, down: Place, *uris: str) -> str:
+    """A queue here that gets what is published upstream."""
+    down.ch.exchange("fed.x", "direct")
+    here = down.listener("fed.x", "k")
+    down.upstream("u", list(uris) or up.inside)
+    down.policy("^fed", {"federation-upstream": "u"})
+    down.running()
+    up.bound("fed.x", "k")
+    return here
+
+
+def test_a_link_whose_exchange_has_just_gone_is_not_restarted(up: Place, down: Place) -> None:
+    linked(up, down)
+    service, id_ = down.site.federation, down.row()["id"]
+
+    def delete_and_restart() -> bool:
+        with down.site.host.acting("guest"):
+            down.site.node.vhosts[down.vhost].delete_exchange("fed.x", False)
+        return service.restart(id_)
+
+    assert down.site.loop.call(delete_and_restart) is False
+    down.without_links()
+    until(lambda: not up.queues(), lambda: str(up.queues()))
+
+
+def test_what_an_exchange_had_is_forgotten_with_it(up: Place, down: Place) -> None:
+    down.ch.exchange("fed.x", "direct")
+    here = down.listener("fed.x", "k")
+    down.upstream("u", up.inside)
+    down.policy("^fed", {"federation-upstream": "u", "federation-deduplicate": True})
+    down.running()
+    up.bound("fed.x", "k")
+    up.ch.publish("fed.x", "k", b"once")
+    assert down.get(here).body == b"once"
+    place = (down.vhost, "fed.x")
+    seen = down.site.federation._seen
+    assert len(seen[place]) == 1
+    down.clear_upstream("u")
+    down.without_links()
+    assert len(seen[place]) == 1  # an upstream that comes again finds it
+    down.ch.delete_exchange("fed.x")
+    until(lambda: place not in seen, "forgotten")
+
+
+@pytest.mark.parametrize("delay_s", [1e6, 1e-6, 0])
+def test_any_delay_that_may_be_set_is_one(up: Place, down: Place, delay_s: float) -> None:
+    down.ch.exchange("fed.x", "direct")
+    down.upstream("u", "amqp://127.0.0.1:1", reconnect_delay=delay_s)
+    down.policy("^fed", {"federation-upstream": "u"})
+    assert down.down()["status"] == "error"
+    quiet(lambda: None, 1.0)
+    assert down.row()["retries"] <= 40 and down.row()["status"] == "error"
+    assert not [event for event in down.site.log if event[0] == "internal_error"]
+    assert down.site.request("GET", f"/federation-links/{down.vhost}").status == 200
+    down.upstream("u", up.inside)
+    down.running()
+
+
+def test_after_an_alarm_a_queue_that_wants_nothing_is_paused_again(up: Place, down: Place) -> None:
+    down.ch.declare("fed.q")
+    down.federate("^fed", up.inside)
+    down.running()
+    alarms = down.site.node.alarms
+    down.site.loop.call(alarms.set, "disk")
+    try:
+        until(lambda: down.row()["state"] == "blocked", lambda: str(down.row()))
+    finally:
+        down.site.loop.call(alarms.clear, "disk")
+    until(lambda: down.row()["state"] == "paused" and down.row()["reason"], lambda: str(down.row()))
+
+
+def test_a_virtual_host_that_is_deleted_takes_nothing_along_that_it_was_not_given(up: Place, down: Place) -> None:
+    up.ch.declare("fed.q")
+    down.ch.declare("fed.q")
+    down.federate("^fed", up.inside)
+    down.running()
+    wanting = down.channel()
+    wanting.qos(10)
+    wanting.consume("fed.q")
+    until(lambda: down.row()["state"] == "flowing", lambda: str(down.row()))
+
+    def delete() -> None:
+        """The link does not know yet when the messages come."""
+        with down.site.host.acting("guest"):
+            down.site.node.delete_vhost(down.vhost)
+
+    down.site.loop.call(delete)
+    up.ch.fill("fed.q", *(b"%d" % number for number in range(5)))
+    up.counted("fed.q", 5)
+
+
+def test_a_virtual_host_upstream_that_is_deleted_is_found_when_it_is_back(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    up.act(up.site.node.delete_vhost, up.vhost)
+    down.down()
+    again = up.site.place(up.vhost)
+    down.running()
+    again.bound("fed.x", "k")
+    again.ch.publish("fed.x", "k", b"back")
+    assert down.get(here).body == b"back"
+    again.close()
+
+
+def test_of_uris_that_differ_by_user_alone_the_one_that_may_log_in_serves_throughout(up: Place, down: Place) -> None:
+    refused = up.through(up.site.port, user="nobody:wrong")
+    here = linked(up, down, refused, refused + "?heartbeat=5", up.uri)
+    up.ch.publish("fed.x", "k", b"came")
+    assert down.get(here).body == b"came"
