@@ -81,9 +81,10 @@ class Elsewhere:
             for way in known.ways:
                 yield Change("bind", presence, known.exchange, way, False)
 
-    def ways(self, presence: Presence) -> list[Way]:
+    def ways(self, presence: Presence) -> dict[Way, int]:
+        """By which it is known, and how many hold each."""
         known = self._known.get(presence)
-        return list(known.ways) if known is not None else []
+        return {way: len(holders) for way, holders in known.ways.items()} if known is not None else {}
 
     def hold(self, presence: Presence, exchange: str, way: Way, holder: Holder) -> Change | None:
         """None where the way was there, or there are too many."""

@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 from pamqp.commands import Connection
 
+from broker.core.binding import Destination
+from broker.core.exchange_host import ExchangeHost
+from broker.core.exchange_type import ExchangeType
 from broker.core.message import Message, content_frames
 from broker.core.node import Node
 from broker.core.publishers import HOLD_ABOVE
+from broker.core.receipt import STORED, TAKEN, Receipt
 from broker.core.users import INSIDER
-from broker.errors import AccessRefused, Invalid, NotFound
+from broker.errors import AccessRefused, Invalid, NotFound, SyntaxFault
 from broker.properties import Properties
 from broker.session.holding import HOLD_MS
 from broker.session.inflow import Content, Inflow
@@ -242,3 +246,45 @@ def test_it_is_held_while_the_journal_is_behind(house: House) -> None:
     house.journal.seal()
     house.journal.commit(taken.ticket)
     assert not house.inflow.held and house.released == 1
+
+
+# What a type takes
+
+
+class Keeper(ExchangeType):
+    """Keeps what is brought; of a body it answers as its name says."""
+
+    def attach(self, host: ExchangeHost) -> None:
+        self.kept: list[Message] = []
+
+    def brought(self, message: Message) -> Receipt:
+        if message.body == b"bad":
+            raise SyntaxFault("bad headers")
+        self.kept.append(message)
+        return {b"stored": STORED, b"refused": Receipt(False, frozenset({0}))}.get(message.body, TAKEN)
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        return []
+
+
+def test_where_it_brings_the_type_is_given_what_is_published_and_says_what_became_of_it(house: House) -> None:
+    house.node.registry.register("x-keeper", Keeper)
+    type_ = house.vhost.declare_exchange("k", "x-keeper", False, False, False, Table.EMPTY).type
+    assert isinstance(type_, Keeper)
+    some = [content(body, delivery_mode=2) for body in (b"plain", b"bad", b"refused", b"plain")]
+    house.inflow.publish("k", "key", some)
+    assert type_.kept == []
+    house.inflow.brings = True
+    taken = house.inflow.publish("k", "key", [*some, (b"\xff", 0, b"")])
+    assert [(one.body, one.persistent, one.address.routing_key) for one in type_.kept] == [
+        (b"plain", True, "key"),
+        (b"refused", True, "key"),
+        (b"plain", True, "key"),
+    ]
+    assert (taken.ticket, taken.refused, sorted(taken.invalid)) == (0, {2}, [1, 4])
+    house.channel.publish("", "q", b"", {"delivery_mode": 2})
+    house.channel.sync()
+    assert house.inflow.publish("k", "key", [content(b"stored", delivery_mode=2)]).ticket == house.journal.ticket()
+    house.vhost.delete_exchange("k", False)
+    with pytest.raises(NotFound):
+        house.inflow.publish("k", "key", some)

@@ -63,9 +63,12 @@ class Sites:
         return f"{self.places[at].site.name}/{self.places[at].vhost}"
 
     def hear(self, *expected: list[Told]) -> None:
-        """Each listener has been told this, in any order, and no more."""
+        """Each listener has been told this, in any order, and no more comes."""
         until(lambda: self._ready() == [len(each) for each in expected], lambda: f"{expected}: {self._ready()}")
         quiet(self._ready)
+        self._heard(*expected)
+
+    def _heard(self, *expected: list[Told]) -> None:
         heard = [sorted(map(told, taken(place))) for place in self.places]
         assert heard == [sorted(each) for each in expected]
 
@@ -100,7 +103,7 @@ class Sites:
         place = self.places[at]
         queue = place.listener(X, f"key {at}")
         self.known(f"key {at}", at)
-        self.hear(*self.everywhere("bind", f"key {at}", at, *deaf))
+        self._heard(*self.everywhere("bind", f"key {at}", at, *deaf))
         place.ch.delete(queue)
         self.known(f"key {at}", at, False)
         self.hear(*self.everywhere("unbind", f"key {at}", at, *deaf))

@@ -1,0 +1,292 @@
+"""x-presence between sites, without links: what stands for another site's bindings, what links bring and are told."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from broker.core.message import Address, framed
+from broker.core.queue import Queue
+from broker.core.vhost import VHost
+from broker.properties import Properties
+from broker.table import Table
+from plugins.presence import FEDERATED, PresenceExchange
+from plugins.presence_elsewhere import TEXT_LIMIT, WAYS_LIMIT, Elsewhere, Presence, Source
+from tests.support.session import new_node
+
+A, B, C = [(name, "/") for name in "abc"]
+LISTENING = Table.of({FEDERATED: True})
+
+Way = Sequence[tuple[str, str]]
+
+
+@pytest.fixture
+def vhost() -> VHost:
+    node = new_node()
+    node.registry.register("x-presence", PresenceExchange)
+    vhost = node.vhosts["/"]
+    vhost.declare_exchange("p", "x-presence", False, False, False, Table.EMPTY)
+    vhost.bind("p", queue(vhost, "listener"), "", Table.EMPTY)
+    vhost.bind("p", queue(vhost, "link"), "", LISTENING)
+    heard(vhost, "link")
+    return vhost
+
+
+def queue(vhost: VHost, name: str) -> Queue:
+    return vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+
+
+def heard(vhost: VHost, name: str = "listener") -> list[str]:
+    """Such as `bind p k a/`: action, queue, key, site, and in brackets the way."""
+    lines = []
+    while (got := vhost.queues[name].get(True)) is not None:
+        fields = got[1].headers
+        words = [fields.text(name) for name in ("action", "queue", "key", "cluster-name", "vhost")]
+        value = fields.get("x-received-from")
+        way = [entry[1].text("cluster-name") for entry in value[1]] if value else []  # type: ignore[attr-defined]
+        complete = fields.flag("complete")
+        lines.append(
+            " ".join([*filter(None, words), *([f"{way}"] if way else []), *([f"{complete}"] * (words[0] == "summary"))])
+        )
+    return lines
+
+
+def bound_from(way: Way, letter: str = "A") -> Table:
+    entries = [{"cluster-name": name, "vhost": vhost, "exchange": f"{vhost}:far p {letter}"} for name, vhost in way]
+    return Table.of({"x-bound-from": [Table.of(entry) for entry in entries]})
+
+
+def bind(vhost: VHost, key: str, way: Way, letter: str = "A") -> None:
+    """As a link does, from an internal exchange of its own."""
+    end = vhost.declare_exchange(f"federation: {letter}", "fanout", False, False, True, Table.EMPTY)
+    vhost.bind("p", end, key, bound_from(way, letter))
+
+
+def unbind(vhost: VHost, key: str, way: Way, letter: str = "A") -> None:
+    vhost.unbind("p", vhost.exchanges[f"federation: {letter}"], key, bound_from(way, letter))
+
+
+def bring(vhost: VHost, action: str, way: Way, exchange: str = "up", **more: object) -> None:
+    """As a link does: a notice of that exchange."""
+    entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in way]
+    fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
+    message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
+    vhost.exchanges["p"].type.brought(message)
+    vhost_pump(vhost)
+
+
+def vhost_pump(vhost: VHost) -> None:
+    for each in vhost.queues.values():
+        each.pump()
+
+
+# Bindings
+
+
+def test_a_binding_of_another_sites_exchange_is_a_presence_there(vhost):
+    bind(vhost, "k", [A])
+    assert heard(vhost) == ["bind far p k a /"]
+    unbind(vhost, "k", [A])
+    assert heard(vhost) == ["unbind far p k a /"]
+
+
+def test_the_site_is_where_the_binding_was_first_made(vhost):
+    bind(vhost, "k", [B, A])
+    assert heard(vhost) == ["bind far p k a /"]
+    assert heard(vhost, "link") == ["bind far p k ['b', 'a']"]
+
+
+def test_a_link_that_makes_its_bindings_anew_from_the_other_letter_is_not_told_of(vhost):
+    bind(vhost, "k", [A], "A")
+    bind(vhost, "k", [A], "B")
+    unbind(vhost, "k", [A], "A")
+    assert heard(vhost) == ["bind far p k a /"]
+    vhost.delete_exchange("federation: B", False)
+    assert heard(vhost) == ["unbind far p k a /"]
+
+
+@pytest.mark.parametrize("value", [1, [], [1], [Table.of({"vhost": "/"})], [Table.of({"cluster-name": "a"})]], ids=repr)
+def test_a_binding_that_says_nothing_of_where_it_comes_from_is_one_of_here(vhost, value):
+    end = vhost.declare_exchange("internal", "fanout", False, False, True, Table.EMPTY)
+    vhost.bind("p", end, "k", Table.of({"x-bound-from": value}))
+    vhost.unbind("p", end, "k", Table.of({"x-bound-from": value}))
+    assert heard(vhost) == ["bind internal k", "unbind internal k"]
+
+
+def test_a_queue_is_here_whatever_its_binding_says(vhost):
+    vhost.bind("p", queue(vhost, "q"), "k", bound_from([A]))
+    assert heard(vhost) == ["bind q k"]
+
+
+# What links are told
+
+
+def test_a_link_is_told_of_a_key_here_once_whoever_has_it(vhost):
+    one, other = queue(vhost, "one"), queue(vhost, "other")
+    vhost.bind("p", one, "k", Table.EMPTY)
+    vhost.bind("p", other, "k", Table.EMPTY)
+    vhost.delete_queue(one)
+    assert heard(vhost, "link") == ["bind p k"]
+    vhost.delete_queue(other)
+    assert heard(vhost, "link") == ["unbind p k"]
+
+
+def test_a_link_is_told_all_there_is_between_two_marks(vhost):
+    vhost.bind("p", queue(vhost, "q"), "k", Table.EMPTY)
+    bind(vhost, "l", [B, A])
+    bring(vhost, "bind", [C, A], key="l")
+    vhost.bind("p", queue(vhost, "late"), "", LISTENING)
+    assert heard(vhost, "late") == [
+        "summary False", "bind p k", "bind far p l ['b', 'a']", "bind far p l ['c', 'a']", "summary True"
+    ]  # fmt: skip
+
+
+def test_each_way_is_told_to_links_and_each_presence_to_listeners(vhost):
+    bring(vhost, "bind", [A], key="k")
+    bring(vhost, "bind", [B, A], key="k")
+    bind(vhost, "k", [A])
+    assert heard(vhost, "link") == ["bind up k ['a']", "bind up k ['b', 'a']"]
+    assert heard(vhost) == ["bind up k a /"]
+    bring(vhost, "unbind", [A], key="k")
+    bring(vhost, "unbind", [B, A], key="k")
+    assert (heard(vhost, "link"), heard(vhost)) == (["unbind up k ['b', 'a']"], [])
+    unbind(vhost, "k", [A])
+    assert (heard(vhost, "link"), heard(vhost)) == (["unbind up k ['a']"], ["unbind up k a /"])
+
+
+# What links bring
+
+
+def test_what_is_brought_again_is_not_told_again(vhost):
+    for _ in range(2):
+        bring(vhost, "bind", [A], key="k")
+    assert heard(vhost) == ["bind up k a /"]
+    for _ in range(2):
+        bring(vhost, "unbind", [A], key="k")
+    assert heard(vhost) == ["unbind up k a /"]
+
+
+def test_a_new_listener_gets_those_elsewhere_in_its_summary(vhost):
+    vhost.bind("p", queue(vhost, "q"), "k", Table.EMPTY)
+    bring(vhost, "bind", [A], key="l")
+    vhost.bind("p", queue(vhost, "late"), "", Table.EMPTY)
+    vhost.bind("p", queue(vhost, "none"), "", Table.of({"x-presence-exchange-summary": False}))
+    assert heard(vhost, "late") == ["bind q k", "bind up l a /"]
+    assert heard(vhost, "none") == []
+
+
+def test_what_a_summary_leaves_out_is_gone(vhost):
+    bring(vhost, "bind", [A], key="k")
+    bring(vhost, "bind", [A], key="l")
+    bring(vhost, "bind", [B], key="m")
+    heard(vhost)
+    bring(vhost, "summary", [A], complete=False)
+    bring(vhost, "bind", [A], key="k")
+    assert heard(vhost) == []
+    bring(vhost, "summary", [A], complete=True)
+    assert heard(vhost) == ["unbind up l a /"]
+
+
+def test_the_end_of_a_summary_without_its_beginning_says_nothing(vhost):
+    bring(vhost, "bind", [A], key="k")
+    bring(vhost, "summary", [A], complete=True)
+    assert heard(vhost) == ["bind up k a /"]
+
+
+def test_what_was_brought_from_a_site_goes_with_the_link_to_it(vhost):
+    bring(vhost, "bind", [A], key="k")
+    bring(vhost, "bind", [A, B], key="l")
+    bring(vhost, "bind", [A], "other", key="m")
+    bring(vhost, "bind", [C], key="n")
+    heard(vhost)
+    vhost.exchanges["p"].type.parted("a", "/", "up")
+    assert heard(vhost) == ["unbind up k a /", "unbind far p l b /"]
+
+
+def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
+    bring(vhost, "bind", [A], "one", key="k")
+    bring(vhost, "bind", [A], "other", key="k")
+    bring(vhost, "unbind", [A], "one", key="k")
+    assert heard(vhost) == ["bind one k a /"]
+    bring(vhost, "unbind", [A], "other", key="k")
+    assert heard(vhost) == ["unbind one k a /"]
+
+
+@pytest.mark.parametrize(
+    ("action", "way", "more"),
+    [
+        ("bind", [], {"key": "k"}),
+        ("bind", [A], {}),
+        ("bind", [A], {"key": ""}),
+        ("bind", [A], {"key": 1}),
+        ("bind", [A], {"key": "k" * (TEXT_LIMIT + 1)}),
+        ("bind", [("a" * (TEXT_LIMIT + 1), "/")], {"key": "k"}),
+        ("bind", [A], {"key": "k", "x-received-from": 1}),
+        ("bind", [A], {"key": "k", "x-received-from": [1]}),
+        ("bind", [A], {"key": "k", "exchange": 1}),
+        ("dance", [A], {"key": "k"}),
+        ("unbind", [A], {"key": "unknown"}),
+        ("message", [A], {"key": "k"}),
+    ],
+    ids=repr,
+)
+def test_what_is_no_notice_is_dropped(vhost, action, way, more):
+    vhost.exchanges["p"].type.parted("a", "/", "up")  # which is nothing new
+    bring(vhost, action, way, **more)
+    assert (heard(vhost), heard(vhost, "link")) == ([], [])
+
+
+# After a restart
+
+
+def restored(vhost: VHost) -> None:
+    """A broker that starts has this binding of the listener, and asks for no notices."""
+    exchange = vhost.exchanges["p"]
+    (binding,) = [one for one in exchange.outgoing.values() if one.destination is vhost.queues["listener"]]
+    exchange.type.unbound(binding)
+    exchange.type.bound(binding)
+
+
+def test_who_listens_since_before_a_restart_is_not_told_again_of_what_was_there(vhost):
+    restored(vhost)
+    vhost.bind("p", queue(vhost, "late"), "", Table.EMPTY)
+    bring(vhost, "unbind", [A], key="gone meanwhile")
+    bring(vhost, "bind", [A], key="come meanwhile")
+    bring(vhost, "summary", [A], complete=False)
+    bring(vhost, "bind", [A], key="there")
+    bring(vhost, "bind", [A], key="come meanwhile")
+    bring(vhost, "summary", [A], complete=True)
+    assert heard(vhost) == ["unbind up gone meanwhile a /", "bind up come meanwhile a /"]
+    assert heard(vhost, "late") == ["bind up come meanwhile a /", "bind up there a /"]
+    bring(vhost, "unbind", [A], key="there")
+    bring(vhost, "unbind", [A], key="never")
+    assert heard(vhost) == ["unbind up there a /"]
+
+
+def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
+    restored(vhost)
+    vhost.exchanges["p"].type.parted("a", "/", "up")
+    bring(vhost, "summary", [A], complete=False)
+    bring(vhost, "bind", [A], key="k")
+    bring(vhost, "summary", [A], complete=True)
+    assert heard(vhost) == ["bind up k a /"]
+
+
+# Limits
+
+
+def test_more_ways_than_count_are_left_out_and_the_presence_stays():
+    elsewhere, presence = Elsewhere(), Presence("a", "/", "k")
+    sources = [Source(f"s{number}", "/", "up") for number in range(WAYS_LIMIT + 1)]
+    changes = [elsewhere.bring(one, presence, "up", (one[:2], A)) for one in sources]
+    assert [change is not None for change in changes] == [True] * WAYS_LIMIT + [False]
+    assert elsewhere.take_back(sources[-1], presence, (sources[-1][:2], A)) is None
+    changes = [elsewhere.take_back(one, presence, (one[:2], A)) for one in sources[:-1]]
+    assert [change.whole for change in changes if change] == [False] * (WAYS_LIMIT - 1) + [True]
+    assert presence not in elsewhere
+
+
+def test_a_source_brings_no_more_than_its_limit(monkeypatch):
+    monkeypatch.setattr("plugins.presence_elsewhere.SOURCE_LIMIT", 2)
+    elsewhere, source = Elsewhere(), Source("a", "/", "up")
+    keys = [elsewhere.bring(source, Presence("a", "/", key), "up", (A,)) for key in "klm"]
+    assert [change is not None for change in keys] == [True, True, False]
