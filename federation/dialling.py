@@ -129,6 +129,7 @@ class UpstreamConnection:
     def __init__(self, line: Line, listener: UpstreamListener, one: Endpoint, vhost: str, name: str) -> None:
         self.line = line
         self.vhost = vhost
+        self.endpoint = one
         self.safe_uri = one.safe
         self.inside = one.direct
         self.ended = line.ended
@@ -136,7 +137,6 @@ class UpstreamConnection:
         self.cluster_name: str | None = None
         self.capabilities: frozenset[str] = frozenset()
         self._listener = listener
-        self._heartbeat_s = one.heartbeat_s
         self._connection = PlainConnection(Dialogue(line, one, vhost, client_properties(name)))
 
     async def log_in(self) -> None:
@@ -152,8 +152,8 @@ class UpstreamConnection:
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
         if ANSWERS_CANCEL in self.capabilities:
             self._listener.answer_cancel = self._answer_cancel
-        if self._heartbeat_s:
-            self.line.watch(self._heartbeat_s)
+        if self.endpoint.heartbeat_s:
+            self.line.watch(self.endpoint.heartbeat_s)
 
     async def channel(self) -> UpstreamChannel:
         """Raises LinkFault."""

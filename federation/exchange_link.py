@@ -244,7 +244,7 @@ class ExchangeLink(Link):
                 *([(DEDUPLICATE, ("t", True))] if self.wanted.deduplicate else []),
             ]
         )
-        disposable = connection if connection.inside else await self._dial_disposable(connection)
+        disposable = connection if connection.inside else await self.dial(connection.endpoint, DISPOSABLE)
         try:
             other = await disposable.channel()
             await other.declare_exchange(self._internal, TYPE, True, True, True, arguments)
@@ -258,10 +258,6 @@ class ExchangeLink(Link):
         finally:
             if disposable is not connection:
                 await disposable.close(1.0)
-
-    async def _dial_disposable(self, connection: UpstreamConnection) -> UpstreamConnection:
-        one = next(one for one in self._endpoints if one.safe == connection.safe_uri)
-        return await self.dial(one, DISPOSABLE)
 
     async def _delete_exchange(self, connection: UpstreamConnection, name: str) -> None:
         channel = await connection.channel()

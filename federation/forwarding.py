@@ -78,6 +78,8 @@ class Forwarding:
         self._looked_s = 0.0
         # Told by who knows: to the default exchange, a queue that is no more looks like any other unroutable message.
         self.gone: Callable[[], bool] = lambda: False
+        # There is nothing in the way any more.
+        self.free: Callable[[], None] = lambda: status.flow(FLOWING, "")
         inflow.on_release = self.resume
         node.alarms.hooks.append(self._alarm_changed)
 
@@ -155,7 +157,7 @@ class Forwarding:
         if waiting:
             self.resume()
             return
-        self._status.flow(FLOWING, "")
+        self.free()
         if self._paused:
             self._paused = False
             self._line.resume()

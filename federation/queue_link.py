@@ -77,6 +77,7 @@ class QueueLink(Link):
             self.node, inflow, connection.line, self.status, settings.ack_mode, "", key.name, prepare, self.lose
         )
         forwarding.gone = lambda: self.queue.deleted
+        forwarding.free = self.look
         return forwarding
 
     def _upstream(self, connection: UpstreamConnection) -> Identity:

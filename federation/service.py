@@ -7,10 +7,12 @@ import asyncio
 
 from broker.plugin import (
     CLUSTER_NAME,
+    DEDUPLICATE,
     Binding,
     Change,
     Exchange,
     Host,
+    Node,
     Observer,
     Queue,
     Service,
@@ -23,7 +25,7 @@ from .exchange_link import ExchangeLink
 from .link import Link
 from .queue_link import QueueLink
 from .seen import Seen
-from .wanted import LinkKey, Wanted, asks, reattaches, wanted
+from .wanted import LinkKey, Wanted, asks, reattaches, wanted, wanted_for
 
 SOON_S = 0.05  # after an event, for what comes with it
 LOOK_S = 5.0
@@ -75,8 +77,9 @@ class FederationService(Service):
 
     def restart(self, id_: str) -> bool:
         """Stop and start the link with that id; what is at its upstream stays. False when there is none."""
+        assert self._host is not None
         for key, link in self.links.items():
-            if key.id == id_:
+            if key.id == id_ and key in wanted_for(self._host.node, link.target):
                 self._start(link.wanted, self._end(key, removing=False))
                 self._index()
                 return True
@@ -96,6 +99,12 @@ class FederationService(Service):
 
     def _look(self) -> None:
         self._soon = False
+        try:
+            self._compare()
+        finally:  # whatever became of this one, another look may find more
+            self._look_in(LOOK_S)
+
+    def _compare(self) -> None:
         assert self._host is not None
         node = self._host.node
         found = wanted(node)
@@ -114,7 +123,7 @@ class FederationService(Service):
                 self._start(now, self._end(key, removing=not reattaches(link.wanted, now)))
         self._index()
         self._ending = {key: link for key, link in self._ending.items() if not link.over}
-        self._look_in(LOOK_S)
+        self._seen = {place: seen for place, seen in self._seen.items() if deduplicates(node, *place)}
 
     def _target(self, key: LinkKey) -> Exchange | Queue:
         assert self._host is not None
@@ -170,6 +179,13 @@ class FederationService(Service):
 
     def queue_links(self, queue: Queue) -> list[QueueLink]:
         return self._queue_links.get((queue.vhost, queue.name), NO_QUEUE_LINKS)
+
+
+def deduplicates(node: Node, vhost: str, name: str) -> bool:
+    """Whether there is that exchange, and its policy says so."""
+    there = node.vhosts.get(vhost)
+    exchange = there.exchanges.get(name) if there is not None else None
+    return exchange is not None and exchange.effective.get(DEDUPLICATE) is True
 
 
 class Watcher(Observer):

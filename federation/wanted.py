@@ -183,16 +183,33 @@ def reattaches(old: Wanted, new: Wanted) -> bool:
         after.queue_type,
     ):
         return False
-    return before.uris == after.uris or not places(before).isdisjoint(places(after))
+    if before.uris == after.uris:
+        return True
+    there, then = places(before, old.key.vhost), places(after, new.key.vhost)
+    return any(same_broker(one, other) for one in there for other in then)
 
 
-def places(settings: LinkSettings) -> set[tuple[str, int, str | None]]:
-    """Host, port and virtual host of each URI that is one."""
-    found: set[tuple[str, int, str | None]] = set()
+class Place(NamedTuple):
+    """Where a URI leads."""
+
+    host: str
+    port: int
+    tls: bool
+    vhost: str
+
+
+def places(settings: LinkSettings, vhost: str) -> set[Place]:
+    """Of each URI that is one; the virtual host is that of the link where it names none."""
+    found: set[Place] = set()
     for uri in settings.uris:
         try:
             one = endpoint(uri)
         except Invalid:
             continue
-        found.add((one.host, one.port, one.vhost))
+        found.add(Place(one.host, one.port, one.tls, vhost if one.vhost is None else one.vhost))
     return found
+
+
+def same_broker(one: Place, other: Place) -> bool:
+    """As far as URIs tell: with TLS and without, a broker has two ports."""
+    return (one.host, one.vhost) == (other.host, other.vhost) and (one.port == other.port or one.tls != other.tls)

@@ -1,4 +1,4 @@
-"""What a link was delivered goes into this broker in order, and is acknowledged when it is safe and not before: whatever
+"""What a link was delivered goes into this broker in order, and is acknowledged when it is safe, not before: whatever
 a queue refuses, whatever the disk is busy with, whatever ends in between."""
 
 import asyncio

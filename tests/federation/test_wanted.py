@@ -224,6 +224,8 @@ def link(node: Node, vhost: VHost, **settings: Any) -> Wanted:
         ({"bind_nowait": True, "channel_use_mode": "single"}, True),
         ({"uri": "amqp://other:secret@host/v?heartbeat=3"}, True),
         ({"uri": ["amqp://another/v", URI]}, True),
+        ({"uri": "amqps://u:p@HOST/v"}, True),
+        ({"uri": "amqp://u:p@host:5673/v"}, False),
         ({"uri": "amqp://another/v"}, False),
         ({"uri": "amqp://host/w"}, False),
         ({"expires": 5}, False),
@@ -238,6 +240,12 @@ def test_the_upstream_queue_is_kept_where_it_would_be_the_same(
     before, after = link(node, vhost), link(node, vhost, **settings)
     assert before != after
     assert reattaches(before, after) is kept
+
+
+def test_a_virtual_host_that_is_named_is_the_one_that_was_meant(node: Node, vhost: VHost) -> None:
+    before = link(node, vhost, uri="amqp://host")
+    assert reattaches(before, link(node, vhost, uri="amqp://host/%2f"))
+    assert not reattaches(before, link(node, vhost, uri="amqp://host/other"))
 
 
 def test_many_queues_of_which_few_are_federated_are_looked_through_quickly(node: Node, vhost: VHost) -> None:

@@ -42,13 +42,13 @@ def test_what_an_exchange_had_is_forgotten_with_it(up: Place, down: Place) -> No
     up.ch.publish("fed.x", "k", b"once")
     assert down.get(here).body == b"once"
     place = (down.vhost, "fed.x")
-    seen = down.site.federation._seen
-    assert len(seen[place]) == 1
+    service = down.site.federation
+    assert len(service._seen[place]) == 1
     down.clear_upstream("u")
     down.without_links()
-    assert len(seen[place]) == 1  # an upstream that comes again finds it
+    assert len(service._seen[place]) == 1  # an upstream that comes again finds it
     down.ch.delete_exchange("fed.x")
-    until(lambda: place not in seen, "forgotten")
+    until(lambda: place not in service._seen, "forgotten")
 
 
 @pytest.mark.parametrize("delay_s", [1e6, 1e-6, 0])
