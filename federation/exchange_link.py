@@ -19,6 +19,7 @@ from .bindings import Group, Groups
 from .fault import LinkFault
 from .forwarding import NO_ACK, Forwarding
 from .link import Link
+from .listening import obstacle
 from .names import LETTERS, base_name, internal_name, other_letter
 from .seen import NO_IDENTITY, Seen, identified, reach
 from .status import FLOWING
@@ -35,7 +36,6 @@ BACKLOG_S = 10.0  # how often the upstream queue is asked how much it has
 AGAIN_LIMIT = 1000  # bindings that are made again at each check
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
-INEQUIVALENT = "inequivalent arg"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
 
 
@@ -69,7 +69,7 @@ class ExchangeLink(Link):
         commanding = self._commanding = consuming if settings.single_channel else await connection.channel()
         self.needs(consuming)
         self.needs(commanding)
-        await self._look_who_listens(connection)
+        self._listens = await self._may_listen(connection)
         self._forwarding = self._forwarding_from(connection)
         self.status.backlog, consumers = await consuming.declare_queue(
             self._queue, True, False, queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type)
@@ -150,26 +150,13 @@ class ExchangeLink(Link):
             self._report("federation_same_cluster_name", "warning", cluster_name=self.cluster_name)
         return connection.inside and key.upstream_name == key.name
 
-    async def _look_who_listens(self, connection: UpstreamConnection) -> None:
-        """Where our exchange wants to listen to the upstream's, that has to be of the same type: from another one, what
-        clients publish there would come. To declare it once more is the way to know, for which the link needs the
-        right to configure it."""
-        ours, name = self.exchange, self.wanted.key.upstream_name
-        self._listens = False
-        if ours.type.listening is None:
-            return
-        channel = await connection.channel()
-        try:
-            await channel.declare_exchange(name, ours.type_name, ours.durable, ours.auto_delete, False, ours.arguments)
-            self._listens = True
-            await channel.close()
-        except LinkFault as fault:
-            if not fault.code:
-                raise
-            # What differs is told, and the type first of all.
-            self._listens = INEQUIVALENT in fault.text and f"{INEQUIVALENT} 'type'" not in fault.text
-            if not self._listens:
-                self._report("federation_not_listening", "warning", reason=fault.text)
+    async def _may_listen(self, connection: UpstreamConnection) -> bool:
+        if self.exchange.type.listening is None:
+            return False
+        reason = await obstacle(connection, self.exchange, self.wanted.key.upstream_name)
+        if reason:
+            self._report("federation_not_listening", "warning", reason=reason)
+        return not reason
 
     def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
         """`first`: nothing is left upstream of an earlier link."""
