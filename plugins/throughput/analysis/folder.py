@@ -98,6 +98,7 @@ class Folders:
         """A file of that text, in place of any that was there."""
         with _told(path):
             system, place = self._place(path)
+            system.setWriteChecksum(False)  # else a file `.name.crc` comes beside it
             stream = system.create(place, True)
             stream.write(bytearray(text.encode("utf-8")))
             stream.close()
