@@ -27,7 +27,7 @@ from .columns import Batches, Boot, arrow_schema
 from .part import Part
 from .stream import BOOT, HEAD, ROWS
 
-GROUP_ROWS = 1 << 19  # rows that are sorted and written together: some 100 MB of memory while that is done
+GROUP_ROWS = 1 << 18  # rows that are sorted and written together: some 50 MB of memory while that is done
 READ_BYTES = 1 << 20
 NICE = 10  # where processors are scarce the broker comes first, and its clients; what waits for us is in its buffer
 LOOK_S = 1.0  # how often files are looked at for their age

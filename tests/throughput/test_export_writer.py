@@ -38,7 +38,7 @@ class Telling:
         frames_ = content_frames(1, Properties(**properties).encode(), b"body")
         messages = [CoreMessage(Address("", "q"), frames_, 1, 4, 0, False) for _ in range(count)]
         self.recording.publishing(origin(), messages, True, 0)
-        self.recording.published()
+        self.recording.published(())
         return b"".join(self.buffer.take())
 
 
