@@ -40,7 +40,7 @@ _identities = Identities()  # of this process: all internal exchanges that a pub
 class FederationUpstreamExchange(ExchangeType):
     """Federation upstream helper exchange"""
 
-    __slots__ = ("_bound", "_max_hops", "_cluster_name", "_vhost", "_deduplicates", "_identified")
+    __slots__ = ("by_key_without", "_bound", "_max_hops", "_cluster_name", "_vhost", "_deduplicates", "_identified")
 
     by_key = False
     fixed_arguments = (MAX_HOPS,)
@@ -58,6 +58,8 @@ class FederationUpstreamExchange(ExchangeType):
         self._deduplicates = arguments.flag(DEDUPLICATE) is True
         self._bound = Destinations()
         self._identified: list[Destination] = []
+        # By what it says alone, a message is kept back; but each that has no identity gets one.
+        self.by_key_without = b"" if self._deduplicates else hops.RECEIVED_FROM.encode()
 
     def attach(self, host: ExchangeHost) -> None:
         self._identified = [Identified(host, self._bound)]

@@ -39,6 +39,9 @@ class ExchangeType:
     __slots__ = ("name", "arguments")
 
     by_key: bool = True  # the route is a function of keys and bindings alone, so the router may remember it
+    # The name of a header: of a type that is not `by_key`, the route is one all the same where properties are without
+    # these octets. Empty: it never is.
+    by_key_without: bytes = b""
     # The key and arguments by which links of federation are to listen at the exchange upstream, where that is of this
     # type too, in place of what is bound here with that key; `brought` gets what they hear. None: they do neither.
     listening: ClassVar[tuple[str, Table] | None] = None

@@ -13,16 +13,28 @@ from .queue import Queue
 class Route:
     """Where publishes with one address go, worked out once and remembered until the topology changes.
 
-    `queues` is None where every message has to be routed by itself.
+    `queues` is None where every message has to be routed by itself. So has one whose properties have any of `telling`.
     """
 
-    __slots__ = ("address", "exchange", "queues", "mandatory")
+    __slots__ = ("address", "exchange", "queues", "mandatory", "telling")
 
-    def __init__(self, address: Address, exchange: Exchange, queues: tuple[Queue, ...] | None, mandatory: bool) -> None:
+    def __init__(
+        self,
+        address: Address,
+        exchange: Exchange,
+        queues: tuple[Queue, ...] | None,
+        mandatory: bool,
+        telling: frozenset[bytes],
+    ) -> None:
         self.address = address
         self.exchange = exchange
         self.queues = queues
         self.mandatory = mandatory
+        self.telling = telling
+
+    def is_told_by(self, raw: bytes) -> bool:
+        """Whether these properties have any of them."""
+        return any(octets in raw for octets in self.telling)
 
 
 NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that look at keys alone
@@ -34,12 +46,14 @@ def route(
     queues: dict[str, Queue],
     keys: tuple[str, ...],
     message: Message | None,
+    telling: set[bytes] | None = None,
 ) -> tuple[tuple[Queue, ...], bool]:
     """The queues a message goes to, and whether that holds for every message with these keys until a binding changes.
 
     It holds when every exchange on the way decides by its keys alone. To ask only for that give no message: the queues
-    are none then where it does not hold. The default exchange ("") leads to the queue of each key's name; an alternate
-    exchange is tried where an exchange itself finds nothing.
+    are none then where it does not hold. Where exchanges decide so unless properties have certain octets, these are
+    added to `telling`, if that is given, and it holds for properties without them. The default exchange ("") leads to
+    the queue of each key's name; an alternate exchange is tried where an exchange itself finds nothing.
     """
     if exchange.name == "":
         named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
@@ -50,7 +64,10 @@ def route(
     work = deque((exchange,))
     while work:
         current = work.popleft()
-        stable = stable and current.type.by_key
+        if telling is not None and current.type.by_key_without:
+            telling.add(current.type.by_key_without)
+        else:
+            stable = stable and current.type.by_key
         if message is None and not stable:
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)

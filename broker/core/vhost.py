@@ -113,10 +113,14 @@ class VHost(Home):
         self._registry.find(type_)
 
     def route(
-        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None
+        self,
+        exchange: Exchange,
+        keys: tuple[str, ...],
+        message: Message | None,
+        telling: set[bytes] | None = None,
     ) -> tuple[tuple[Queue, ...], bool]:
         """The queues for these keys, and whether the answer may be remembered until something changes (`router`)."""
-        found, stable = route(exchange, self.exchanges, self.queues, keys, message)
+        found, stable = route(exchange, self.exchanges, self.queues, keys, message, telling)
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
         return found, stable

@@ -75,11 +75,13 @@ def publish(channel: Channel, publishes: Publishes) -> None:
         sizes.turn(body_bytes)
     sizes.run += count
     sizes.total_bytes += whole_bytes
-    if route.queues is None or channel.seen_special or channel.transaction is not None:
+    queues = route.queues
+    alone = channel.seen_special or channel.transaction is not None or (route.telling and route.is_told_by(raw))
+    if queues is None or alone:
         for message in messages:
             publish_one(channel, route, message)
     else:
-        enqueue(channel, route.exchange, messages, whole_bytes, persistent, route.queues, route.mandatory, True)
+        enqueue(channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True)
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
@@ -113,7 +115,7 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
             persistent = channel.seen_persistent
             largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
             message = Message(address, content, number, body_bytes, largest, persistent)
-            if not alone and not channel.seen_special:
+            if not alone and not channel.seen_special and not (route.telling and route.is_told_by(raw)):
                 messages.append(message)
                 total_bytes += body_bytes
                 any_persistent = any_persistent or persistent
@@ -160,9 +162,10 @@ def resolve(channel: Channel, method: bytes) -> Route:
         raise AccessRefused(f"cannot publish to internal {exchange}")
     channel.check_topic("write", name, key)
     address = Address(name, key)
-    queues, stable = channel.vhost.route(exchange, (key,), None)
+    telling: set[bytes] = set()
+    queues, stable = channel.vhost.route(exchange, (key,), None, telling)
     by_key = stable and channel.vhost.firehose is None  # which looks at each message
-    route = Route(address, exchange, queues if by_key else None, bool(flags & MANDATORY))
+    route = Route(address, exchange, queues if by_key else None, bool(flags & MANDATORY), frozenset(telling))
     if len(channel.routes) >= ROUTES_LIMIT:
         channel.routes.clear()
     channel.routes[method] = route
@@ -174,7 +177,8 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
     keys: tuple[str, ...] = (route.address.routing_key,)
     if channel.seen_special:
         message, keys = examined(channel, message)
-    if route.queues is not None and len(keys) == 1:
+    told = route.telling and route.is_told_by(message.property_bytes)
+    if route.queues is not None and len(keys) == 1 and not told:
         queues = route.queues
     else:
         queues = channel.vhost.route(route.exchange, keys, message)[0]

@@ -4,6 +4,7 @@ from binascii import crc32
 from typing import Any
 
 import pytest
+from pamqp.commands import Tx
 
 from broker.core.message import Address, Message, framed
 from broker.core.node import Node
@@ -14,6 +15,7 @@ from broker.properties import Properties
 from broker.table import Table
 from federation.seen import carried
 from federation.upstream_exchange import FederationUpstreamExchange
+from tests.support.in_process import InProcessPeer
 from tests.support.session import SlowJournal, new_node
 
 TYPE = "x-federation-upstream"
@@ -213,3 +215,49 @@ def test_a_transaction_gives_each_of_its_messages_its_own(vhost: VHost) -> None:
         vhost.enqueue([message], 1, False, targets)
     one, other = (identities(queue) for queue in queues)
     assert one == other and len(set(one)) == 3
+
+
+@pytest.fixture
+def broker() -> InProcessPeer:
+    broker = InProcessPeer()
+    if TYPE not in broker.node.registry.names():
+        broker.node.registry.register(TYPE, FederationUpstreamExchange)
+    return broker
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_route_that_is_remembered_is_not_that_of_messages_that_were_elsewhere(
+    broker: InProcessPeer, transactional: bool
+) -> None:
+    vhost = broker.node.vhosts["/"]
+    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    queue = downstream(vhost, "down", "key")
+    ch = broker.connect().channel()
+    if transactional:
+        ch.call(Tx.Select)
+    none = Table.EMPTY
+    away, there, far = came_from(("other", "/")), came_from(("down", "/")), came_from(("other", "/"), ("third", "/"))
+    sent = [none, none, away, there, none, Table.of({"a": "b"}), there, there, far, away, none, Table.of({"a": 1}), far]
+    for number, headers in enumerate(sent):
+        ch.publish("x", "key", str(number).encode(), Properties(headers=headers).encode())
+    if transactional:
+        ch.call(Tx.Commit)
+    broker.settle()
+    went = [str(number).encode() for number, headers in enumerate(sent) if headers not in (there, far)]
+    assert ch.drain("down") == went
+    vhost.unbind("down B", queue, "", Table.EMPTY)
+    ch.publish("x", "key", b"nowhere")
+    assert ch.drain("down") == []
+
+
+def test_what_deduplicates_gives_each_message_an_identity_though_others_are_alike(broker: InProcessPeer) -> None:
+    vhost = broker.node.vhosts["/"]
+    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    downstream(vhost, "plain", "key")
+    downstream(vhost, "down", "key", x_deduplicate=True)
+    ch = broker.connect().channel()
+    for _ in range(3):
+        ch.publish("x", "key", b"body")
+    broker.settle()
+    assert len(set(identities(vhost.queues["down"]))) == 3
+    assert identities(vhost.queues["plain"]) == [b""] * 3
