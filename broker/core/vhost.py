@@ -113,11 +113,7 @@ class VHost(Home):
         self._registry.find(type_)
 
     def route(
-        self,
-        exchange: Exchange,
-        keys: tuple[str, ...],
-        message: Message | None,
-        telling: set[bytes] | None = None,
+        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, telling: set[bytes] | None = None
     ) -> tuple[tuple[Queue, ...], bool]:
         """The queues for these keys, and whether the answer may be remembered until something changes (`router`)."""
         found, stable = route(exchange, self.exchanges, self.queues, keys, message, telling)
