@@ -121,11 +121,10 @@ class Elsewhere:
         place = (presence, way)
         if place in brought:
             self._unconfirmed.get(source, {}).pop(place, None)
-            return None
-        if len(brought) >= SOURCE_LIMIT:
+        elif len(brought) >= SOURCE_LIMIT:
             return None
         brought[place] = None
-        return self.hold(presence, exchange, way, source)
+        return self.hold(presence, exchange, way, source)  # what is held; or there were too many ways, and are no more
 
     def take_back(self, source: Source, presence: Presence, way: Way) -> Change | None:
         place = (presence, way)

@@ -280,9 +280,11 @@ def test_more_ways_than_count_are_left_out_and_the_presence_stays():
     changes = [elsewhere.bring(one, presence, "up", (one[:2], A)) for one in sources]
     assert [change is not None for change in changes] == [True] * WAYS_LIMIT + [False]
     assert elsewhere.take_back(sources[-1], presence, (sources[-1][:2], A)) is None
+    assert elsewhere.bring(sources[-1], presence, "up", (sources[-1][:2], A)) is None
     changes = [elsewhere.take_back(one, presence, (one[:2], A)) for one in sources[:-1]]
     assert [change.whole for change in changes if change] == [False] * (WAYS_LIMIT - 1) + [True]
     assert presence not in elsewhere
+    assert elsewhere.bring(sources[-1], presence, "up", (sources[-1][:2], A)) is not None
 
 
 def test_a_source_brings_no_more_than_its_limit(monkeypatch):

@@ -337,8 +337,21 @@ def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Plac
     assert any(event == "federation_not_listening" for event, _, _ in down.site.log)
 
 
-def test_who_listens_upstream_is_not_told_by_the_listener_of_a_link(up: Place, down: Place) -> None:
-    """Whoever is bound downstream with the empty key makes no binding there: the link has one of its own."""
+def test_a_link_that_may_not_look_at_the_upstream_exchange_shows_who_is_downstream_alone(
+    up: Place, down: Place
+) -> None:
+    sites = Sites([up, down], [(0, 1)])
+    up.site.add_user("linker", {up.vhost: ("^federation: .*", "^federation: .*", ".*")})
+    down.federate("^fed", up.through(up.site.port, user="linker:linker"))
+    down.running()
+    up.listener(X, "k")
+    down.listener(X, "l")
+    sites.hear([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "l", "")])
+    assert up.keys(X) == ["l"]
+
+
+def test_a_listener_downstream_makes_no_binding_upstream(up: Place, down: Place) -> None:
+    """The link has one of its own, for all of them."""
     sites = Sites([up, down], [(0, 1)])
     sites.federate()
     down.listener(X)
