@@ -105,6 +105,7 @@ def restarted(folder: Path) -> list[Log]:
 def damaged(folder: Path) -> dict[str, Log]:
     """A broker for each thing that may be wrong with its log, by name."""
     logs = {name: Log(folder, f"rabbit@{name}") for name in DAMAGES}
+    logs["sampled"].sample_rate = 0.25
     for name, log in logs.items():
         log.declare("work")
         log.snapshot(schema.START)
@@ -172,7 +173,13 @@ def unstopped(log: Log, numbers: list[int]) -> None:
     again.write()
 
 
-def jumped(log: Log, numbers: list[int]) -> None:
+def unharmed(log: Log, numbers: list[int]) -> None:
+    ended(log)
+
+
+def sampled(log: Log, numbers: list[int]) -> None:
+    """One message in four is logged; its queue has more than the log knows of."""
+    log.ready["work"] += [-1] * 7
     ended(log)
 
 
@@ -185,5 +192,8 @@ DAMAGES: dict[str, Damage] = {
     "message": without_a_message,
     "vanished": vanished,
     "twice": twice,
-    "jumped": jumped,
+    "jumped": unharmed,
+    "dropping": dropping,
+    "unstopped": unstopped,
+    "sampled": sampled,
 }

@@ -7,16 +7,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from plugins.throughput import schema
 from plugins.throughput.analysis import job
 from plugins.throughput.analysis.conservation import imbalances, queues
-from plugins.throughput.analysis.folder import Folders
-from plugins.throughput.analysis.intake import look, read
-from plugins.throughput.analysis.journeys import BALANCES, STAGES
-from plugins.throughput.analysis.reporting import Reporting
-from plugins.throughput.analysis.store import ALL, Facts
+from plugins.throughput.analysis.conservation.verdict import verdict
 
 from . import scenes
 from .log import START, Log, arrow_schema
@@ -55,24 +51,13 @@ def found(report: Report, name: str) -> dict[str, list[Report]]:
     return problems
 
 
-def checked(spark: SparkSession, folder: Path, output: Path) -> Report:
-    """The conservation check alone."""
-    paths = {table: look(Folders(spark), str(folder), table).paths for table in schema.TABLES}
-    tables = {table: read(spark, table, paths[table]) for table in schema.TABLES}
-    none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}
-    facts = {fact.name: fact.make(tables[fact.table]) for fact in ALL if fact.name not in none}
-    return Reporting(
-        spark, Facts(**facts, **none), tables[schema.EVENTS], str(output), lambda what: None
-    ).conservation()
-
-
 def test_files_that_are_no_log_are_skipped_and_counted(report: Report) -> None:
     assert report["input"]["skipped"] == {"duplicate": 1, "foreign": 1, "not_parquet": 2, "unknown_schema": 1}
     assert len(report["input"]["skipped_files"]) == 5
 
 
 def test_hours_without_a_file_are_named(report: Report) -> None:
-    assert report["input"]["missing_hours"] == ["2026-11-22 06", "2026-11-22 07"]
+    assert report["input"]["missing_hours"] == ["2026-11-22 07"]
 
 
 def test_a_clock_that_jumped_is_told_and_no_fault(report: Report) -> None:
@@ -128,33 +113,55 @@ def test_the_page_says_that_it_does_not_add_up(report: Report, folder: Path) -> 
     assert "It does not add up" in page and "message-12" in page
 
 
+def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
+    check = report["conservation"]
+    assert [reason.partition(":")[0] for reason in check["reasons"]] == [
+        "records were dropped by the broker, whose buffer was full",
+        "a broker was killed",
+        "the log is a sample",
+    ]
+    assert check["lost_records"] == 2
+    assert [gap["records"] for gap in found(report, "dropping")[imbalances.MISSING]] == [2]
+    killed = {boot["boot_id"]: boot["killed"] for boot in check["boots"] if boot["node"] == "rabbit@unstopped"}
+    assert killed == {"b1": True, "b2": False}
+    assert found(report, "unstopped") == {} and found(report, "sampled") == {}
+    assert check["unchecked_records"] == 2 + 100  # what the killed one published last, and the sample
+
+
+def test_of_a_sample_messages_are_estimated(report: Report) -> None:
+    rows = [row for row in report["throughput"] if row["node"] == "rabbit@sampled" and row["flow"] == "published"]
+    assert {row["messages"] for row in rows} == {80}
+
+
+BOOT = {"lost_records": 0, "duplicated": 0, "killed": False, "to_snapshot": 3, "sample_rate": 1.0}
+ROWS = {"first_row": 0, "end_row": 10, "from_row": 0, "to_row": 10}
+
+
 @pytest.mark.parametrize(
-    ("damage", "status", "reason"),
-    [(scenes.dropping, "incomplete", "buffer was full"), (scenes.unstopped, "incomplete", "was killed")],
+    ("boot", "imbalances", "certain", "status"),
+    [
+        ({}, 0, 0, "balanced"),
+        ({}, 1, 1, "imbalanced"),
+        ({"lost_records": 5}, 0, 0, "incomplete"),
+        ({"lost_records": 5}, 3, 0, "incomplete"),
+        ({"lost_records": 5}, 3, 1, "imbalanced"),
+        ({"killed": True}, 0, 0, "incomplete"),
+        ({"duplicated": 1}, 0, 0, "incomplete"),
+        ({"to_snapshot": None}, 0, 0, "incomplete"),
+        ({"sample_rate": 0.5, "to_snapshot": None}, 0, 0, "sampled"),
+        ({"sample_rate": 0.5, "to_snapshot": None}, 1, 1, "imbalanced"),
+    ],
 )
-def test_a_log_that_is_not_whole_is_said_to_be_so(
-    damage: scenes.Damage, status: str, reason: str, tmp_path: Path, spark: SparkSession
+def test_the_verdict_is_balanced_only_if_nothing_speaks_against_it(
+    boot: Report, imbalances: int, certain: int, status: str
 ) -> None:
-    log = Log(tmp_path / "input")
-    log.declare("work")
-    log.snapshot(schema.START)
-    damage(log, [log.round_trip("work") for _ in range(20)])
-    check = checked(spark, log.folder, tmp_path / "output")
-    assert check["status"] == status and not check["balanced"]
-    assert reason in " ".join(check["reasons"])
-    assert check["lost_records"] == log.lost == check["missing_records"]
+    judged = verdict([Row(**{**BOOT, **ROWS, **boot})], imbalances, certain)
+    assert (judged.status, judged.balanced) == (status, status == "balanced")
+    assert bool(judged.reasons) == bool(boot)
 
 
-def test_a_sample_is_an_estimate(tmp_path: Path, spark: SparkSession) -> None:
-    log = Log(tmp_path / "input")
-    log.sample_rate = 0.25
-    log.snapshot(schema.START)
-    for _ in range(10):
-        log.round_trip("work")
-    log.snapshot(schema.STOP, ready=7)
-    log.write()
-    check = checked(spark, log.folder, tmp_path / "output")
-    assert (check["status"], check["balanced"], check["imbalances"]) == ("sampled", False, [])
+def test_without_a_log_nothing_is_balanced() -> None:
+    assert verdict([], 0, 0).status == "incomplete"
 
 
 def test_a_folder_without_a_log_is_refused(tmp_path: Path, spark: SparkSession) -> None:

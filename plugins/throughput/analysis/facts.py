@@ -67,6 +67,7 @@ def traffic(events: DataFrame) -> DataFrame:
     return (
         events.withColumn("reason", F.nullif(F.col("reason"), F.lit("")))
         .withColumn("reason", F.when(unrouted, UNROUTABLE).otherwise(F.coalesce("reason", F.lit(""))))
+        .withColumn("linked", F.col("link").isNotNull())
         .withColumn("second", F.floor(F.unix_micros("ts_us") / 1_000_000))
         .groupBy(*TRAFFIC_KEYS)
         .agg(
@@ -80,7 +81,8 @@ def traffic(events: DataFrame) -> DataFrame:
     )
 
 
-TRAFFIC_KEYS = ("node", "boot_id", "vhost", "queue", "user", "event", "reason", "no_ack", "redelivered", "second")
+OF_EVENT = ("event", "reason", "no_ack", "redelivered", "linked")
+TRAFFIC_KEYS = ("node", "boot_id", "vhost", "queue", "user", *OF_EVENT, "second")
 STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publish_deliver", ACK: "publish_ack"}
 
 
@@ -174,6 +176,17 @@ def crossings(events: DataFrame) -> DataFrame:
             F.min(F.when(came, F.unix_micros("ts_us"))).alias("entered"),
         )
     )
+
+
+LINK = ("link", "upstream_node")  # links from several brokers may have queues of the same name there
+
+
+def by_link(some_crossings: DataFrame) -> DataFrame:
+    """With `upstream_node` also of what the upstream has not told of, where the link took other messages from there."""
+    sides = ("link", "node", "upstream")
+    known = some_crossings.groupBy(*sides).agg(F.max("upstream_node").alias("known")).where(F.col("known").isNotNull())
+    joined = some_crossings.join(F.broadcast(known), list(sides), "left")
+    return joined.withColumn("upstream_node", F.coalesce("upstream_node", "known")).drop("known")
 
 
 def whole(table: DataFrame) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from . import journeys
 from .conservation import gaps, imbalances, queues, restarts, span, verdict
+from .facts import LINK
 from .naming import named
 from .reports import anomalies, backlog, capacity, churn, consumers, hot, latency, links, traffic, trouble
 from .store import Facts
@@ -69,7 +70,7 @@ REPORTS = (
         ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
         messages=True,
     ),
-    Report("links", lambda facts: links.links(facts.crossings, facts.metrics), ("link",)),
+    Report("links", lambda facts: links.links(facts.crossings, facts.metrics), LINK),
     Report("consumers", used, ("-mean_ready", *QUEUE)),
     Report("churn", lambda facts: churn.churn(facts.metrics), ("node", "name")),
     Report("anomalies", lambda facts: anomalies.anomalies(facts.traffic), ("start", *QUEUE, "flow", "kind")),
@@ -127,12 +128,13 @@ class Reporting:
         gone = gaps.gaps(facts.rows, spans)
         found = imbalances.imbalances(queues.impossible(facts.journeys, balance, spans), gone, balance, arrivals, odd)
         table = self._table("imbalances", found)
-        count = table.count()
+        count, found_ones = table.count(), table
         if count:
             table = self._table("imbalances_named", named(table, self._events))
-        judged = verdict.verdict(spans.collect(), count)
+        sure = verdict.certain(found_ones, spans).count() if count else 0
+        judged = verdict.verdict(spans.collect(), count, sure)
         missing = table.where(F.col("problem") == imbalances.MISSING).agg(F.sum("records")).collect()[0][0]
-        crossed = arrivals.groupBy("link").agg(
+        crossed = arrivals.groupBy(*LINK).agg(
             *[F.sum(name).alias(name) for name in ("taken", "came", "discarded", "missing", "pending")]
         )
         back = self._table("restarts", restarts.restarts(facts.queue_stats, spans))
@@ -143,7 +145,7 @@ class Reporting:
             "imbalance_count": count,
             "imbalances": listed(table, ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "first_row")),
             "queues": listed(balance, ("-entered", *QUEUE, "boot_id")),
-            "links": listed(crossed, ("link",)),
+            "links": listed(crossed, LINK),
             "boots": listed(spans, ("node", "first")),
             "restarts": listed(back, (*QUEUE, "boot_id")),
         }

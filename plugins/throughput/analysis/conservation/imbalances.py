@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...schema import ENQUEUE, FED_IN, PUBLISH
-from ..facts import count_if, is_event
+from ..facts import LINK, by_link, count_if, is_event
 from .span import BOOT
 
 COLUMNS: dict[str, t.DataType] = {
@@ -63,12 +63,13 @@ def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
     logs = spans.groupBy(F.col("node").alias("downstream")).agg(
         F.unix_micros(F.max("last")).alias("until"), F.max_by("stopped", "first").alias("stopped")
     )
-    sides = crossings.groupBy("link").agg(F.max("node").alias("downstream")).join(logs, "downstream", "left")
+    crossings = by_link(crossings)
+    sides = crossings.groupBy(*LINK).agg(F.max("node").alias("downstream")).join(logs, "downstream", "left")
     short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
     told = F.col("stopped") | (F.col("left") <= F.col("until"))
     return (
-        crossings.select("link", "identity", "upstream_node", "taken", "came", "discarded", "left")
-        .join(F.broadcast(sides), "link")
+        crossings.select(*LINK, "identity", "taken", "came", "discarded", "left")
+        .join(F.broadcast(sides), list(LINK), "left")
         .withColumn("missing", F.when(told, short).when(F.col("until").isNotNull(), 0))
         .withColumn("pending", F.when(told, 0).when(F.col("until").isNotNull(), short))
         .withColumn("node", F.col("upstream_node"))

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from .span import BOOT
+
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
 
 
@@ -25,8 +27,16 @@ class Verdict(NamedTuple):
         return self.status == BALANCED
 
 
-def verdict(spans: list[Row], imbalances: int) -> Verdict:
-    """`spans` are rows of `span.spans` with `killed`; `imbalances` is how many there are."""
+def certain(imbalances: DataFrame, spans: DataFrame) -> DataFrame:
+    """Those that no record explains that a broker dropped: of boots that dropped none, of links where none did."""
+    lossy = spans.where(F.col("lost_records") > 0).select(*BOOT)
+    anywhere = lossy.limit(1).select(F.lit(None).cast("string").alias("boot_id"))
+    of_boots = imbalances.join(F.broadcast(lossy), BOOT, "left_anti")
+    return of_boots.join(F.broadcast(anywhere), [F.equal_null(of_boots["boot_id"], anywhere["boot_id"])], "left_anti")
+
+
+def verdict(spans: list[Row], imbalances: int, certain: int) -> Verdict:
+    """`spans` are rows of `span.spans` with `killed`; of the imbalances so many are certain."""
     reasons = {
         "records were dropped by the broker, whose buffer was full": any(row["lost_records"] for row in spans),
         "records are in the log twice": any(row["duplicated"] for row in spans),
@@ -40,8 +50,7 @@ def verdict(spans: list[Row], imbalances: int) -> Verdict:
     found = [reason for reason, holds in reasons.items() if holds]
     if sampled:
         found.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
-    lossy = any(row["lost_records"] for row in spans)
-    if imbalances and not lossy:
+    if certain:
         status = IMBALANCED
     elif imbalances or len(found) > sampled:
         status = INCOMPLETE

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ... import schema
-from ..facts import bucket
+from ..facts import LINK, bucket, by_link
 from ..quantiles import quantiles
 
 
@@ -15,11 +15,12 @@ def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
     `duplicates` what entered more often than it was taken, `missing` what was taken and did not come, null where the
     broker on that side exported nothing of the link; `clocks_apart` counts lags below zero.
     """
+    crossings = by_link(crossings)
     lag = F.col("entered") - F.col("published")
     came_at_all = F.sum("came") > 0
     seconds = (F.max("entered") - F.min("entered")) / 1e6
-    sums = crossings.groupBy("link").agg(
-        *[F.max(name).alias(name) for name in ("node", "vhost", "upstream", "upstream_node")],
+    sums = crossings.groupBy(*LINK).agg(
+        *[F.max(name).alias(name) for name in ("node", "vhost", "upstream")],
         *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
         F.sum(F.greatest(F.col("came") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
         F.when(came_at_all, F.sum(F.greatest(F.col("taken") - F.col("came"), F.lit(0)))).alias("missing"),
@@ -30,23 +31,23 @@ def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
     )
     lags = (
         crossings.where(lag.isNotNull())
-        .select("link", bucket(lag).alias("bucket"), F.greatest(lag, F.lit(0)).alias("lag"))
-        .groupBy("link", "bucket")
+        .select(*LINK, bucket(lag).alias("bucket"), F.greatest(lag, F.lit(0)).alias("lag"))
+        .groupBy(*LINK, "bucket")
         .agg(F.count("*").alias("records"), F.max("lag").alias("highest_us"))
     )
-    quantile = quantiles(lags, "link").drop("messages")
-    renamed = quantile.toDF("link", *[f"lag_{name}" for name in quantile.columns[1:]])
-    return sums.join(renamed, "link", "left").join(flaps(metrics), "link", "left")
+    quantile = quantiles(lags, *LINK).drop("messages")
+    renamed = quantile.toDF(*LINK, *[f"lag_{name}" for name in quantile.columns[len(LINK) :]])
+    return sums.join(renamed, list(LINK), "left").join(flaps(metrics), ["link", "node"], "left")
 
 
 def flaps(metrics: DataFrame) -> DataFrame:
-    """How often each link was started, and failed."""
+    """How often each link of each broker was started, and failed."""
     counted = (
         metrics.where(F.col("name").isin(schema.LINK_STARTS, schema.LINK_FAILURES))
         .groupBy("node", "boot_id", "name", F.col("labels")["link"].alias("link"))
         .agg(F.max("value").alias("count"))
     )
-    return counted.groupBy("link").agg(
+    return counted.groupBy("link", "node").agg(
         *[
             F.sum(F.when(F.col("name") == name, F.col("count"))).cast("long").alias(short)
             for name, short in ((schema.LINK_STARTS, "starts"), (schema.LINK_FAILURES, "failures"))

@@ -26,8 +26,9 @@ def messages(weight: Column) -> Column:
 
 
 def totals(traffic: DataFrame) -> DataFrame:
-    """One row: messages by what became of them."""
+    """One row: messages by what became of them. What links of federation take is in `federated_out` alone."""
     nack = F.col("reason") == "nack"
+    to_client = is_event(schema.DELIVER) & ~F.col("linked")
     conditions = {
         "published": is_event(schema.PUBLISH),
         "unroutable": F.col("reason") == UNROUTABLE,
@@ -35,8 +36,8 @@ def totals(traffic: DataFrame) -> DataFrame:
         "confirmed": is_event(schema.CONFIRM) & ~nack,
         "refused": is_event(schema.CONFIRM) & nack,
         "enqueued": is_event(schema.ENQUEUE),
-        "delivered": is_event(schema.DELIVER),
-        "redelivered": is_event(schema.DELIVER) & F.col("redelivered"),
+        "delivered": to_client,
+        "redelivered": to_client & F.col("redelivered"),
         "acknowledged": is_event(schema.ACK),
         "rejected": is_event(schema.NACK),
         "requeued": is_event(schema.REQUEUE),
