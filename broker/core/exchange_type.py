@@ -97,7 +97,8 @@ class ExchangeType:
         raise NotImplementedError
 
     def parted(self, cluster_name: str, vhost: str, exchange: str) -> None:
-        """Nothing is brought any more from that exchange, or nothing has been before; also to be said of one anew."""
+        """Nothing is brought from that exchange any more. It is said of one from which nothing was ever brought, too,
+        before the first comes: all of that is news, and nothing that was known before a restart."""
 
     def deleted(self) -> None:
         """The exchange is gone, and its bindings with it, of which `unbound` is not told."""
