@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .config import Config, SSLOptions
 from .core.events import INTERNAL
@@ -66,7 +66,12 @@ class Command:
 
 
 class Service:
-    """Something that runs beside AMQP, such as the HTTP API. Made once, without arguments."""
+    """Something that runs beside AMQP, such as the HTTP API. Made once, without arguments.
+
+    One that is `around` starts before those that are not, and stops after them: it sees all that they do.
+    """
+
+    around: ClassVar[bool] = False
 
     async def start(self, host: Host) -> None:
         """Before the node says that it is ready: whatever takes long is to be begun and not waited for.

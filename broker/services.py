@@ -12,7 +12,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 async def start(services: dict[str, Service], host: Host) -> bool:
     """Whether all have started; the log says why one could not, and nothing of them is left then."""
-    for name, service in services.items():
+    for name, service in sorted(services.items(), key=lambda item: not item[1].around):
         host.services[name] = service
         try:
             await service.start(host)

@@ -21,6 +21,7 @@ from .stream import (
     HOPS,
     IDENTITY,
     KINDS,
+    LINKED,
     NO_ACK,
     ORIGINS,
     PERSISTENT,
@@ -186,8 +187,8 @@ class Batches:
     def _links(self, rows: Rows, origin: Numbers, queue: Numbers) -> pa.Array:
         """The queue at the upstream: its own name there, and what the link says at the downstream."""
         of_queues, of_origins = self._tables.values(QUEUES, "queue"), self._tables.values(ORIGINS, "link")
-        kind = rows.segments["kind"]
-        codes = np.where(kind == KINDS[schema.FED_OUT], queue, 0)
+        kind, flags = rows.segments["kind"], rows.segments["flags"]
+        codes = np.where((kind == KINDS[schema.FED_OUT]) | (flags & LINKED > 0), queue, 0)
         codes = np.where(kind == KINDS[schema.FED_IN], origin + len(of_queues), codes)
         return dictionary([*of_queues, *of_origins], codes, rows.counts)
 

@@ -24,6 +24,7 @@ from .stream import (
     HOPS,
     IDENTITY,
     KINDS,
+    LINKED,
     NO_ACK,
     PERSISTENT,
     PROPERTIES,
@@ -294,6 +295,8 @@ class Recording(MessageLog):
         seqs, sizes = self._known(messages)
         names = self.buffer.names
         flags = (REDELIVERED if redelivered else 0) | (NO_ACK if no_ack else 0)
+        if is_link(tag, queue):
+            flags |= LINKED
         reason = "" if tag else GET
         self._note(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
 
@@ -301,7 +304,7 @@ class Recording(MessageLog):
         """HOT: the export, load D."""
         seqs, sizes = self._known(messages)
         names, row = self.buffer.names, self.buffer.row
-        linked = tag.startswith(LINK_TAG) or queue.name.startswith(LINK_QUEUE)
+        linked = is_link(tag, queue)
         kind = FED_OUT if linked else ACK
         noted = self._note(kind, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
         if linked and noted:
@@ -390,3 +393,8 @@ class Recording(MessageLog):
     def _count_hops(self, messages: list[Message], row: int) -> None:
         for index, message in enumerate(messages):
             self.buffer.detail(row + index, 1, HOPS, bytes((min(hops(message), MOST_HOPS),)))
+
+
+def is_link(tag: str, queue: Queue) -> bool:
+    """Whether the consumer with that tag is a link of federation. HOT: the export, load A."""
+    return tag.startswith(LINK_TAG) or queue.name.startswith(LINK_QUEUE)

@@ -27,7 +27,8 @@ What a row of `events` says, one row for one message:
     return    unroutable and mandatory, given back. One that was not mandatory has only its `publish`
     confirm   told to the publisher; `reason` is empty, or `nack`
     enqueue   into one queue. `reason`: empty for publish and fed_in, else where it came from: dlx, held, ...
-    deliver   handed to a consumer or got with basic.get (`reason` get). With `no_ack` it leaves the queue thereby
+    deliver   handed to a consumer or got with basic.get (`reason` get). With `no_ack` it leaves the queue thereby.
+              `link` where the consumer is that of a federation link
     ack       settled; leaves the queue. fed_out: the same by the consumer of a federation link, `link`, `identity`
     nack      what a consumer said; followed by `requeue`, `drop` or `dlx`. It moves nothing by itself
     requeue   back in its queue: nack or reject, recover, or the end of the channel (`reason`)
@@ -122,7 +123,7 @@ EVENT_COLUMNS = (
     Column("user", "dictionary", True),
     Column("hops", "int8", True),  # of fed_in: entries of x-received-from
     Column("upstream", "dictionary", True),  # of fed_in: the name of the upstream
-    Column("link", "dictionary", True),  # of fed_in and fed_out
+    Column("link", "dictionary", True),  # of fed_in and fed_out, and of deliver to a link
     Column("lat_us", "int64", True),  # since this broker got the message; null where it does not know
     Column("reason", "dictionary", True),  # null is the same as ""
     Column("headers", "map", True),  # those of the allow-list

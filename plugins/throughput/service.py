@@ -16,6 +16,8 @@ NEEDED = ("pyarrow", "numpy")
 class ThroughputService(Service):
     """Where `throughput.enabled` is false, nothing but this is even imported."""
 
+    around = True  # else a link might bring what is not logged here, though the upstream has logged that it was taken
+
     def __init__(self) -> None:
         self._export: Export | None = None
 

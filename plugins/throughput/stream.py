@@ -26,8 +26,9 @@ BATCH_HEAD = Struct("<qqB6I")
 # kind (an index into EVENT_NAMES), flags, count, size, routed, codes of origin, queue, address, tag and reason (0 is
 # none), first row, time on the monotonic clock, first message
 SEGMENT = Struct("<BBxx8Iqqq")
-PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED = (1 << bit for bit in range(7))
-# ENQUEUED: of a publish, that as many rows follow that say that each message entered the queue.
+PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED = (1 << bit for bit in range(8))
+# ENQUEUED: of a publish, that as many rows follow that say that each message entered the queue. LINKED: of a delivery,
+# that a federation link gets it.
 
 DETAIL = Struct("<qIBI")  # first row, how many rows have it, what it is, its octets
 PROPERTIES, IDENTITY, HOPS = range(3)  # property bytes as on the wire; text; one octet

@@ -83,7 +83,8 @@ def test_everything_balances(ran: Ran) -> None:
 
 def test_a_link_brought_what_it_took(ran: Ran) -> None:
     (crossed,) = ran.report["conservation"]["links"]
-    assert crossed == {"link": scenes.LINK, "taken": 10, "came": 11, "discarded": 1, "missing": 0, "pending": 0}
+    named = {"link": scenes.LINK, "upstream_node": "rabbit@up"}
+    assert crossed == {**named, "taken": 10, "came": 11, "discarded": 1, "missing": 0, "pending": 0}
     (link,) = ran.rows("links")
     assert (link["node"], link["upstream_node"], link["upstream"]) == ("rabbit@down", "rabbit@up", "up")
     assert (link["duplicates"], link["missing"], link["most_hops"], link["starts"]) == (1, 0, 1, 2)
