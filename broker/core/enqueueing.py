@@ -149,15 +149,10 @@ class _Entry:
         queue.mark()
 
     def _has_room(self, message: Message) -> bool:
-        queue = self.queue
-        if not is_full(queue, message.body_bytes):
-            return True
-        queue.feed()  # what could be delivered does not count
-        queue.mark()
-        if not is_full(queue, message.body_bytes):
+        if has_room(self.queue, message.body_bytes):
             return True
         if self.rules.dead_letter_refused:
-            queue.dying.add([message], "maxlen", queued=False)
+            self.queue.dying.add([message], "maxlen", queued=False)
         return False
 
     def _level_of(self, message: Message) -> int:
@@ -168,6 +163,15 @@ class _Entry:
             self._seen = raw
             self._seen_level = self.rules.level(properties.priority(raw))
         return self._seen_level
+
+
+def has_room(queue: Queue, body_bytes: int) -> bool:
+    """Whether a queue that refuses what is too much would take one more message with a body of that size."""
+    if not is_full(queue, body_bytes):
+        return True
+    queue.feed()  # what could be delivered does not count
+    queue.mark()
+    return not is_full(queue, body_bytes)
 
 
 def is_full(queue: Queue, body_bytes: int) -> bool:

@@ -15,6 +15,7 @@ from functools import partial
 from struct import Struct
 
 from .. import properties
+from ..core.enqueueing import has_room
 from ..core.message import HEADER_FIXED, Address, Message
 from ..core.node import Node
 from ..core.ports import Timer
@@ -56,7 +57,7 @@ class Taken:
     """What became of contents that were published together.
 
     ticket   what the journal has to have on disk before they are safe; 0 where nothing has to be waited for
-    refused  those (by index) that some queue did not take
+    refused  those (by index) that some queue did not take, or would not have taken
     invalid  those (by index) that no client could have published, with the reason; nobody has them
     """
 
@@ -220,9 +221,16 @@ class Inflow:
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._framed(contents, invalid)
         number, refused = channel.number, frozenset[int]()
+        limited = [queue for queue in channel.routes[method].queues or () if queue.rules.refuses]
         tally.ticket = at = 0
         while at < len(whole):
             first, rest = tally.next, whole[at:] if at else whole
+            if limited:
+                # What is refused is published again, so no queue gets it while another would refuse it.
+                if not all(has_room(queue, contents[indexes[at]][1]) for queue in limited):
+                    refused |= frozenset(indexes[at:])
+                    break
+                rest = rest[:1]
             try:
                 publishing.publish(channel, Publishes(number, method, rest, alike))
                 done = len(rest)

@@ -146,6 +146,24 @@ def test_what_a_queue_refuses_is_named(house: House) -> None:
     assert [message.body for message in house.messages("short")] == [b"0", b"1"]
 
 
+def test_no_queue_gets_what_another_would_refuse_nor_what_came_behind_it(house: House) -> None:
+    limits = {"x-max-length-bytes": 5, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
+    house.channel.declare("short", arguments=limits)
+    house.channel.declare("dead")
+    house.channel.bind("dead", "amq.fanout")
+    for queue in ("q", "short"):
+        house.channel.bind(queue, "amq.direct", "k")
+    contents = [content(b"1"), content(b"too long"), content(b"3")]
+    assert house.inflow.publish("amq.direct", "k", contents).refused == {1, 2}
+    for queue in ("q", "short"):
+        assert [message.body for message in house.messages(queue)] == [b"1"]
+    house.channel.delete("short")
+    assert not house.inflow.publish("amq.direct", "k", contents[1:]).refused
+    assert [message.body for message in house.messages()] == [b"too long", b"3"]
+    house.turn()
+    assert house.messages("dead") == []
+
+
 def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
     house = House(max_message_size=100)
     contents = [
@@ -168,8 +186,8 @@ def test_indexes_of_refusals_count_what_is_invalid_before_them(house: House) -> 
     house.channel.declare("short", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     bad = content(b"bad", expiration="soon")
     taken = house.inflow.publish("", "short", [bad, content(b"0"), bad, content(b"1"), bad, content(b"2")])
-    assert sorted(taken.invalid) == [0, 2, 4]
-    assert sorted(taken.refused) == [3, 5]
+    assert sorted(taken.invalid) == [0]
+    assert sorted(taken.refused) == [2, 3, 4, 5]
 
 
 def test_a_missing_exchange_takes_nothing(house: House) -> None:

@@ -78,6 +78,20 @@ def test_after_an_alarm_a_queue_that_wants_nothing_is_paused_again(up: Place, do
     until(lambda: down.row()["state"] == "paused" and down.row()["reason"], lambda: str(down.row()))
 
 
+def test_what_one_queue_refuses_another_gets_once(up: Place, down: Place) -> None:
+    full = linked(up, down)
+    other = down.listener("fed.x", "k")
+    down.policy(f"^{full}$", {"max-length": 2, "overflow": "reject-publish"}, "full", apply_to="queues")
+    for number in range(10):
+        up.ch.publish("fed.x", "k", b"%d" % number)
+    down.counted(full, 2)
+    until(lambda: down.row()["nacked"] >= 10, "some refusals")
+    assert down.ready(other) == 2
+    down.clear_policy("full")
+    for queue in (full, other):
+        assert down.bodies(queue, 10) == [b"%d" % number for number in range(10)]
+
+
 def test_a_virtual_host_that_is_deleted_takes_nothing_along_that_it_was_not_given(up: Place, down: Place) -> None:
     up.ch.declare("fed.q")
     down.ch.declare("fed.q")
