@@ -28,12 +28,13 @@ def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | N
     Without a usable header it has not been anywhere. Identity is that of cluster name and virtual host together; where
     one of them is not known, nobody has it.
     """
+    if _RECEIVED_FROM not in raw:
+        return "" if max_hops > 0 else MAX
     entries: list[Value] = []
-    if _RECEIVED_FROM in raw:
-        try:
-            entries = array(headers_of(raw).get(RECEIVED_FROM)) or []
-        except MALFORMED:
-            pass
+    try:
+        entries = array(headers_of(raw).get(RECEIVED_FROM)) or []
+    except MALFORMED:
+        pass
     if len(entries) >= max_hops:
         return MAX
     if cluster_name is None or vhost is None:

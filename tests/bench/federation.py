@@ -16,7 +16,7 @@ from .generator import Result
 from .loads import Load
 from .memory import Demand
 from .neighbours import beside
-from .pairs import LATENCY_RATE_PER_S, LINKS, Pair, best, carried, pairs
+from .pairs import LATENCY_RATE_PER_S, LINKS, OURS, Pair, best, carried, pairs
 from .process import NotStarted
 from .spread import many_bindings, many_links
 
@@ -89,7 +89,7 @@ def _in_turn(
         for pair in found:
             results[pair.name].append(run(load, pair, options.seconds, options.warmup))
     medians = {name: report.median(done) for name, done in results.items()}
-    print("\n".join(report.load_rows(load, {**medians})), flush=True)
+    print("\n".join(report.load_rows(load, medians, OURS)), flush=True)
     return {name: [asdict(result) for result in done] for name, done in results.items()}
 
 

@@ -20,11 +20,13 @@ from .generator import Result, declare, drop, measure
 from .loads import Load
 from .process import Broker
 
+RABBITMQ = "rabbitmq"
+OURS = ("warren", "one warren")  # of two processes, and of one
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"  # virtual hosts
 EXCHANGE = "bench.federated"
 POLICIES = {"exchanges": f"^{EXCHANGE}", "queues": "^bench\\.Q"}
 SET_UP_WITHIN_S = 30.0
-OURS = "federation: "  # how the names of all begin that links have at an upstream
+LINK = "federation: "  # how the names of all begin that links have at an upstream
 
 # Rates at which a link is fed, where it carries less when it is flooded. The ratios demanded are those to RabbitMQ.
 RATES = (4_500, 6_000, 8_000, 10_000, 12_500, 15_000, 20_000)
@@ -145,7 +147,7 @@ class Pair:
 
     def leavings(self, kind: str) -> list[str]:
         """What links have at the upstream, by name."""
-        return [one["name"] for one in self.up.listed(kind) if one["name"].startswith(OURS)]
+        return [one["name"] for one in self.up.listed(kind) if one["name"].startswith(LINK)]
 
     def rows(self) -> list[dict[str, Any]]:
         return self.down.listed("federation-links")
@@ -159,7 +161,7 @@ class Pair:
         """Routing keys of what is bound upstream."""
         path = f"/exchanges/{UPSTREAM}/{quote(EXCHANGE, '')}/bindings/source"
         found = self.up.peer.ask("GET", path)
-        return [one["routing_key"] for one in found if one["destination"].startswith(OURS)]
+        return [one["routing_key"] for one in found if one["destination"].startswith(LINK)]
 
     def is_gone(self) -> bool:
         return not self.rows() and not self.leavings("queues")
@@ -194,10 +196,10 @@ def pairs(folder: Path, *, alone: bool = False) -> Iterator[list[Pair]]:
             warren.start()
             return warren
 
-        found = [Pair.of("warren", started("up"), started("down"))]
+        found = [Pair.of(OURS[0], started("up"), started("down"))]
         if not alone:
             one = started("one")
-            found.append(Pair.of("one warren", one, one))
+            found.append(Pair.of(OURS[1], one, one))
             if reason := missing():
                 print(f"bench: without RabbitMQ: {reason}", file=sys.stderr)
             else:
@@ -205,5 +207,5 @@ def pairs(folder: Path, *, alone: bool = False) -> Iterator[list[Pair]]:
                 rabbit = Rabbit(folder / "rabbit")
                 stack.callback(rabbit.close)
                 rabbit.start()
-                found.append(Pair.of("rabbitmq", rabbit, rabbit))
+                found.append(Pair.of(RABBITMQ, rabbit, rabbit))
         yield found

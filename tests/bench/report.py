@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -50,8 +50,9 @@ def ratio(load: Load, ours: Result, theirs: Result) -> float | None:
     return mine / others if mine is not None and others else None
 
 
-def load_rows(load: Load, results: dict[str, Result | None]) -> list[str]:
-    """One row for each broker; the ratio is the first broker's figure divided by that row's."""
+def load_rows(load: Load, results: Mapping[str, Result | None], ours: Collection[str] = ()) -> list[str]:
+    """One row for each broker; the ratio is the first broker's figure divided by that row's, of which nothing is wanted
+    where the broker is of `ours`."""
     rows = []
     first = next(iter(results.values()))
     for number, (name, result) in enumerate(results.items()):
@@ -60,7 +61,7 @@ def load_rows(load: Load, results: dict[str, Result | None]) -> list[str]:
             rows.append(row(COLUMNS, [title, name, "failed", *[""] * (len(COLUMNS) - 3)]))
             continue
         held = ratio(load, first, result) if number and first else None
-        wanted = f"{'<=' if load.lower_is_better else '>='} {load.wanted}" if number else ""
+        wanted = f"{'<=' if load.lower_is_better else '>='} {load.wanted}" if number and name not in ours else ""
         cells = (
             f"{result.published_per_s:,.0f}", f"{result.received_per_s:,.0f}" if load.consumers else "",
             _text(result.p50_ms, ".2f"), _text(result.p99_ms, ".2f"), _text(result.per_cpu_s, ",.0f"),
