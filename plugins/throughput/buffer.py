@@ -61,7 +61,10 @@ class Buffer:
         """The pieces of a batch; none where there is nothing. Whatever comes later is another."""
         if not self._segments:
             return []
-        news = [(table, *map(told, entry)) for table, entry in self.names.news]
+        news = [
+            (table, *[told(value) if isinstance(value, str) else value for value in entry])
+            for table, entry in self.names.news
+        ]
         runs: list[bytes | bytearray] = [msgspec.json.encode(news)]
         runs += [self._segments, self._seqs, self._sizes, self._routed, self._details]
         anchor_ns = time.time_ns() - time.monotonic_ns()
@@ -129,8 +132,6 @@ class Buffer:
         self._details += DETAIL.pack(row, count, what, len(octets)) + octets
 
 
-def told(value: str | int) -> str | int:
+def told(text: str) -> str:
     """Text that was no UTF-8 is told with escapes, as Parquet has no other."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return value
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

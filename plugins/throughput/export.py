@@ -134,7 +134,7 @@ class Export(Observer):
         self._send(schema.QUEUE_STATS, [*snapshot.rows(0, len(snapshot.readings)), snapshot.closing_row()])
 
     def _send_metrics(self) -> None:
-        self._send(schema.METRICS, gauges.rows(self._host, self._lag))
+        self._send(schema.METRICS, gauges.rows(self._host, self._lag, self._buffer.names.links()))
 
     def _send(self, table: str, rows: list[dict[str, object]]) -> None:
         if rows:

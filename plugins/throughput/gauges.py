@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
-from broker.plugin import Host, Latencies
+from broker.plugin import Host, Latencies, Service
 
 from . import schema
+from .buffer import told
 
 EMPTY_BUCKETS = [0] * 6  # the first class of Latencies ends at 64 microseconds: 2**6
 
 
-def rows(host: Host, lag: Latencies) -> list[dict[str, object]]:
-    """Of this moment."""
+FEDERATION = "federation"  # the service whose links are told of
+
+
+def rows(host: Host, lag: Latencies, links: dict[str, str]) -> list[dict[str, object]]:
+    """Of this moment. `links` are those of federation, the queue at the upstream by the name of the connection here."""
     node, resources, churn = host.node, host.resources, host.node.churn
     counters: dict[str, float] = {
         schema.CPU_S: time.process_time(),
@@ -34,12 +39,26 @@ def rows(host: Host, lag: Latencies) -> list[dict[str, object]]:
     found = [row(name, schema.COUNTER, value) for name, value in counters.items()]
     found += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
     found += [histogram(schema.LOOP_LAG_US, lag), histogram(schema.SYNC_US, node.commits)]
+    found += flaps(host.services.get(FEDERATION), links)
     moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
     return [moment | one for one in found]
 
 
-def row(name: str, kind: str, value: float) -> dict[str, object]:
-    return {"name": name, "labels": [], "kind": kind, "value": float(value)}
+def flaps(federation: Service | None, links: dict[str, str]) -> list[dict[str, object]]:
+    """How often each link that runs was started, and how often it broke."""
+    there = federation.status() if federation is not None else []
+    found = []
+    for link in there if isinstance(there, list) else []:
+        name = links.get(link["local_connection"])
+        if name is not None:
+            labels = [("vhost", told(link["vhost"])), ("upstream", told(link["upstream"])), ("link", told(name))]
+            found.append(row(schema.LINK_STARTS, schema.COUNTER, link["reconnects"] + 1, labels))
+            found.append(row(schema.LINK_FAILURES, schema.COUNTER, link["reconnects"], labels))
+    return found
+
+
+def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = ()) -> dict[str, object]:
+    return {"name": name, "labels": labels, "kind": kind, "value": float(value)}
 
 
 def histogram(name: str, taken: Latencies) -> dict[str, object]:

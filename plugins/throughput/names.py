@@ -29,6 +29,10 @@ class Names:
         tables = (self._origins, self._queues, self._addresses, self._words)
         return any(len(table) > LIMIT for table in tables)
 
+    def links(self) -> dict[str, str]:
+        """The queue at the upstream of each link that has brought something, by the name of its connection here."""
+        return {origin.connection: origin.link for origin in self._origins if origin.link}
+
     def origin(self, origin: Origin) -> int:
         """HOT: the export, for each batch."""
         code = self._origins.get(origin)

@@ -1,0 +1,46 @@
+"""The figures of the broker that go with the log of messages."""
+
+from typing import Any
+
+from broker.plugin import Latencies, Service
+from plugins.throughput import schema
+from plugins.throughput.gauges import flaps, histogram
+from plugins.throughput.names import Names
+
+from .exporting import origin
+
+
+class Federation(Service):
+    """As much as is asked of it."""
+
+    def __init__(self, *links: dict[str, Any]) -> None:
+        self._links = list(links)
+
+    def status(self) -> object:
+        return self._links
+
+
+def test_a_histogram_counts_in_powers_of_two_of_microseconds() -> None:
+    lag = Latencies()
+    for seconds in (0.000_010, 0.000_100, 0.000_127, 0.001):
+        lag.count(seconds)
+    told = histogram(schema.LOOP_LAG_US, lag)
+    buckets: Any = told["buckets"]
+    assert {place: count for place, count in enumerate(buckets) if count} == {6: 1, 7: 2, 10: 1}
+    assert 100 < 2**7 and 1000 < 2**10 and round(float(told["value"])) == 1237  # type: ignore[arg-type]
+
+
+def test_links_are_known_by_the_queue_at_their_upstream() -> None:
+    names, bringing = Names(), origin("link to up")
+    bringing.link = "federation: x -> down"
+    names.origin(bringing)
+    names.origin(origin("a client"))
+    link = {"local_connection": "link to up", "vhost": "/", "upstream": "up", "reconnects": 2}
+    silent = link | {"local_connection": "another"}
+    rows = flaps(Federation(link, silent), names.links())
+    labels = [("vhost", "/"), ("upstream", "up"), ("link", "federation: x -> down")]
+    assert [(row["name"], row["value"], row["labels"]) for row in rows] == [
+        (schema.LINK_STARTS, 3.0, labels),
+        (schema.LINK_FAILURES, 2.0, labels),
+    ]
+    assert flaps(None, names.links()) == [] == flaps(Service(), names.links())
