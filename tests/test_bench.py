@@ -26,11 +26,14 @@ from tests.bench.client import (
     table,
 )
 from tests.bench.consuming import Acks, Deliveries, check_numbers
-from tests.bench.generator import Result, run
+from tests.bench.generator import Result, Workers, run
 from tests.bench.loads import LOADS, Load
+from tests.bench.pairs import FEDERATED, QUEUE, pairs
 from tests.bench.process import Broker, cpu_s, rss_bytes
+from tests.bench.progress import RUNNING
 from tests.bench.publishing import BATCH, Confirms, batch_of
 from tests.bench.sink import Chunk, sink
+from tests.support.federation import until
 
 LOAD_OF = {load.letter: load for load in LOADS}
 
@@ -212,6 +215,8 @@ def test_the_report_shows_the_median_and_the_ratio_to_the_first() -> None:
     assert (ours.received_per_s, ours.p50_ms) == (300, None)
     first, second = report.load_rows(LOAD_OF["A"], {"warren": ours, "rabbitmq": Result(0, 100)})
     assert [cell.strip() for cell in second.split("|")][-3:-1] == ["3.00", ">= 2.5"]
+    _, own = report.load_rows(LOAD_OF["A"], {"warren": ours, "one warren": Result(0, 100)}, ours=("one warren",))
+    assert [cell.strip() for cell in own.split("|")][-3:-1] == ["3.00", ""]
     assert len(first) == len(second) == len(report.header(report.COLUMNS).splitlines()[0])
 
 
@@ -227,6 +232,20 @@ def test_a_load_runs_and_is_measured(letter: str) -> None:
     assert result.published_per_s > 0
     assert (result.received_per_s > 0) == (load.consumers > 0)
     assert (result.p99_ms is not None) == (load.consumers > 0)
+
+
+@pytest.mark.sockets
+def test_numbered_messages_go_over_links_of_both_kinds(tmp_path: Path) -> None:
+    with pairs(tmp_path, alone=True) as (pair,):
+        for load in (FEDERATED, QUEUE):
+            with pair.linked(load):
+                workers = Workers(load, pair.up.broker, pair.down.broker)
+                try:
+                    workers.wait_until_ready()
+                    workers.progress.phase = RUNNING
+                    until(lambda: workers.progress.counted(workers.consumers) > 1000, "a thousand messages")  # noqa: B023
+                finally:
+                    workers.stop()
 
 
 @pytest.mark.sockets

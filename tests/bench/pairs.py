@@ -35,13 +35,14 @@ LATENCY_RATE_PER_S = 2000
 FEDERATED = Load(
     "E", "exchange", "a topic exchange, one key", wanted=2.0, exchange=EXCHANGE, exchange_type="topic", numbered=True
 )
+QUEUE = Load("Q", "queue", "a queue link", wanted=2.0, numbered=True)
 PACED = replace(FEDERATED, rate_per_s=LATENCY_RATE_PER_S)
 LINKS = (
     FEDERATED,
     replace(FEDERATED, letter="D", name="exch durable", shows="persistent", durable=True),
     replace(FEDERATED, letter="K", name="exch keys", shows="20,000 keys in turn", keys=20_000),
-    Load("Q", "queue", "a queue link", wanted=2.0, numbered=True),
-    Load("Q", "queue durable", "persistent", wanted=2.0, numbered=True, durable=True),
+    QUEUE,
+    replace(QUEUE, name="queue durable", shows="persistent", durable=True),
 )
 
 
