@@ -1,11 +1,13 @@
 """The service in a broker process: what it exports equals what was sent, however the broker ends."""
 
+import base64
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -75,10 +77,10 @@ def started(folder: Path, *settings: str) -> Iterator[Broker]:
             process.kill()
 
 
-def traffic(broker: Broker) -> None:
+def traffic(broker: Broker, vhost: str = "/") -> None:
     """MESSAGES, all confirmed, half of them consumed."""
     with closing(SocketPeer(broker.address)) as peer:
-        ch = peer.connect().channel()
+        ch = peer.connect(vhost=vhost).channel()
         ch.declare("q")
         ch.confirm()
         for _ in range(MESSAGES):
@@ -107,6 +109,33 @@ def test_a_broker_that_stops_has_exported_all_that_happened(tmp_path: Path) -> N
     metrics = {row["name"] for row in rows_of(tmp_path / "out", schema.METRICS)}
     assert {schema.CPU_S, schema.RESIDENT_BYTES, schema.CONNECTIONS, schema.LOOP_LAG_US} <= metrics
     assert list((tmp_path / "out").rglob(".*")) == []
+
+
+def put(broker: Broker, path: str, **body: str) -> None:
+    """To the HTTP API."""
+    (address,) = broker.said("ready")["http"]
+    credentials = "Basic " + base64.b64encode(b"guest:guest").decode()
+    headers = {"Authorization": credentials, "Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{address}{path}", json.dumps(body).encode(), headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
+        assert answer.status in (201, 204)
+
+
+@pytest.mark.sockets
+def test_only_the_virtual_hosts_that_were_chosen_are_exported_also_where_they_come_later(tmp_path: Path) -> None:
+    with started(tmp_path, "throughput.vhosts.1 = later", "throughput.sample_one_in = 10") as broker:
+        for vhost in ("later", "other"):
+            put(broker, f"/api/vhosts/{vhost}")
+            put(broker, f"/api/permissions/{vhost}/guest", configure=".*", write=".*", read=".*")
+            traffic(broker, vhost)
+        traffic(broker)
+        broker.process.send_signal(signal.SIGTERM)
+        assert broker.process.wait(WITHIN_S) == 0
+    events, stats = rows_of(tmp_path / "out"), rows_of(tmp_path / "out", schema.QUEUE_STATS)
+    assert {row["vhost"] for row in events} == {"later"}
+    assert Counter(row["event"] for row in events)["publish"] == MESSAGES / 10
+    last = [row for row in stats if row["kind"] == schema.STOP]
+    assert [(row["vhost"], row["ready"]) for row in last[:-1]] == [("later", MESSAGES // 2)]
 
 
 @pytest.mark.sockets
