@@ -1,7 +1,5 @@
 """A federated x-presence exchange: each listener is told of each presence of every site once, and of its end."""
 
-from pathlib import Path
-
 import pytest
 
 from broker.properties import Properties
@@ -9,7 +7,6 @@ from broker.table import Table
 from plugins.presence_elsewhere import Presence
 from tests.support.federation import Place, headers, quiet, text, until
 from tests.support.received import Content
-from tests.support.warrens import Warren
 
 from ..conftest import NewPlaces, NewProxy
 from .test_topologies import PAIR, TRIANGLE, Edge, ring
@@ -371,40 +368,3 @@ def test_what_is_relayed_is_wrapped_up_once_and_says_where_it_was_published(ever
         assert fields["exchange"] == ("S", X)
         assert fields["properties"] == ("F", [("content_type", ("S", "text/plain"))])
     sites.hear([], [], [])
-
-
-def test_a_broker_that_was_restarted_tells_only_what_happened_meanwhile(tmp_path: Path) -> None:
-    up, down = Warren(tmp_path / "up", "up"), Warren(tmp_path / "down", "down")
-    try:
-        up.launch()
-        down.start()
-        up.started()
-        channel = up.connect().channel()
-        for warren in (up, down):
-            warren.connect().channel().exchange(X, "x-presence", durable=True)
-        for name in ("stays", "goes", "comes"):
-            channel.declare(name, durable=True)
-        for name in ("stays", "goes"):
-            channel.bind(name, X, name)
-        listener = down.connect().channel()
-        listener.declare("listener", durable=True)
-        listener.bind("listener", X, "")
-        down.federate("^fed", up.uri)
-        until(lambda: down.queues()["listener"] == 2, lambda: str((down.queues(), down.rows())))
-        down.kill()
-        channel.delete("goes")
-        channel.bind("comes", X, "comes")
-        down.start()
-        down.running()
-        listener = down.connect().channel()
-        until(lambda: down.queues()["listener"] >= 2, lambda: str((down.queues(), down.rows())))
-        until(lambda: not up.queues()[f"federation: {X} -> down"], lambda: str(up.queues()))
-        heard = [listener.get("listener") for _ in range(3)]
-        assert [told(content)[:2] for content in heard if content] == [("unbind", "goes"), ("bind", "comes")]
-        listener.declare("late")
-        listener.bind("late", X, "")
-        late = [listener.get("late") for _ in range(3)]
-        assert sorted(told(content)[:2] for content in late if content) == [("bind", "comes"), ("bind", "stays")]
-    finally:
-        down.close()
-        up.close()
