@@ -121,7 +121,8 @@ class Export(Observer):
             await asyncio.sleep(LOOK_S)
             self._snapshots.utilisation.look(self._snapshots.queues())
             looks += 1
-            if looks % schema.SNAPSHOT_S == 0:
+            behind = self._outlet.waiting_bytes > self._config.buffer_bytes
+            if looks % schema.SNAPSHOT_S == 0 and not behind:  # else what it has to write is enough
                 snapshot = self._snapshots.take(schema.PERIODIC)
                 for start in range(0, len(snapshot.readings), SLICE):
                     self._send(schema.QUEUE_STATS, snapshot.rows(start, start + SLICE))
