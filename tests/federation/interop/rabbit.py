@@ -89,8 +89,13 @@ class Rabbit:
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        killing = ["epmd", "-port", str(self._epmd_port), "-kill"]
-        subprocess.run(killing, env=self._environment, capture_output=True, timeout=20, check=False)
+        until(self._end_epmd, "the end of epmd")
+
+    def _end_epmd(self) -> bool:
+        """Erlang's register of nodes goes on for ever, and does not end before it has seen that the node is gone."""
+        line = ["epmd", "-port", str(self._epmd_port), "-kill"]
+        done = subprocess.run(line, env=self._environment, capture_output=True, text=True, timeout=20, check=False)
+        return "Killed" in done.stdout or "Cannot connect" in done.stdout + done.stderr
 
     def run(self, command: str, *words: str) -> str:
         """One of its commands, as an operator runs it."""
