@@ -140,7 +140,7 @@ def ring(command: list[str]) -> Iterator[None]:
         subprocess.run([*command, "logs", "--tail", "20"], check=False)
         raise
     finally:
-        run(*command, "down", "--volumes", "--timeout", "10")
+        run(*command, "down", "--volumes", "--rmi", "local", "--timeout", "10")
 
 
 def check() -> None:
