@@ -1,8 +1,9 @@
 """A standalone cluster on loopback, of the Spark that pyspark brings: one master and two workers, and the job on them.
 
-    python -m tests.throughput.cluster [--events 1000000]
+    python -m tests.throughput.cluster [--events 1000000 | --brokers]
 
-Analyses one log on this machine alone and on the cluster, and fails unless both say the same.
+Analyses one log on this machine alone and on the cluster, and fails unless both say the same. The log is that of a
+model of a broker, or of three brokers that federate, under a load that counts.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
+from tests.support.background import BackgroundLoop
+
 from . import bulk
+from .federated import Federated
 
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 WAIT_S = 60.0
@@ -67,28 +72,47 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
         yield url
 
 
-def analyzed(log: Path, output: Path, master: str) -> tuple[dict[str, object], float]:
+def analyzed(log: Path, output: Path, master: str) -> tuple[dict[str, Any], float]:
     """The report, and how long it took."""
     started = time.monotonic()
     options = ["--input", str(log), "--output", str(output), "--master", master]
     subprocess.run([sys.executable, "-m", "broker.cli", "analyze", *options], check=True)
-    report: dict[str, object] = json.loads((output / "report.json").read_text(encoding="utf-8"))
+    report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
     return report, time.monotonic() - started
+
+
+def federated(folder: Path) -> Path:
+    """The log of three brokers."""
+    loop = BackgroundLoop()
+    made = Federated(folder / "brokers", loop)
+    try:
+        made.run()
+    finally:
+        made.close()
+        loop.close()
+    return made.export
+
+
+def modelled(folder: Path, events: int) -> Path:
+    bulk.write(folder / "log", events)
+    return folder / "log"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--brokers", action="store_true", help="the log of three brokers, instead of a model's")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="warren-cluster-") as name:
         folder = Path(name)
-        bulk.write(folder / "log", options.events)
-        alone, alone_s = analyzed(folder / "log", folder / "alone", "local[2]")
+        log = federated(folder) if options.brokers else modelled(folder, options.events)
+        alone, alone_s = analyzed(log, folder / "alone", "local[2]")
         with cluster(folder) as url:
-            together, together_s = analyzed(folder / "log", folder / "together", url)
-    print(f"{options.events:,} events: {alone_s:.1f} s alone, {together_s:.1f} s on {url} with two workers")
+            together, together_s = analyzed(log, folder / "together", url)
+    print(f"{alone['input']['events']:,} events: {alone_s:.1f} s alone, {together_s:.1f} s on {url} with two workers")
     differing = [key for key in alone if alone[key] != together[key]]
-    print(f"they differ in {', '.join(differing)}" if differing else "both say the same")
+    balanced = "it balances" if alone["conservation"]["balanced"] else "it does not balance"
+    print(f"they differ in {', '.join(differing)}" if differing else f"both say the same: {balanced}")
     return 1 if differing else 0
 
 

@@ -209,6 +209,19 @@ class Federated:
         for warren in self.warrens.values():
             warren.stop()
 
+    def kill(self, name: str, export: Path) -> None:
+        """One of those that have stopped, on the data it has: started, killed at work, started and stopped."""
+        settings = self._settings.with_name("alone.conf")
+        settings.write_text(f"throughput.enabled = true\nthroughput.directory = {export}\n")
+        warren = self.warrens[name]
+        warren.start(config=settings)
+        load = Load(warren)
+        load.publish(LOCAL, "", "acked", "acked")
+        load.drained("acked")
+        warren.kill()
+        warren.start(config=settings)
+        warren.stop()
+
     def _work(self) -> None:
         """Published at one broker, and consumed at another."""
         self.loads["a"].publish(WORKS, "", WORK, WORK)
