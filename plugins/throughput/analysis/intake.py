@@ -111,7 +111,7 @@ def verdict(folders: Folders, file: Found) -> Taken | Skipped:
 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
     """The rows of these files."""
-    reader = spark.read.schema(columns(table))
+    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # else folders become columns
     return reader.parquet(*paths) if paths else spark.createDataFrame([], columns(table))
 
 
