@@ -32,7 +32,7 @@ ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: 
 
 
 def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, tell: Tell) -> None:
-    """One run, or with `every_s` one after the other. Raises as `job.batch` does; the output is whole whenever it is there."""
+    """One run, or with `every_s` one after the other. Raises as `job.batch` does; what is shown is always whole."""
     folders = Folders(spark)
     state = f"{output.rstrip('/')}.state"
     claim(folders, folder, output, state)
