@@ -288,6 +288,5 @@ def test_103_no_failure_tells_the_password(lives: Lives) -> None:
         lives.down.upstream("up", uri)
         safe = uri.partition("?")[0].replace(f"linker:{SECRET}@", "").replace(f"nobody:{SECRET}@", "")
         until(lambda safe=safe: lives.down.rows()[0]["uri"] == safe, lambda: str(lives.down.rows()))  # type: ignore[misc]
-        until(lambda: lives.down.rows()[0]["retries"] > 0, lambda: str(lives.down.rows()))
-        assert lives.down.rows()[0]["error"]
+        until(lambda: lives.down.rows()[0].get("error"), lambda: str(lives.down.rows()))
         lives.tells_no_secret()
