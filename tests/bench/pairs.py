@@ -126,6 +126,8 @@ class Pair:
                 declare(load, up)
             until(partial(self.runs, load), lambda: f"a link that runs: {self.rows()}", SET_UP_WITHIN_S)
             yield
+            # What a publisher had sent is read after it has gone: not when the queue is there for the next.
+            until(self.publishers_are_gone, "the end of the publishers", SET_UP_WITHIN_S)
             drop(load, down)
             until(lambda: not self.rows(), lambda: f"no link: {self.rows()}", SET_UP_WITHIN_S)
             self._sweep(up)
@@ -138,6 +140,11 @@ class Pair:
         finally:
             up.socket.close()
             down.socket.close()
+
+    def publishers_are_gone(self) -> bool:
+        """Upstream; our own connection is as plain as theirs, a link says what it is."""
+        found = self.up.peer.ask("GET", f"/vhosts/{UPSTREAM}/connections")
+        return sum(not one.get("client_properties") for one in found) <= 1
 
     def _sweep(self, up: Connection) -> None:
         """RabbitMQ's links leave their queue at the upstream, with what is in it."""
