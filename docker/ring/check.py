@@ -71,6 +71,12 @@ def links_are_running() -> bool:
     return all(link_is_running(site) for site in SITES)
 
 
+def every_site_is_bound(site: str) -> bool:
+    """Whether what is published at this one goes to all: its own queue, the next site, and the one behind that."""
+    listed = run("docker", "exec", f"warren-{site}", "warrenctl", "-q", "list_bindings", "source_name")
+    return listed.splitlines().count("federated.news") == len(SITES)
+
+
 def received() -> Received:
     """What the consumers have printed."""
     lines = [LINE.findall(run("docker", "logs", f"consumer-{site}")) for site in SITES]
@@ -134,6 +140,7 @@ def ring(command: list[str]) -> Iterator[None]:
         names = [f"{kind}-{site}" for kind in ("warren", "consumer") for site in SITES]
         run(*command, "up", "--detach", "--build", *names)
         until("the links run", links_are_running)
+        until("every site is bound", lambda: all(every_site_is_bound(site) for site in SITES))
         run(*command, "up", "--detach", "--no-recreate")
         yield
     except Failed:
