@@ -133,7 +133,7 @@ class ExchangeLink(Link):
             if seen is not None:
                 seen.forget(identified(delivery.properties, delivery.routing_key, delivery.body_frames)[0])
 
-        inflow = self.host.inflow(vhost, self.name)
+        inflow = self.inflow()
         inflow.comes_from(key.upstream, self._queue)
         inflow.brings = self._listens
         undo = refused if seen is not None else None

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.plugin import Exchange, Host, Invalid, Queue
+from broker.plugin import Exchange, Host, Inflow, Invalid, Queue
 
 from .fault import LinkFault
 from .status import INVALID_URI, RUNNING, Status
@@ -80,6 +80,13 @@ class Link:
     async def clean_up(self, connection: UpstreamConnection) -> None:
         """The link is no more: take away from the upstream what nobody needs now. Raises LinkFault."""
         raise NotImplementedError
+
+    def inflow(self) -> Inflow:
+        """Into the virtual host here. Raises LinkFault where that is gone, and the link about to be."""
+        vhost = self.wanted.key.vhost
+        if vhost not in self.node.vhosts:
+            raise LinkFault("the virtual host is gone")
+        return self.host.inflow(vhost, self.name)
 
     def lose(self, reason: str) -> None:
         """Something that this attempt needs is gone."""

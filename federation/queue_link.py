@@ -71,7 +71,7 @@ class QueueLink(Link):
             routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
             return stamp(delivery.properties, delivery.redelivered, exchange, routing_key)
 
-        inflow = self.host.inflow(key.vhost, self.name)
+        inflow = self.inflow()
         inflow.comes_from(key.upstream, key.upstream_name)
         forwarding = Forwarding(
             self.node, inflow, connection.line, self.status, settings.ack_mode, "", key.name, prepare, self.lose

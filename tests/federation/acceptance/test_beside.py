@@ -112,6 +112,28 @@ def test_a_virtual_host_that_is_deleted_takes_nothing_along_that_it_was_not_give
     up.counted("fed.q", 5)
 
 
+def test_a_virtual_host_that_goes_while_its_links_start_is_no_fault_of_ours(up: Place, down: Place) -> None:
+    down.ch.exchange("fed.x", "direct")
+    down.ch.declare("fed.q")
+    service = down.site.federation
+
+    def federate_and_delete() -> None:
+        with down.site.host.acting("guest"):
+            node = down.site.node
+            node.parameters.set(down.vhost, "federation-upstream", "u", {"uri": up.inside})
+            node.policies.set(down.vhost, "p", "^fed", {"federation-upstream": "u"}, 0, "all")
+            service._look()
+            started = [link for key, link in service.links.items() if key.vhost == down.vhost]
+            assert len(started) == 2
+            node.delete_vhost(down.vhost)
+
+    down.site.log.clear()
+    down.site.loop.call(federate_and_delete)
+    until(lambda: not down.rows(), lambda: str(down.rows()))
+    quiet(lambda: len(down.site.log))
+    assert not [event for event in down.site.log if event[0] == "internal_error"]
+
+
 def test_a_virtual_host_upstream_that_is_deleted_is_found_when_it_is_back(up: Place, down: Place) -> None:
     here = linked(up, down)
     up.act(up.site.node.delete_vhost, up.vhost)
