@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
@@ -56,17 +56,27 @@ def imbalances(
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
-    """What each link took, message by message: whether it came, or cannot have been written down yet (`pending`).
+    """What each link took, message by message: whether it came, or may have come and not been written down (`pending`),
+    as the downstream's log does not reach so far yet, or was cut short there when the broker was killed.
 
     Null, both, where the other broker's log has nothing of the link at all.
     """
-    logs = spans.groupBy(F.col("node").alias("downstream")).agg(
-        F.unix_micros(F.max("last")).alias("until"), F.max_by("stopped", "first").alias("stopped")
+    later = F.lead("first").over(Window.partitionBy("node").orderBy("first", "boot_id"))
+    dark = F.struct(F.unix_micros("last").alias("since"), F.unix_micros("later").alias("until"))
+    logs = (
+        spans.withColumn("later", later)
+        .groupBy(F.col("node").alias("downstream"))
+        .agg(
+            F.unix_micros(F.max("last")).alias("until"),
+            F.max_by("stopped", "first").alias("stopped"),
+            F.collect_list(F.when(~F.col("stopped") & F.col("later").isNotNull(), dark)).alias("dark"),
+        )
     )
     crossings = by_link(crossings)
     sides = crossings.groupBy(*LINK).agg(F.max("node").alias("downstream")).join(logs, "downstream", "left")
     short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
-    told = F.col("stopped") | (F.col("left") <= F.col("until"))
+    unseen = F.exists("dark", lambda gap: F.col("left").between(gap["since"], gap["until"]))
+    told = (F.col("stopped") | (F.col("left") <= F.col("until"))) & ~unseen
     return (
         crossings.select(*LINK, "identity", "taken", "came", "discarded", "left")
         .join(F.broadcast(sides), list(LINK), "left")
