@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ PARTS = ("links", "beside", "bindings", "many")
 
 def main() -> int:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which ends the brokers, too
     try:
         print(report.machine() + "\n")
         with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
