@@ -1,7 +1,7 @@
 """Three brokers that federate and export, under a load that counts: what the log is to say of them is known.
 
-    a --proxy--> b --> c    the exchange `fed.news`, on two hops
-    a ---------------> c    the queue `fed.work`
+a --proxy--> b --> c    the exchange `fed.news`, on two hops
+a ---------------> c    the queue `fed.work`
 """
 
 from __future__ import annotations
