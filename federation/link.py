@@ -7,6 +7,7 @@ What it needs upstream stays there when it breaks, and when this broker stops; i
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Coroutine
@@ -44,7 +45,7 @@ class Link:
         self._waits = False  # for the link before it, or to begin at all
         self._ending = self._removing = False
         self._left_behind = False  # things of ours may be at the upstream
-        self._hurried_s = 0.0  # when an attempt was made without a delay
+        self._hurried_s = -math.inf  # when an attempt was made without a delay, by the loop
         self._endpoints: list[Endpoint] = []
         self._lost: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
 
