@@ -56,9 +56,10 @@ class Load:
         self.plain.declare(name, durable=True, arguments=declared)
 
     def gets(self, queue: str, count: int, no_ack: bool = False) -> list[Content]:
-        found = [self.plain.get(queue, no_ack) for _ in range(count)]
+        found = [one for _ in range(count) if (one := self.plain.get(queue, no_ack)) is not None]
+        assert len(found) == count
         self.count(delivered=count)
-        return [one for one in found if one is not None]
+        return found
 
     def consumed(self, queue: str, count: int) -> None:
         """Delivered and acknowledged, those of it that came one after the other together."""
@@ -150,7 +151,7 @@ class Load:
 
 
 class Federated:
-    """The brokers write into `export`. `ran` when they have stopped; `total` is what all of them were asked for."""
+    """The brokers write into `export`; `total` is what all of them were asked for, once they have `run`."""
 
     def __init__(self, folder: Path, loop: BackgroundLoop) -> None:
         self.export = folder / "export"
