@@ -22,27 +22,11 @@ import pytest
 import trustme
 
 from tests.support.installed import ROOT, installed
+from tests.support.logging_broker import Broker
 
 pytestmark = pytest.mark.sockets
 
 BASIC = "Basic " + base64.b64encode(b"guest:guest").decode()
-
-
-class Broker:
-    """A process, and the lines of its log until it was ready."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        self.process = process
-        self.log: list[dict[str, Any]] = []
-        for line in process.stderr:
-            self.log.append(json.loads(line))
-            if self.log[-1]["event"] == "ready":
-                break
-
-    @property
-    def ready(self) -> dict[str, Any]:
-        return self.log[-1]
 
 
 @contextmanager

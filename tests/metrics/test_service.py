@@ -1,7 +1,6 @@
 """The service in a broker process: its addresses, its certificates, its answers on the port of the API, its end."""
 
 import base64
-import json
 import os
 import signal
 import socket
@@ -14,38 +13,18 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
 
 from tests.support.installed import ROOT, installed
+from tests.support.logging_broker import Broker
 from tests.support.scraping import Samples
 
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 20
 PROTOCOL = "http/prometheus"
-
-
-class Broker:
-    """A process, and the lines of its log until it was ready or ended."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        self.process = process
-        self.log: list[dict[str, Any]] = []
-        for line in process.stderr:
-            self.log.append(json.loads(line))
-            if self.log[-1]["event"] == "ready":
-                break
-
-    @property
-    def ready(self) -> dict[str, Any]:
-        return self.log[-1]
-
-    def said(self, event: str) -> list[dict[str, Any]]:
-        return [line for line in self.log if line["event"] == event]
 
 
 @contextmanager
