@@ -16,14 +16,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "federation", "plugins")
 
-FILE_LINES = 400
+FILE_LINES = 700  # one idea may take this much; two ideas are two files at any size
 FUNCTION_LINES = 50
 SLACK_LINES = 10  # how far an exception may lie above what is used
 
 # path -> (lines allowed, why)
-LONG_FILES: dict[str, tuple[int, str]] = {
-    "broker/table.py": (405, "check, decoder, encoder and equivalence are four readings of one list of types"),
-}
+LONG_FILES: dict[str, tuple[int, str]] = {}
 # path::name -> (lines allowed, why)
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 # path::name -> why this function may catch every Exception
