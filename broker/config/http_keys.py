@@ -45,6 +45,10 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
     ),
     Key("management.cors.allow_origins.$", Text(empty=False), "management.cors_allow_origins", "an origin, or *", LIST),
     Key("management.cors.max_age", Integer(), "management.cors_max_age_s", "seconds"),
+    Key(
+        "management.allowed_hosts.$", Text(empty=False), "management.allowed_hosts",
+        "a name by which a proxy asks on loopback", LIST,
+    ),
     Key("management.csp.policy", Text(), "management.csp_policy", "Content-Security-Policy"),
     Key("management.hsts.policy", Text(), "management.hsts_policy", "Strict-Transport-Security"),
     *(Key(f"management.headers.{name}", Text(), f"management.{name}", "a header's value") for name in HEADERS),

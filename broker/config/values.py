@@ -126,10 +126,11 @@ class Management(Part):
     disable_metrics_collector: bool = False
     cors_allow_origins: tuple[str, ...] = ()
     cors_max_age_s: int = 1800
+    allowed_hosts: tuple[str, ...] = ()
     csp_policy: str = ""
     hsts_policy: str = ""
-    content_type_options: str = ""
-    frame_options: str = ""
+    content_type_options: str = "nosniff"
+    frame_options: str = "DENY"
     xss_protection: str = ""
     http_log_dir: str = ""
 

@@ -21,16 +21,18 @@ Answered = Answer | Listing[Any]
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
 """Runs to its end on the broker's loop, or gives what is to be waited for. Raises Refusal, AMQPError, OperatorError."""
 
+READS = ("GET", "HEAD", "OPTIONS")
 LIMIT_OF_BODY: int | None = None  # that of the configuration
 
 
 class Route:
     """`body` is the class of the request's body, `bytes` for one that is not looked at; None where none is read.
 
-    `body_limit` is in octets. `summary` is the first line of the handler's documentation.
+    `changes` says that the handler changes something, as it may even for GET. `body_limit` is in bytes. `summary` is
+    the first line of the handler's documentation.
     """
 
-    __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "segments")
+    __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "changes", "segments")
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Route:
         handler: Handler,
         body: type[msgspec.Struct] | type[bytes] | None = None,
         body_limit: int | None = LIMIT_OF_BODY,
+        changes: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -47,6 +50,7 @@ class Route:
         self.handler = handler
         self.body = body
         self.body_limit = body_limit
+        self.changes = changes or method not in READS
         self.segments = path.strip("/").split("/")
 
     @property

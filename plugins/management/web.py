@@ -19,12 +19,12 @@ from .access import NOBODY, NONE, authenticated, present
 from .access_log import AccessLog
 from .answers import Answer, Refusal, missing, refusal_of
 from .lists import Listing, answered, chosen_columns, pruned
+from .origins import Origins
 from .request import Request
 from .routes import Answered, Route, Routes, allowed, values
 from .state import State
 
 API = "/api"
-CHANGES = ("PUT", "POST", "DELETE", "PATCH")
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
 
@@ -37,6 +37,7 @@ class Web:
         self._routes = routes
         self._prefix = state.config.path_prefix.rstrip("/") + API
         self._headers = fixed_headers(state)
+        self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
         self._log = AccessLog(state.config.http_log_dir) if state.config.http_log_dir else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,7 +60,16 @@ class Web:
             now_s = self._host.node.clock.timestamp_s()
             self._log.write(peer_of(scope).host, scope.get("user", ""), line, answer.status, size, headers, now_s)
 
+    def is_host_own(self, scope: Scope) -> bool:
+        """Whether the request is to this node by one of its own names; one that is not is refused by the API."""
+        try:
+            self._origins.check_host(headers_of(scope), peer_of(scope))
+        except Refusal:
+            return False
+        return True
+
     async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
+        self._origins.check_host(headers, peer_of(scope))
         raw_path = raw_path_of(scope)
         if raw_path != self._prefix and not raw_path.startswith(self._prefix + "/"):
             raise missing()
@@ -76,6 +86,8 @@ class Web:
                 405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
             )
         peer = peer_of(scope)
+        if route.changes:
+            self._origins.check_change(method, headers, takes_form=route.body is bytes)
         caller = NOBODY
         if route.guard is not NONE:
             if self._state.config.disable_basic_auth:
@@ -91,7 +103,7 @@ class Web:
             await self._read(route, request, receive)
             self._let_in(route, request)  # as a body takes its time, in which rights may have been taken away
         answer = await self._handle(route, request)
-        if method in CHANGES:
+        if route.changes:
             await self._host.stored()
         return answer
 

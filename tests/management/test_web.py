@@ -60,8 +60,10 @@ def test_answers_are_not_to_be_kept_and_come_with_the_headers_of_security(api: A
     assert headers["cache-control"] == "no-cache"
     assert headers["vary"] == "accept-encoding, origin"
     assert headers["content-security-policy"] == "script-src 'self'; object-src 'self'"
-    headers = configured(hsts_policy="max-age=1", frame_options="DENY", csp_policy="x").get("/vhosts").headers
-    assert headers["strict-transport-security"] == "max-age=1" and headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
+    headers = configured(hsts_policy="max-age=1", frame_options="SAMEORIGIN", csp_policy="x").get("/vhosts").headers
+    assert headers["strict-transport-security"] == "max-age=1" and headers["x-frame-options"] == "SAMEORIGIN"
+    assert "x-frame-options" not in configured(frame_options="").get("/vhosts").headers
     assert headers["content-security-policy"] == "x"
 
 

@@ -184,5 +184,5 @@ ROUTES = (
     Route("GET", f"{CHECKS}/ready-to-serve-clients", NONE, check_ready),
     Route("GET", "/healthchecks/node", ANY, check_node),
     Route("GET", "/healthchecks/node/{node}", ANY, check_node),
-    Route("GET", "/aliveness-test/{vhost}", VHOST, aliveness),
+    Route("GET", "/aliveness-test/{vhost}", VHOST, aliveness, changes=True),
 )
