@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from functools import cache
@@ -42,6 +43,7 @@ CAPABILITIES = (
 )
 ANSWERS_CANCEL = "accept_consumer_cancel_ok"  # a capability of upstreams that wait for cancel-ok
 CANCEL_OK = 0x003C001F
+CONNECT_S = 4.0  # for a TCP connection to one address: the system asks at once, after 1 s and after 3 s
 CLEAN_S = 1.0  # for what is left of an attempt that failed
 
 
@@ -83,18 +85,47 @@ async def reach(host: Host, one: Endpoint, vhost: str, line: Line) -> None:
             context = await asyncio.to_thread(context_of, one)
             await loop.create_connection(
                 lambda: line,
-                one.host,
-                one.port,
+                sock=await connect(one.host, one.port),
                 ssl=context,
                 server_hostname=server_hostname(one),
                 ssl_handshake_timeout=one.connection_timeout_s,
             )
         else:
-            await loop.create_connection(lambda: line, one.host, one.port)
+            await loop.create_connection(lambda: line, sock=await connect(one.host, one.port))
     except TimeoutError:
         raise
     except OSError as error:
         raise LinkFault(reason_of(error)) from None
+
+
+async def resolve(host: str, port: int, *, type: int) -> list[Any]:
+    """The addresses of a host, as socket.getaddrinfo gives them. Raises OSError."""
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=type)
+
+
+async def connect(host: str, port: int) -> socket.socket:
+    """A TCP connection to the first address of the host that answers. Raises OSError.
+
+    Each address has CONNECT_S. The system would go on for two minutes, by the route and from the address that it chose
+    first, which after an outage of the network may not be there any more.
+    """
+    loop = asyncio.get_running_loop()
+    last: OSError = TimeoutError()
+    for family, kind, protocol, _, address in await resolve(host, port, type=socket.SOCK_STREAM):
+        with ExitStack() as undo:
+            try:
+                one = socket.socket(family, kind, protocol)
+                undo.callback(one.close)
+                one.setblocking(False)
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                async with asyncio.timeout(CONNECT_S):
+                    await loop.sock_connect(one, address)
+            except OSError as error:  # of which TimeoutError is one
+                last = error
+                continue
+            undo.pop_all()
+            return one
+    raise last
 
 
 class UpstreamListener(Listener):

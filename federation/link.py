@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker.plugin import Exchange, Host, Inflow, Invalid, Queue
 
 from .fault import LinkFault
-from .status import INVALID_URI, RUNNING, Status
+from .status import ERROR, INVALID_URI, RUNNING, Status
 from .uris import Endpoint, endpoint
 from .wanted import Wanted
 
@@ -103,7 +103,27 @@ class Link:
     def start(self, after: Link | None = None) -> None:
         """Begin; once `after`, which had the same names at the upstream, has ended."""
         self._waits = True
-        self._task = asyncio.get_running_loop().create_task(self._live(after))
+        self._run(after)
+
+    def _run(self, after: Link | None = None) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._live(after), name=str(self))
+        self._task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Start again a link that nobody ended: without a task it would stay down, and nothing would say so."""
+        error = None if task.cancelled() else task.exception()
+        if self._ending or not (task.cancelled() or error):
+            return
+        reason = "its task was cancelled" if error is None else f"{type(error).__name__} in this broker"
+        delay_s = self._delay_s(ran=False)
+        self.status.failed(ERROR, reason, time.time() + delay_s)
+        self._report("federation_link_ended", "error", reason=reason, **({"exc_info": error} if error else {}))
+        asyncio.get_running_loop().call_later(delay_s, self._run_again)
+
+    def _run_again(self) -> None:
+        if not self._ending:
+            self.status.next_attempt_s = None
+            self._run()
 
     def end(self, removing: bool) -> None:
         """Begin to stop; `removing` takes away what is at the upstream, if the settings allow."""
@@ -122,6 +142,7 @@ class Link:
             await asyncio.wait([self._task], timeout=2 * CLOSE_S)
 
     async def _live(self, after: Link | None) -> None:
+        """A CancelledError is the end only if `end` asked for it, or whoever cancels all tasks of the loop."""
         self._endpoints = self._parse()
         if after is not None:
             await after.ended()
@@ -132,7 +153,8 @@ class Link:
             if self._endpoints and not self._ending:
                 await self._try_for_ever()
         except asyncio.CancelledError:
-            pass  # by `end`
+            if not self._ending:
+                raise
         if self._removing and self._left_behind and self._endpoints:
             await self._remove()
 
@@ -155,10 +177,14 @@ class Link:
             fault = LinkFault("the link failed in this broker")
             try:
                 await self._attempt()
-            except* LinkFault as group:
-                fault = first(group)
-            except* Exception as group:  # a bug of ours: this link alone starts anew
-                self.host.report("internal_error", "error", {"exc_info": group})
+            except LinkFault as error:
+                fault = error
+            except asyncio.CancelledError:
+                if is_cancelled():
+                    raise
+                fault = LinkFault("the attempt was cancelled")  # by what it called: nobody ended the link
+            except Exception as error:  # a bug of ours: this link alone starts anew
+                self.host.report("internal_error", "error", {"exc_info": error})
             if self._ending:
                 return
             ran = self.status.status == RUNNING
@@ -180,7 +206,7 @@ class Link:
         return least_s * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def _attempt(self) -> None:
-        """Until it breaks. Raises LinkFault, alone or in a group."""
+        """Until it breaks. Raises LinkFault."""
         self._lost = asyncio.get_running_loop().create_future()
         connection = await self._dial()
         connection.ended.add_done_callback(partial(told, self._lost))
@@ -188,10 +214,7 @@ class Link:
             await self.set_up(connection)
             self.status.running(self.name)
             self._report("federation_connected", "info")
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._until_lost())
-                for work in self.works():
-                    group.create_task(work)
+            await until_one_fails([self._until_lost(), *self.works()])
         finally:
             try:
                 self.broken()
@@ -256,13 +279,28 @@ class Link:
             self.node.events.emit("federation.link.status", {name: row[name] for name in names})
 
 
-def first(group: BaseExceptionGroup[LinkFault]) -> LinkFault:
-    """The one that came first; the others followed from it."""
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, LinkFault)
-    return found
+async def until_one_fails(works: list[Coroutine[Any, Any, None]]) -> None:
+    """Runs coroutines beside one another until one of them fails, and raises what it raised; the others are cancelled.
+
+    Not by asyncio.TaskGroup, which cancels the task that waits for it: before Python 3.11.3 that task counts as
+    cancelled ever after, and a later asyncio.timeout in it raises CancelledError in place of TimeoutError.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if task in done:
+            task.result()
+
+
+def is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def told(lost: asyncio.Future[LinkFault], ended: asyncio.Future[str] | asyncio.Future[LinkFault]) -> None:

@@ -13,7 +13,7 @@ from broker.plugin import Invalid, safe_uri, uri_fault
 
 PORT, TLS_PORT = 5672, 5671
 HEARTBEAT_S = 10
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 10_000  # RabbitMQ waits 60 s, for which a link would stay down after each outage that swallows an attempt
 CHANNEL_MAX = 2047
 GUEST = "guest"  # user and password of a network URI that names none
 SHORT, LONG = 65_535, 4_294_967_295  # what connection.tune-ok has room for

@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic
 
 from broker.core.passwords import hash_password
 from broker.table import Table
+from federation import dialling as federation_dialling
 from federation.dialling import ANSWERS_CANCEL
 from federation.fault import LinkFault
 from federation.upstream_channel import WINDOW, UpstreamChannel
@@ -262,3 +265,48 @@ def test_aio_pika_says_nothing_by_itself(run: Run, caplog: pytest.LogCaptureFixt
     run(test)
     assert not [record for record in caplog.records if record.name.partition(".")[0] in ("aio_pika", "aiormq", "pamqp")]
     assert "secret" not in caplog.text
+
+
+@pytest.fixture
+def deaf() -> Iterator[int]:
+    """A port whose system takes no more connections and answers nothing, as a host behind a route that is gone."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+    address = listener.getsockname()
+    waiting = [socket.socket() for _ in range(4)]
+    for one in waiting:
+        one.setblocking(False)
+        one.connect_ex(address)
+    yield address[1]
+    for one in (listener, *waiting):
+        one.close()
+
+
+def test_an_address_that_does_not_answer_is_given_up_long_before_the_whole_time_is_over(
+    run: Run, deaf: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
+
+    async def test(site: Site) -> None:
+        with pytest.raises(LinkFault, match="timeout"):
+            async with asyncio.timeout(PATIENCE_S):
+                await site.dial(endpoint(f"amqp://127.0.0.1:{deaf}?connection_timeout=3600000"))
+
+    run(test)
+
+
+def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
+    run: Run, deaf: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
+
+    async def test(site: Site) -> None:
+        async def two_addresses(host: str, port: int, *, type: int) -> list[Any]:
+            assert (host, port) == ("two.example", 5672)
+            head = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+            return [(*head, ("127.0.0.1", deaf)), (*head, ("127.0.0.1", site.port))]
+
+        monkeypatch.setattr(federation_dialling, "resolve", two_addresses)
+        connection = await site.dial(endpoint("amqp://two.example/%2f"))
+        await connection.close(PATIENCE_S)
+
+    run(test)

@@ -8,7 +8,7 @@ from broker.errors import Invalid
 from federation.uris import Endpoint, Secret, endpoint
 
 
-def test_a_plain_uri_has_the_defaults_of_rabbitmq() -> None:
+def test_a_plain_uri_has_the_defaults_of_rabbitmq_but_for_the_time_to_connect() -> None:
     found = endpoint("amqp://host")
     assert found == Endpoint(
         direct=False,
@@ -19,7 +19,7 @@ def test_a_plain_uri_has_the_defaults_of_rabbitmq() -> None:
         password=Secret("guest"),
         vhost=None,
         heartbeat_s=10,
-        connection_timeout_s=60.0,
+        connection_timeout_s=10.0,
         channel_max=2047,
         frame_max=0,
         mechanisms=(),
