@@ -15,10 +15,10 @@ REALM = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 class Answer:
     """A status with a body: plain values that become JSON, octets as they are, or None for no body.
 
-    `media_type` is that of octets.
+    `media_type` is that of octets; `gzip` is the compressed body, where that was made beforehand.
     """
 
-    __slots__ = ("status", "body", "headers", "media_type")
+    __slots__ = ("status", "body", "headers", "media_type", "gzip")
 
     def __init__(
         self,
@@ -26,11 +26,13 @@ class Answer:
         body: object = None,
         headers: Mapping[str, str] = NO_HEADERS,
         media_type: str = "application/json",
+        gzip: bytes | None = None,
     ) -> None:
         self.status = status
         self.body = body
         self.headers = headers
         self.media_type = media_type
+        self.gzip = gzip
 
     def encoded(self) -> bytes:
         if self.body is None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from ..web.asgi import GZIP_LEVEL
 from .access import NONE
-from .answers import Answer, found
+from .answers import Answer, json_of
 from .request import Request
 from .routes import Handler, Route
 
@@ -37,18 +40,44 @@ def documented(routes: Sequence[Route]) -> list[Route]:
     return all_routes
 
 
+class Constant:
+    """An answer that is the same for every caller: encoded and compressed once, beside the loop, when first asked for.
+
+    It needs no password, so that anybody could ask for it as fast as the network lets them.
+    """
+
+    def __init__(self, make: Callable[[Request], bytes], media_type: str) -> None:
+        self._make = make
+        self._media_type = media_type
+        self._made: asyncio.Task[Answer] | None = None
+
+    async def answer(self, request: Request) -> Answer:
+        """The same object each time; callers that come while it is being made wait for it."""
+        if self._made is None or self._made.cancelled() or (self._made.done() and self._made.exception() is not None):
+            self._made = asyncio.create_task(asyncio.to_thread(self._encode, request))
+        return await asyncio.shield(self._made)  # the caller may be cancelled, and others wait for it too
+
+    def _encode(self, request: Request) -> Answer:
+        body = self._make(request)
+        return Answer(200, body, media_type=self._media_type, gzip=gzip.compress(body, GZIP_LEVEL))
+
+
 def telling(routes: list[Route]) -> Handler:
-    def tell(request: Request) -> Answer:
+    constant = Constant(lambda request: json_of(document(routes, request.node.version)), "application/json")
+
+    async def tell(request: Request) -> Answer:
         """This API as an OpenAPI document."""
-        return found(document(routes, request.node.version))
+        return await constant.answer(request)
 
     return tell
 
 
 def showing(routes: list[Route]) -> Handler:
-    def show(request: Request) -> Answer:
+    constant = Constant(lambda request: page(routes).encode(), "text/html; charset=utf-8")
+
+    async def show(request: Request) -> Answer:
         """This API as a page."""
-        return Answer(200, page(routes).encode(), media_type="text/html; charset=utf-8")
+        return await constant.answer(request)
 
     return show
 

@@ -156,7 +156,7 @@ class Web:
                 headers.setdefault("cache-control", "no-cache")
         if len(octets) >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
             headers["content-encoding"] = "gzip"
-            octets = await compressed(octets)
+            octets = answer.gzip or await compressed(octets)
         headers["content-length"] = str(len(octets))
         encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": encoded})

@@ -1,8 +1,13 @@
 """The API's document agrees with the routes."""
 
+import asyncio
 import re
 from typing import Any
 
+import pytest
+
+from plugins.management import openapi
+from plugins.management.answers import Answer
 from plugins.management.api import routes
 from tests.support.http import Api
 
@@ -46,3 +51,37 @@ def test_people_are_shown_a_page(api: Api) -> None:
         answer = api.get(path, user=None)
         assert answer.status == 200 and answer.headers["content-type"].startswith("text/html")
         assert b"<td>/api/vhosts</td>" in answer.body
+
+
+def test_the_document_and_the_page_are_made_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for name in ("document", "page"):
+        make = getattr(openapi, name)
+        monkeypatch.setattr(openapi, name, lambda *given, make=make: made.append(make) or make(*given))
+    for path in ("/openapi.json", "/"):
+        first = api.get(path, user=None)
+        for _ in range(3):
+            squeezed = api.get(path, user=None, headers={"Accept-Encoding": "gzip"})
+            assert squeezed.headers["content-encoding"] == "gzip"
+            assert first.body == squeezed.body == api.get(path, user=None).body
+    assert len(made) == 2
+
+
+def test_callers_that_come_while_it_is_made_wait_for_it_and_one_that_leaves_stops_nothing() -> None:
+    made = []
+
+    def make(request: object) -> bytes:
+        made.append(request)
+        return b"{}"
+
+    async def ask() -> None:
+        constant = openapi.Constant(make, "application/json")
+        request: Any = object()
+        tasks = [asyncio.create_task(constant.answer(request)) for _ in range(3)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        _, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(second, Answer) and second is third
+
+    asyncio.run(ask())
+    assert len(made) == 1
