@@ -119,6 +119,7 @@ class Host:
         self._server = server
         self._bound: list[Listening] = []
         self._insiders = 0  # connections from within, since the start
+        self._storing: tuple[int, asyncio.Event] | None = None  # the batch waited for last
 
     def configuration(self) -> str:
         """All of it, as rabbitmq.conf would have it; secrets are left out."""
@@ -179,11 +180,14 @@ class Host:
         """Until what was done so far is safe from the end of this process."""
         journal = self.node.journal
         ticket = journal.ticket()
-        if ticket > journal.durable:
-            done = asyncio.Event()
-            journal.when_durable(ticket, done.set)
+        if ticket <= journal.durable:
+            return
+        if self._storing is None or self._storing[0] != ticket:
+            # All that wait for the same batch share one event: however many give up, the journal keeps one callback.
+            self._storing = ticket, asyncio.Event()
+            journal.when_durable(ticket, self._storing[1].set)
             self.commit_soon()
-            await done.wait()
+        await self._storing[1].wait()
 
     # Listening
 

@@ -8,6 +8,7 @@ import msgspec
 
 from broker.plugin import AccessRefused, AMQPError, NotFound, OperatorError, Unknown
 
+RETRY_S = 5  # until a request that could not be served is worth another try
 NO_HEADERS: Mapping[str, str] = {}
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
@@ -68,6 +69,11 @@ def bad(reason: object) -> Refusal:
 def missing() -> Refusal:
     """No such object, or no such route. Clients compare the two texts."""
     return Refusal(404, "Object Not Found", "Not Found")
+
+
+def not_now(reason: str) -> Refusal:
+    """What may well be done later."""
+    return Refusal(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
 
 
 def not_found(reason: str) -> Refusal:

@@ -21,6 +21,7 @@ Answered = Answer | Listing[Any]
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
 """Runs to its end on the broker's loop, or gives what is to be waited for. Raises Refusal, AMQPError, OperatorError."""
 
+HEALTH = ("health", "healthchecks")
 READS = ("GET", "HEAD", "OPTIONS")
 LIMIT_OF_BODY: int | None = None  # that of the configuration
 
@@ -57,6 +58,11 @@ class Route:
     def names(self) -> list[str]:
         """Of what varies in the path."""
         return [segment[1:-1] for segment in self.segments if segment.startswith("{")]
+
+    @property
+    def is_health(self) -> bool:
+        """Whether it is a check of health, which is answered however much else is asked."""
+        return self.segments[0] in HEALTH
 
     @property
     def summary(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,14 +17,20 @@ from ..web.asgi import GZIP_FROM, compressed, headers_of, peer_of, raw_path_of, 
 from . import bodies
 from .access import NOBODY, NONE, authenticated, present
 from .access_log import AccessLog
-from .answers import Answer, Refusal, missing, refusal_of
+from .answers import Answer, Refusal, missing, not_now, refusal_of
 from .lists import Listing, answered, chosen_columns, pruned
 from .origins import Origins
 from .request import Request
-from .routes import Answered, Route, Routes, allowed, values
+from .routes import READS, Answered, Route, Routes, allowed, values
 from .state import State
 
+T = TypeVar("T")
+
 API = "/api"
+REQUEST_S = 60.0  # until an answer is made; a list of 100,000 objects takes a tenth of it on an idle machine
+STORING_S = 10.0  # a change waits for the disk, before its caller is told that it is not stored yet
+STORING_LIMIT = 128  # changes that wait for the disk at a time; they must not keep others from being answered
+REQUESTS_LIMIT = 512  # under way at a time, health checks aside; half of the connections that the server takes
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
 
@@ -38,15 +44,20 @@ class Web:
         self._prefix = state.config.path_prefix.rstrip("/") + API
         self._headers = fixed_headers(state)
         self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
+        self._requests = 0  # under way, health checks aside
+        self._storing = 0  # changes that wait for the disk
         self._log = AccessLog(state.config.http_log_dir) if state.config.http_log_dir else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         headers = headers_of(scope)
         try:
-            answer = await self._answer(scope, headers, receive)
+            async with asyncio.timeout(REQUEST_S):
+                answer = await self._answer(scope, headers, receive)
         except Refusal as refusal:
             answer = refusal.answer
+        except TimeoutError:
+            answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
             answer = refusal_of(error).answer
         except ConnectionResetError:
@@ -85,7 +96,20 @@ class Web:
             return Answer(
                 405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
             )
-        peer = peer_of(scope)
+        if route.is_health:
+            return await self._serve(scope, headers, receive, route, segments)
+        if self._requests >= REQUESTS_LIMIT:
+            raise not_now(f"{REQUESTS_LIMIT} requests are under way")
+        self._requests += 1
+        try:
+            return await self._serve(scope, headers, receive, route, segments)
+        finally:
+            self._requests -= 1
+
+    async def _serve(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, route: Route, segments: list[str]
+    ) -> Answer:
+        method, peer = scope["method"], peer_of(scope)
         if route.changes:
             self._origins.check_change(method, headers, takes_form=route.body is bytes)
         caller = NOBODY
@@ -102,10 +126,28 @@ class Web:
         if route.body is not None:
             await self._read(route, request, receive)
             self._let_in(route, request)  # as a body takes its time, in which rights may have been taken away
-        answer = await self._handle(route, request)
-        if route.changes:
-            await self._host.stored()
+        answer = await self._handle(route, request, receive)
+        if method not in READS:
+            await self._stored(receive)
         return answer
+
+    async def _stored(self, receive: Receive) -> None:
+        """Raises Refusal (503) where the disk does not take what was changed in time."""
+        host = self._host
+        if host.node.journal.ticket() <= host.node.journal.durable:
+            return
+        if self._storing < STORING_LIMIT:
+            self._storing += 1
+            try:
+                async with asyncio.timeout(STORING_S):
+                    return await while_connected(receive, host.stored())
+            except TimeoutError:
+                pass
+            finally:
+                self._storing -= 1
+        alarm = host.node.alarms.reason
+        cause = f"the broker is {alarm}" if alarm else "the disk does not take it now"
+        raise not_now(f"the change is made, and not stored yet: {cause}")
 
     def _let_in(self, route: Route, request: Request) -> None:
         """Raises Refusal (401, 404). Who may nothing at all is told so first."""
@@ -134,14 +176,14 @@ class Web:
         else:
             request.body = octets
 
-    async def _handle(self, route: Route, request: Request) -> Answer:
+    async def _handle(self, route: Route, request: Request, receive: Receive) -> Answer:
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
-            result = await result
+            result = await while_connected(receive, result)
         made: Answered = result
         if isinstance(made, Listing):
-            return await answered(made, request.query)
+            return await while_connected(receive, answered(made, request.query))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
             return Answer(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
         return made
@@ -162,6 +204,28 @@ class Web:
         await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
         await send({"type": "http.response.body", "body": octets})
         return len(octets)
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """The result of the work; raises ConnectionResetError, once it is cancelled, if the client leaves before.
+
+    The body of the request has been read, or is not looked at.
+    """
+
+    async def departure() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure())
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ConnectionResetError("the client has gone before the answer")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 def fixed_headers(state: State) -> dict[str, str]:

@@ -73,7 +73,13 @@ async def answered(
     """What the application says; `before` is called when it wants the body."""
     events: list[Any] = []
 
+    taken = False
+
     async def receive() -> dict[str, Any]:
+        nonlocal taken
+        if taken:  # the client stays until it is answered
+            await asyncio.get_running_loop().create_future()
+        taken = True
         before()
         return {"type": "http.request", "body": octets, "more_body": False}
 

@@ -1,0 +1,177 @@
+"""Requests that have to wait: for the disk or in long lists; and what becomes of them when their client leaves."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker.plugin import HTTPListener, SSLOptions
+from plugins.management import web
+from plugins.management.answers import Answer
+from plugins.management.api import routes
+from plugins.management.web import Web, while_connected
+from plugins.web.door import Doors, Entrance
+from tests.support.http import Api, answered, scope_of
+
+PATIENCE_S = 20
+NOWHERE = HTTPListener()
+HEALTH = "/health/checks/is-in-service"
+
+
+class FullDisk:
+    """The disk takes nothing until there is `room`; what waits for it is counted."""
+
+    def __init__(self, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._journal = api.host.node.journal
+        self.callbacks: list[Callable[[], None]] = []
+        monkeypatch.setattr(self._journal, "ticket", lambda: self._journal.durable + 1)
+        monkeypatch.setattr(self._journal, "when_durable", lambda ticket, fn: self.callbacks.append(fn))
+
+    def room(self) -> None:
+        for callback in self.callbacks:
+            callback()
+
+
+@pytest.fixture
+def full_disk(api: Api, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(api, monkeypatch)
+
+
+@pytest.fixture
+def web_of(api: Api) -> Web:
+    return Web(api.host, api.state, routes())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  # what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
+def asked(application: Any, method: str, path: str, body: object = None) -> Awaitable[Any]:
+    return answered(application, *scope_of(method, path, body))
+
+
+def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
+    api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "STORING_S", 0.01)
+
+    async def visit() -> None:
+        answer = await asked(web_of, "PUT", "/queues/%2F/q", {})
+        reason = "the change is made, and not stored yet: the disk does not take it now"
+        assert answer.error == (503, "service_unavailable", reason)
+        assert answer.headers["retry-after"] == "5"
+        api.host.node.alarms.set("disk")
+        assert "the broker is low on disk" in (await asked(web_of, "DELETE", "/queues/%2F/q")).json["reason"]
+        assert "q" not in api.peer.node.vhosts["/"].queues
+        for _ in range(20):
+            assert (await asked(web_of, "PUT", "/vhosts/v", {})).status == 503
+        assert len(full_disk.callbacks) == 1  # of all that gave up
+
+    asyncio.run(visit())
+
+
+def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: Web, full_disk: FullDisk) -> None:
+    async def visit() -> None:
+        asking = asyncio.ensure_future(asked(web_of, "PUT", "/queues/%2F/q", {}))
+        await until(lambda: bool(full_disk.callbacks))
+        assert not asking.done()
+        full_disk.room()
+        assert (await asking).status == 201
+
+    asyncio.run(visit())
+
+
+def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
+    api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "STORING_LIMIT", 2)
+
+    async def visit() -> None:
+        waiting = [asyncio.ensure_future(asked(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
+        await until(lambda: web_of._storing == 2)
+        assert (await asked(web_of, "PUT", "/queues/%2F/third", {})).status == 503
+        assert (await asked(web_of, "GET", "/vhosts")).status == 200
+        full_disk.room()
+        assert [answer.status for answer in await asyncio.gather(*waiting)] == [201, 201]
+
+    asyncio.run(visit())
+
+
+def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
+    api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "REQUESTS_LIMIT", 1)
+
+    async def visit() -> None:
+        waiting = asyncio.ensure_future(asked(web_of, "PUT", "/queues/%2F/q", {}))
+        await until(lambda: bool(full_disk.callbacks))
+        assert (await asked(web_of, "GET", "/vhosts")).status == 503
+        for path in (HEALTH, "/health/checks/alarms", "/healthchecks/node"):
+            assert (await asked(web_of, "GET", path)).status == 200
+        full_disk.room()
+        await waiting
+        assert (await asked(web_of, "GET", "/vhosts")).status == 200
+
+    asyncio.run(visit())
+
+
+def test_a_request_that_takes_too_long_is_told_to_come_again(
+    api: Api, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "REQUEST_S", 0.01)
+    assert api.put("/queues/%2F/q").status == 503
+
+
+def test_work_ends_with_its_client() -> None:
+    ended = []
+
+    async def work() -> Answer:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append(True)
+        raise AssertionError
+
+    async def leave() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"type": "http.disconnect"}
+
+    async def visit() -> None:
+        with pytest.raises(ConnectionResetError):
+            await while_connected(leave, work())
+        assert ended == [True]
+
+    asyncio.run(visit())
+
+
+@pytest.mark.sockets
+def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_health_is_told(
+    api: Api, web_of: Web, full_disk: FullDisk
+) -> None:
+    basic = base64.b64encode(b"guest:guest").decode()
+
+    async def connected(port: int, method: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"{method} /api{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {basic}\r\n"
+        writer.write(f"{head}Content-Length: 2\r\n\r\n{{}}".encode())
+        return reader, writer
+
+    async def visit() -> None:
+        doors = Doors(api.host, Entrance("management", "http", "json", lambda: web_of))
+        await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+        (listening,) = api.host.listening()
+        leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
+        await until(lambda: web_of._storing == 50)
+        reader, writer = await connected(listening.port, "GET", HEALTH)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        for _, gone in leaving:
+            gone.close()
+        await until(lambda: web_of._requests == web_of._storing == 0)
+        writer.close()
+        await doors.close()
+
+    asyncio.run(visit())
