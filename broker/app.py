@@ -284,6 +284,7 @@ async def run(config: Config, sources: Sources) -> int:
     node = build_node(config, LoopClock(loop, lambda: committer.commit_soon()), store, hashing, registry)
     if config.load_definitions and not load_definitions(node, config):
         return BAD_CONFIGURATION
+    node.scheduler.report = report
     resources = Resources(node.alarms, store.free_bytes, trim_heap, memory_bytes=config.total_memory_bytes)
     committer = Committer(store.journal, resources.disk_has_room, resources.disk_full, lost, node.commits.count)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)

@@ -140,10 +140,10 @@ class _Entry:
         """It may not wait at all: to a consumer that is ready for it, or nowhere (spec/core.md 14)."""
         queue, life = self.queue, message.life
         assert life is not None
-        queue.feed()  # first what was there before it
+        queue.home.feed(queue)  # first what was there before it
         self.push()
         deadline_ms, life.deadline_ms = life.deadline_ms, NEVER
-        queue.feed()
+        queue.home.feed(queue)
         life.deadline_ms = deadline_ms
         queue.lines.at(life.level).timed = True
         queue.mark()
@@ -169,7 +169,7 @@ def has_room(queue: Queue, body_bytes: int) -> bool:
     """Whether a queue that refuses what is too much would take one more message with a body of that size."""
     if not is_full(queue, body_bytes):
         return True
-    queue.feed()  # what could be delivered does not count
+    queue.home.feed(queue)  # what could be delivered does not count
     queue.mark()
     return not is_full(queue, body_bytes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from .backlog import Budget
@@ -10,6 +9,7 @@ from .message import Message
 from .message_log import MessageLog
 from .ports import Clock, Journal
 from .rules import Rulebook
+from .scheduler import Scheduler
 from .statistics import Statistics
 
 if TYPE_CHECKING:
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 class Home:
     """`pending` are the queues, of all the node, that wait to be pumped."""
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, pending: deque[Queue]) -> None:
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, scheduler: Scheduler) -> None:
         self.name = name
         self.clock = clock
         self.journal = journal
         self.budget = budget
-        self.pending = pending
+        self.scheduler = scheduler
+        self.pending = scheduler.pending
         self.rulebook = Rulebook()
         self.statistics = Statistics()
         self.message_log: MessageLog | None = None  # while what becomes of messages is logged
@@ -46,9 +47,14 @@ class Home:
 
     def pump(self) -> None:
         """Deliver what can be delivered now, also what a delivery itself makes ready."""
-        pending = self.pending
-        while pending:
-            pending.popleft().pump()  # one by one: should one fail, the others are still in line
+        self.scheduler.pump()
+
+    def feed(self, queue: Queue) -> None:
+        """Deliver what can be delivered of this queue, in the middle of a publish that has to know what is left."""
+        try:
+            queue.feed()
+        except Exception as error:  # of a consumer or of the disk, not of who publishes
+            self.scheduler.pump_failed(queue, error)
 
     def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Publish what this queue is done with to its dead letter exchange, before the queue forgets it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from ..errors import Invalid, Unknown
@@ -19,8 +18,8 @@ from .numbering import Numbering
 from .parameters import CLUSTER_NAME, Parameters
 from .policies import Policies
 from .ports import Clock, Journal, Observer
-from .queue import Queue
 from .registry import Registry
+from .scheduler import Scheduler
 from .shape import check_text
 from .statistics import Attempts, Churn, Statistics
 from .upstream_parameters import register_upstreams
@@ -33,7 +32,7 @@ QUEUE_TYPES = ("", "classic", "quorum")  # empty is none chosen
 
 
 class Node:
-    """`pending` are the queues that have something to deliver, or somebody new to deliver to.
+    """`pending` are the queues that have something to deliver, or somebody new to deliver to (`scheduler`).
 
     `default_queue_type` is that of virtual hosts made from now on, where they are given none.
     """
@@ -66,7 +65,8 @@ class Node:
         self.default_vhost = "/"
         self.system_exchanges = [EVENT]  # of the default virtual host, for what the broker itself has to tell
         self.default_queue_type = ""
-        self.pending: deque[Queue] = deque()
+        self.scheduler = Scheduler(clock)
+        self.pending = self.scheduler.pending
         self.numbering = Numbering()
         self.budget = Budget(message_memory_bytes)
         self.open_connections = 0
@@ -182,9 +182,7 @@ class Node:
 
     def pump(self) -> None:
         """Deliver what can be delivered now, also what a delivery itself makes ready."""
-        pending = self.pending
-        while pending:
-            pending.popleft().pump()  # one by one: should one fail, the others are still in line
+        self.scheduler.pump()
 
 
 def check_metadata(metadata: StoredVHost) -> None:

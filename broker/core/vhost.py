@@ -52,7 +52,7 @@ class VHost(Home):
     """`routes` are what sessions remember here: by user, then by the octets of a publish. Each change empties them."""
 
     def __init__(self, name: str, node: Node) -> None:
-        super().__init__(name, node.clock, node.journal, node.budget, node.pending)
+        super().__init__(name, node.clock, node.journal, node.budget, node.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, VolatileQueue] = {}

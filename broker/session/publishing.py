@@ -121,8 +121,9 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
                 any_persistent = any_persistent or persistent
                 continue
             if messages:
-                enqueue(channel, route.exchange, messages, total_bytes, any_persistent, queues, route.mandatory)
-                messages, total_bytes, any_persistent = [], 0, False
+                run, run_bytes, run_persistent = messages, total_bytes, any_persistent
+                messages, total_bytes, any_persistent = [], 0, False  # should enqueueing fail, it is not done again
+                enqueue(channel, route.exchange, run, run_bytes, run_persistent, queues, route.mandatory)
             publish_one(channel, route, message)
     finally:  # also what came before one that is refused
         if messages:

@@ -16,6 +16,7 @@ from broker.core.definitions import (
 from broker.core.message import Address, framed
 from broker.core.node import Node
 from broker.core.ports import Consumer
+from broker.core.scheduler import RETRY_MS
 from broker.core.users import Users
 from broker.errors import Invalid, PreconditionFailed
 from broker.properties import Properties
@@ -39,8 +40,12 @@ class Greedy(Consumer):
         self.taken += len(messages)
 
 
-def test_a_delivery_that_fails_leaves_the_other_queues_in_line() -> None:
-    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+def two_queues() -> tuple[Node, FakeClock, list[Greedy], list[tuple[str, str, dict[str, object]]]]:
+    """With a consumer each; and what the node writes to its log."""
+    clock = FakeClock()
+    node = Node("n", "n", clock, MemoryJournal(), Users(frozenset()))
+    log: list[tuple[str, str, dict[str, object]]] = []
+    node.scheduler.report = lambda *line: log.append(line)
     vhost = node.add_vhost("/")
     consumers = []
     for name in ("one", "two"):
@@ -48,13 +53,51 @@ def test_a_delivery_that_fails_leaves_the_other_queues_in_line() -> None:
         consumers.append(Greedy(name, queue, object(), True, False, 0))
         queue.add_consumer(consumers[-1])
     node.pump()
+    return node, clock, consumers, log
+
+
+def publish(node: Node, name: str) -> None:
+    node.vhosts["/"].queues[name].push([framed(Address("", name), Properties(), b"body")], 4)
+
+
+def test_a_delivery_that_fails_is_reported_with_its_queue_and_keeps_back_no_other() -> None:
+    node, _, consumers, log = two_queues()
     consumers[0].fails = True
-    for queue in vhost.queues.values():
-        queue.push([framed(Address("", queue.name), Properties(), b"body")], 4)
-    with pytest.raises(KeyError):
-        node.pump()
+    publish(node, "one")
+    publish(node, "two")
     node.pump()
     assert consumers[1].taken == 1
+    assert [(event, level, fields["queue"], fields["vhost"]) for event, level, fields in log] == [
+        ("queue_failed", "error", "one", "/")
+    ]
+
+
+def test_a_queue_that_failed_is_pumped_again_after_a_while_and_not_at_each_publish() -> None:
+    node, clock, consumers, log = two_queues()
+    consumers[0].fails = True
+    for _ in range(5):
+        publish(node, "one")
+        node.pump()
+    assert len(log) == 1
+    consumers[0].fails = False
+    clock.advance(RETRY_MS)
+    assert consumers[0].taken == 4  # what the failing delivery had taken is out
+    publish(node, "one")
+    node.pump()
+    assert consumers[0].taken == 5 and len(log) == 1
+
+
+def test_a_consumer_that_fails_while_a_full_queue_is_published_to_fails_no_publisher() -> None:
+    node, _, _, log = two_queues()
+    vhost = node.vhosts["/"]
+    arguments = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"})
+    queue = vhost.declare_queue("full", False, False, False, arguments, None)
+    publish(node, "full")
+    consumer = Greedy("c", queue, object(), True, False, 0)
+    queue.add_consumer(consumer)
+    consumer.fails = True
+    vhost.enqueue([framed(Address("", "full"), Properties(), b"body")], 4, False, (queue,))
+    assert [fields["queue"] for _, _, fields in log] == ["full"]
 
 
 def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """From exchanges to queues, through other exchanges and past them."""
 
-from collections import deque
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from broker.core.message import Address, Message, framed
 from broker.core.queue import Queue
 from broker.core.registry import Registry
 from broker.core.router import route
+from broker.core.scheduler import Scheduler
 from broker.properties import Properties
 from broker.storage.memory import MemoryJournal
 from broker.table import Table
@@ -27,7 +26,7 @@ class Map:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.home = Home("/", FakeClock(), MemoryJournal(), Budget(0), deque())
+        self.home = Home("/", FakeClock(), MemoryJournal(), Budget(0), Scheduler(FakeClock()))
         self.exchange("", "direct")
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:

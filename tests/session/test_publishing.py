@@ -43,3 +43,20 @@ def test_what_came_before_malformed_properties_is_published() -> None:
     client.raw(PUBLISH + content({"message_id": "a"}) + PUBLISH + content({"message_id": "b"}) + PUBLISH + malformed)
     client.expect_close(502)
     assert broker.node.vhosts["/"].queues["queue"].ready == 2
+
+
+def test_a_run_whose_enqueueing_fails_is_not_enqueued_again() -> None:
+    broker = InProcessPeer()
+    client = broker.connect()
+    ch = client.channel(1)
+    ch.exchange("fanout", "fanout")
+    for name in ("good", "failing"):
+        ch.declare(name)
+        ch.bind(name, "fanout")
+    queues = broker.node.vhosts["/"].queues
+    del queues["failing"].lines.default  # a bug: whoever pushes to it fails
+    method = codec.method_frame(1, Basic.Publish, {"exchange": "fanout", "routing_key": ""})
+    special = content({"message_id": "c", "expiration": "1000"})
+    client.raw(method + content({"message_id": "a"}) + method + content({"message_id": "b"}) + method + special)
+    client.expect_close(541)
+    assert queues["good"].ready == 2

@@ -1,13 +1,12 @@
 """Queues without a node: what `VHost.enqueue` gives them, and a consumer that notes what it gets."""
 
-from collections import deque
-
 from broker.core.backlog import Budget
 from broker.core.home import Home
 from broker.core.message import Address, Message
 from broker.core.node import Node
 from broker.core.ports import Clock, Consumer, Journal
 from broker.core.queue import Queue
+from broker.core.scheduler import Scheduler
 from broker.core.users import Users
 from broker.core.vhost import VHost
 from broker.table import Table
@@ -32,15 +31,16 @@ def new_queue(
     arguments: Table = Table.EMPTY,
 ) -> Queue:
     """A durable queue, or, with the number 0, one that is not."""
-    home = NoVHost("/", FakeClock(), journal or SlowJournal(), budget or Budget(UNLIMITED_BYTES), deque())
+    clock = FakeClock()
+    home = NoVHost("/", clock, journal or SlowJournal(), budget or Budget(UNLIMITED_BYTES), Scheduler(clock))
     return kind(home, f"q{number}", number > 0, number, None, False, arguments)
 
 
 class NoVHost(Home):
     """Notes what its queues ask of it."""
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, pending: deque[Queue]) -> None:
-        super().__init__(name, clock, journal, budget, pending)
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, scheduler: Scheduler) -> None:
+        super().__init__(name, clock, journal, budget, scheduler)
         self.dead: list[tuple[Message, str]] = []
         self.over: list[Queue] = []
 
