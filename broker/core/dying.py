@@ -11,24 +11,30 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .message import Message
+from .message import Message, total_bytes
+from .scheduler import Job
 from .statistics import AT_MOST_ONCE
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 SLICE = 200  # messages dead-lettered at once, beyond as many as were published: some milliseconds
+REST_SLICE, COST = 50, 10  # of a deleted queue: messages in one step of a job, and what each costs (`scheduler`)
 MANY = 10_000  # while so many wait, no more are delivered, expired or dropped
 
 
 class Dying:
-    """`waiting` are one queue's, each with the reason, and whether the journal keeps it for the queue."""
+    """`waiting` are one queue's, each with the reason, and whether the queue ever took it.
 
-    __slots__ = ("_queue", "waiting")
+    `kept` counts those that the journal keeps for the queue, `kept_bytes` is the sum of their bodies.
+    """
+
+    __slots__ = ("_queue", "waiting", "kept", "kept_bytes")
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self.waiting: deque[tuple[Message, str, bool]] = deque()
+        self.kept = self.kept_bytes = 0
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -43,20 +49,23 @@ class Dying:
         queue = self._queue
         queue.home.statistics.died(queue.rules.type, AT_MOST_ONCE, reason, len(messages))
         self.waiting.extend([(message, reason, queued) for message in messages])
+        if queued and queue.number:
+            self._count(messages, 1)
 
     def bury_slice(self, came: int) -> None:
         """A slice, and as many more as came to the queue meanwhile, so that no flow of messages outruns it."""
         self._bury(min(SLICE + came, len(self.waiting)))
 
     def bury_all(self) -> None:
-        """All that wait now: the queue is about to go."""
+        """All that wait now: the node is about to stop."""
         self._bury(len(self.waiting))
 
-    def forget(self) -> None:
-        """The queue is gone."""
+    def bury_rest(self) -> Job:
+        """All that wait, in slices: the queue is deleted."""
         while self.waiting:
-            message, _, queued = self.waiting.popleft()
-            self._done(message, queued)
+            there = len(self.waiting)
+            self._bury(min(REST_SLICE, there))
+            yield COST * (there - len(self.waiting))
 
     def _bury(self, count: int) -> None:
         """Those next to each other that died of the same together."""
@@ -68,9 +77,12 @@ class Dying:
                 messages.append(waiting.popleft()[0])
                 count -= 1
             queue.home.dead_letter(queue, messages, reason)  # copies are stored before the journal drops these
-            for message in messages:
-                self._done(message, queued)
+            if queued:
+                queue.done(messages)
+                if queue.number:
+                    self._count(messages, -1)
 
-    def _done(self, message: Message, queued: bool) -> None:
-        if queued:
-            self._queue.done([message])
+    def _count(self, messages: list[Message], sign: int) -> None:
+        stored = [message for message in messages if message.persistent]
+        self.kept += sign * len(stored)
+        self.kept_bytes += sign * total_bytes(stored)

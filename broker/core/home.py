@@ -35,10 +35,15 @@ class Home:
         if self.message_log is not None:
             self.message_log.left(queue, messages, reason)
 
-    def cleared(self, queue: Queue, reason: str) -> None:
-        """Likewise: it is about to have nothing that is ready."""
+    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+        """Likewise, of messages that are not in memory: `Message.seq` of each."""
         if self.message_log is not None:
-            self.message_log.cleared(queue, reason)
+            self.message_log.left_paged(queue, seqs, average_bytes, reason)
+
+    def cleared(self, queue: Queue) -> None:
+        """Likewise: it has nothing that is ready any more."""
+        if self.message_log is not None:
+            self.message_log.cleared(queue)
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
         """Likewise: the queue gets it back."""

@@ -25,6 +25,17 @@ PAGE_ABOVE = 4_000  # messages that a line may have in memory even when the node
 UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and octets by their average
 
 
+class Removed:
+    """All that one line had: `fresh`, `returned` and `backlog` as the line has them."""
+
+    __slots__ = ("fresh", "returned", "backlog")
+
+    def __init__(self, fresh: deque[Message], returned: list[tuple[int, Message]], backlog: Backlog) -> None:
+        self.fresh = fresh
+        self.returned = returned
+        self.backlog = backlog
+
+
 class Line:
     """`number` is what the journal knows the queue by, 0 where it is not durable.
 
@@ -152,21 +163,13 @@ class Line:
         message = self.returned[0][1] if self.returned else self.fresh[0] if self.fresh else None
         return message.life.deadline_ms if message is not None and message.life is not None else NEVER
 
-    def clear(self) -> None:
-        """All go, and the journal need not keep them."""
-        if self._number:
-            for message in [*self.fresh, *[message for _, message in self.returned]]:
-                if message.persistent:
-                    self._journal.settle(self._number, message.id, message.place)
-        resident_bytes = sum(message.body_bytes for message in self.fresh)
-        resident_bytes += sum(message.body_bytes for _, message in self.returned)
-        self._budget.add(-len(self.fresh) - len(self.returned), -resident_bytes)
-        self.head += len(self.fresh) + len(self.backlog)
-        for id_, place in self.backlog.take(len(self.backlog)):
-            self._journal.settle(self._number, id_, place)
-        self.fresh.clear()
-        self.returned.clear()
+    def remove_all(self) -> Removed:
+        """Take out all, at once however many they are. The budget and the journal still count them (`release`)."""
+        removed = Removed(self.fresh, self.returned, self.backlog)
+        self.head = self.tail
+        self.fresh, self.returned, self.backlog = deque(), [], Backlog()
         self.timed = False
+        return removed
 
     def _page(self, messages: list[Message]) -> None:
         """Keep of each message only where it stands; the journal gets what it has not for this queue already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .backlog import Budget
 from .life import NEVER
-from .line import LEVEL_SHIFT, Line
+from .line import LEVEL_SHIFT, Line, Removed
 from .message import Message
 from .ports import Journal
 from .rules import NONE, Rules
@@ -136,18 +136,6 @@ class Lines:
             dropped.append(self.pop(line)[1])
         return dropped
 
-    def resident(self) -> list[Message]:
-        """Those that are in memory."""
-        there: list[Message] = []
-        for line in self.all:
-            there += [message for _, message in line.returned]
-            there += line.fresh
-        return there
-
-    def paged_seqs(self) -> list[int]:
-        """`Message.seq` of each that is not."""
-        return [seq for line in self.all for seq in line.backlog.seqs(len(line.backlog))]
-
     def next_deadline_ms(self) -> int:
         """When the next of them is due, NEVER where none is."""
         earliest_ms = NEVER
@@ -158,11 +146,8 @@ class Lines:
                     earliest_ms = deadline_ms
         return earliest_ms
 
-    def clear(self) -> int:
-        """All go; how many there were."""
-        count = self.count
-        for line in self.all:
-            line.clear()
+    def remove_all(self) -> list[Removed]:
+        """Take out all, at once however many they are. The budget and the journal still count them (`release`)."""
         self.count = 0
         self.body_bytes = 0
-        return count
+        return [line.remove_all() for line in self.all]

@@ -86,9 +86,13 @@ class MessageLog:
         raise NotImplementedError
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        """They leave the queue, for a reason of dead-lettering whether or not they are (`dead_letters`), or DELETED."""
+        """They leave the queue, for a reason of dead-lettering (`dead_letters`), PURGED or DELETED."""
         raise NotImplementedError
 
-    def cleared(self, queue: Queue, reason: str) -> None:
-        """All that is ready is about to leave it: PURGED or DELETED."""
+    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+        """They leave the queue, PURGED or DELETED, and are not in memory: `Message.seq` of each."""
+        raise NotImplementedError
+
+    def cleared(self, queue: Queue) -> None:
+        """All that is ready leaves it; `left` and `left_paged` follow, perhaps for many turns."""
         raise NotImplementedError

@@ -174,7 +174,8 @@ class Node:
         return "" if user is None or vhost in user.permissions else user.name
 
     def finish(self) -> None:
-        """Before the node stops: what queues have given up goes where it is to go."""
+        """Before the node stops: jobs are done, and what queues have given up goes where it is to go."""
+        self.scheduler.finish()
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
         while dying := [queue for queue in queues if len(queue.dying)]:
             for queue in dying:

@@ -6,7 +6,7 @@ letters, messages that come back too often. Each costs only the queues that have
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..table import Table
@@ -25,6 +25,7 @@ from .message import Message, total_bytes
 from .message_log import CHANNEL, DELETED, PURGED
 from .ports import Consumer
 from .publishers import Publishers
+from .release import release
 from .rules import NO_POLICY, NONE, QUORUM
 from .statistics import DISABLED, Delivering
 
@@ -362,18 +363,27 @@ class Queue(Destination):
             self.dropped += len(dropped)
             self.bury(dropped, "maxlen")
 
-    def purge(self, reason: str = PURGED) -> int:
-        """Drop what is ready, not what is out (spec/core.md 6.6); how many there were."""
-        self.home.cleared(self, reason)
-        count = self.lines.clear()
-        self.kept.limit(self.unacked, self.unacked_bytes)
+    def purge(self, reason: str = PURGED, finished: Callable[[], None] = lambda: None) -> int:
+        """Drop what is ready, not what is out (spec/core.md 6.6); how many there were.
+
+        They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows.
+        """
+        self.home.cleared(self)
+        count, average_bytes = self.lines.count, self.lines.average_bytes
+        removed = self.lines.remove_all()
+        self.kept.limit(self.unacked + self.dying.kept, self.unacked_bytes + self.dying.kept_bytes)
         self.publishers.release()
+        if count:
+            self.home.scheduler.start(f"purge of {self}", release(self, removed, average_bytes, reason, finished))
+        else:
+            finished()
         return count
 
     def end(self) -> None:
-        """It is deleted: nothing is ready, and nothing will be."""
+        """It is deleted: nothing is ready, and nothing will be. What it has given up is still dead-lettered."""
         self.deleted = True
-        self.dying.forget()
+        if self.dying.waiting:
+            self.home.scheduler.start(f"dead letters of {self}", self.dying.bury_rest())
         self.lease.end()
         self._expiry.end()
 

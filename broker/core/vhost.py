@@ -264,7 +264,6 @@ class VHost(Home):
             raise PreconditionFailed(f"{queue} in use")
         if queue.deleted:
             return 0
-        queue.dying.bury_all()
         if queue.number:
             self.journal.gone(queue.number)
         ready = queue.purge(DELETED)

@@ -220,6 +220,18 @@ class Channel:
             self.connection.waits_for_journal = True
             journal.when_durable(ticket, partial(self._durable, frames))
 
+    def send_when_finished(self, frames: bytes) -> Callable[[], None]:
+        """What a job is to call when it is done: the reply is sent as soon as all that is on disk. Until then the
+        connection is not served, so that nobody on it sees the job half done."""
+        self.connection.wait()
+
+        def finished() -> None:
+            self.connection.go_on()
+            if not self.closing:
+                self.send_when_durable(frames)
+
+        return finished
+
     def _durable(self, frames: bytes) -> None:
         if not self.closing:
             self.send(frames)

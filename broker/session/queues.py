@@ -136,9 +136,12 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
     """Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     name = channel.queue_name(stripped(method.queue))
     channel.check("read", "queue", name)
-    count = channel.vhost.owned_queue(name, channel.connection).purge()
-    if not method.nowait:
-        channel.send(encode.method(channel.number, encode.QUEUE_PURGE_OK, encode.long(count)))
+    queue = channel.vhost.owned_queue(name, channel.connection)
+    if method.nowait:
+        queue.purge()
+    else:
+        reply = encode.method(channel.number, encode.QUEUE_PURGE_OK, encode.long(queue.ready))
+        queue.purge(finished=channel.send_when_finished(reply))
 
 
 def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) -> None:

@@ -326,16 +326,15 @@ class Recording(MessageLog):
             kind = DEAD_LETTER
         self._note(kind, queue, seqs, sizes, reason=reason)
 
-    def cleared(self, queue: Queue, reason: str) -> None:
-        lines = queue.lines
-        if self._one_in > 1:
-            self._sampling.forget(queue)
-        self.left(queue, lines.resident(), reason)
-        seqs = lines.paged_seqs()
+    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
         if self._one_in == 1:
             seqs = [seq or self._untimed() for seq in seqs]
         # Nobody knows the size of each without reading it.
-        self._note(DROP, queue, [seq for seq in seqs if seq], [lines.average_bytes], reason=reason)
+        self._note(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
+
+    def cleared(self, queue: Queue) -> None:
+        if self._one_in > 1:
+            self._sampling.forget(queue)
 
     # Records
 

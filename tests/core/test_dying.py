@@ -118,13 +118,14 @@ def test_who_refuses_without_end_gets_no_more_until_it_is_buried() -> None:
     assert house.ch.count("letters") == given_up
 
 
-def test_what_waits_goes_before_the_queue_does() -> None:
+def test_what_waits_is_dead_lettered_although_its_queue_is_deleted() -> None:
     house = House()
     house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
     house.ch.consume("queue")
     house.ch.deliveries(SOME)
     house.ch.nack(0, multiple=True, requeue=False)
     house.ch.call(QueueMethods.Delete, queue="queue")
+    house.clock.advance(0)
     assert house.ch.count("letters") == SOME and not house.journal.left
     house.clock.advance(1)
     assert house.ch.count("letters") == SOME

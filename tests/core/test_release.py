@@ -1,0 +1,197 @@
+"""What a purge or the end of a queue takes out is gone at once for everybody, and released in slices."""
+
+from __future__ import annotations
+
+import pytest
+from pamqp.commands import Queue as QueueMethods
+
+from broker.core import line as line_module
+from broker.core.message import Address, framed
+from broker.core.node import Node
+from broker.core.queue import Queue
+from broker.core.scheduler import SLICE, TURN_COST
+from broker.properties import Properties
+from broker.table import Table
+from tests.support.amqp import Client
+from tests.support.channel import Channel
+from tests.support.clock import FakeClock
+from tests.support.received import Silence
+from tests.support.session import SlowJournal, SureJournal, connected, new_node
+
+MANY = 4 * TURN_COST
+
+
+class House:
+    """A durable queue with MANY messages, and a clock that notes how much of them each turn releases."""
+
+    def __init__(self) -> None:
+        self.journal = SlowJournal()
+        self.node: Node = new_node(self.journal)
+        assert isinstance(self.node.clock, FakeClock)
+        self.clock = self.node.clock
+        self.clock.after_each = self._turned
+        self.released: list[int] = []
+        self.queue = self.declared()
+        self.fill(MANY)
+        self._left = MANY
+
+    def declared(self) -> Queue:
+        return self.node.vhosts["/"].declare_queue("q", True, False, False, Table.EMPTY, None)
+
+    def fill(self, count: int) -> None:
+        vhost = self.node.vhosts["/"]
+        properties = Properties(delivery_mode=2)
+        messages = [framed(Address("", "q"), properties, b"body") for _ in range(count)]
+        vhost.enqueue(messages, 4 * count, True, (vhost.queues["q"],))
+
+    def kept(self) -> int:
+        """Of the first messages, by the journal."""
+        return sum(1 for _, id_ in [*self.journal.live, *self.journal.left] if id_ <= MANY)
+
+    def _turned(self) -> None:
+        left = self.kept()
+        self.released.append(self._left - left)
+        self._left = left
+
+    def check_slices(self) -> None:
+        """Let time pass, and see that all goes, in several turns, none of which is long."""
+        self._turned()  # what was done at once
+        self.clock.advance(0)
+        assert not self._left and sum(self.released) == MANY
+        assert max(self.released) < TURN_COST + SLICE
+
+
+def take(ch: Channel, count: int) -> None:
+    """By basic.get, to be settled."""
+    for _ in range(count):
+        assert ch.get("q", no_ack=False) is not None
+
+
+def replies(client: Client) -> list[object]:
+    """What has come to the client by now."""
+    try:
+        return [client.next(1)]
+    except Silence:
+        return []
+
+
+@pytest.fixture(params=["in memory", "on the disk"])
+def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> House:
+    if request.param == "on the disk":
+        monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
+        monkeypatch.setattr("broker.core.backlog.Budget.OVERHEAD", 1 << 60)
+    return House()
+
+
+def test_a_purge_is_over_for_everybody_before_it_is_released(house: House) -> None:
+    finished: list[int] = []
+    assert house.queue.purge(finished=lambda: finished.append(house.kept())) == MANY
+    assert house.queue.ready == house.queue.ready_bytes == house.queue.kept.count == 0
+    assert house.kept() and not finished
+    house.fill(3)
+    assert [house.queue.get(True) is not None for _ in range(4)] == [True, True, True, False]
+    house.check_slices()
+    assert finished == [0]
+    assert house.node.budget.used_bytes == 0
+
+
+def test_a_deleted_queue_is_released_in_slices_and_its_name_is_free_at_once(house: House) -> None:
+    assert house.node.vhosts["/"].delete_queue(house.queue) == MANY
+    assert not house.journal.live
+    house.queue = house.declared()
+    house.fill(2)
+    assert house.queue.ready == 2
+    house.check_slices()
+    assert house.queue.ready == 2 and len(house.journal.live) == 2
+
+
+def test_jobs_take_turns() -> None:
+    first, second = House(), House()
+    second.queue.home.scheduler = first.node.scheduler
+    ends: list[str] = []
+    first.queue.purge(finished=lambda: ends.append("first"))
+    second.queue.purge(finished=lambda: ends.append("second"))
+    turns = 0
+
+    def turned() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            assert first.kept() < MANY - TURN_COST and second.kept() < MANY
+
+    first.clock.after_each = turned
+    first.clock.advance(0)
+    assert ends == ["first", "second"] and turns > 2
+
+
+def test_a_job_that_fails_is_reported_and_keeps_back_no_other() -> None:
+    house = House()
+    log: list[tuple[str, str, dict[str, object]]] = []
+    house.node.scheduler.report = lambda *line: log.append(line)
+
+    def failing() -> object:
+        yield TURN_COST
+        raise KeyError("a bug")
+
+    house.node.scheduler.start("failing", failing())  # type: ignore[arg-type]
+    house.queue.purge()
+    house.clock.advance(0)
+    assert not house.kept()
+    assert [(event, fields["job"]) for event, _, fields in log] == [("job_failed", "failing")]
+
+
+def test_what_is_released_when_the_node_stops_is_released_before_its_end() -> None:
+    house = House()
+    house.queue.purge()
+    house.node.finish()
+    assert not house.kept() and not len(house.node.scheduler)
+
+
+def test_purge_ok_comes_when_the_journal_has_it() -> None:
+    house = House()
+    client = connected(house.node)
+    ch = client.channel(1)
+    ch.send(QueueMethods.Purge, queue="q")
+    house.clock.advance(0)
+    assert not house.kept()
+    assert replies(client) == []
+    house.journal.commit(house.journal.ticket())
+    ok = ch.reply_to(QueueMethods.Purge)
+    assert ok.message_count == MANY
+
+
+def test_what_waits_to_be_dead_lettered_still_counts_after_a_purge() -> None:
+    journal = SureJournal()
+    node = new_node(journal)
+    ch = connected(node).channel()
+    ch.declare("letters", durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    ch.declare("q", durable=True, arguments=arguments)
+    queue = node.vhosts["/"].queues["q"]
+    ch.fill("q", *[b"x"] * 1000, delivery_mode=2)
+    take(ch, 500)
+    ch.nack(0, multiple=True, requeue=False)
+    queue.purge()
+    assert queue.kept.count == len(queue.dying)
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(1000)
+    assert queue.kept.count == queue.kept.body_bytes == 0 and len(queue.dying) == 0
+    assert ch.count("letters") == 500
+
+
+def test_a_deleted_queue_still_dead_letters_what_it_had_given_up() -> None:
+    node = new_node(SureJournal())
+    ch = connected(node).channel()
+    ch.declare("letters", durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    ch.declare("q", durable=True, arguments=arguments)
+    ch.fill("q", *[b"x"] * 2000, delivery_mode=2)
+    queue = node.vhosts["/"].queues["q"]
+    take(ch, 2000)
+    ch.nack(0, multiple=True, requeue=False)
+    node.vhosts["/"].delete_queue(queue)
+    letters = node.vhosts["/"].queues["letters"]
+    assert letters.ready < 2000
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)
+    assert letters.ready == 2000
