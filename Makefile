@@ -9,7 +9,7 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 
-.PHONY: run test check bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
+.PHONY: run test check compare bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -19,6 +19,9 @@ test: lint types node java  ## what CI runs
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
 	$(PYTEST) -q -m "not sockets" --ignore=tests/conformance --ignore=tests/bench --ignore=tests/test_bench.py
+
+compare: .venv/test.stamp  ## with a RabbitMQ 4 that runs: every route, AMQP refusal and command; ARGS are handed on
+	$(BIN)/python -m tests.compare $(ARGS)
 
 bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed on
 	$(BIN)/python -m tests.bench $(ARGS)
