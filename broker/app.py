@@ -39,6 +39,7 @@ from .net.committer import Committer
 from .net.hashing import ThreadHashing
 from .net.resources import Resources
 from .net.server import Server
+from .net.supervisor import Supervisor
 from .session.settings import Settings, server_properties
 from .storage.disk import FolderDisk
 from .storage.faults import StorageFault
@@ -51,6 +52,7 @@ UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may 
 MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
 FAILED = 74  # EX_IOERR: the journal could not be written
 BAD_CONFIGURATION = 78  # EX_CONFIG
+SOFTWARE = 70  # EX_SOFTWARE: a task failed that the node cannot do without
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 # Collections walk every live object. Messages are counted, not traced, and form no cycles, so looking rarely is enough.
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -269,13 +271,29 @@ def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | i
         return UNAVAILABLE
 
 
+class Ending:
+    """The end of the daemon: `begun` is set by a signal, by an operator, or by a task that the node cannot do without;
+    `status` is the exit status then."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.begun = asyncio.Event()
+        self.status = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.begin)
+
+    def begin(self) -> None:
+        self.begun.set()
+
+    def fail(self) -> None:
+        self.status = SOFTWARE
+        self.begun.set()
+
+
 async def run(config: Config, sources: Sources) -> int:
     """Serve until SIGTERM or SIGINT; the exit status."""
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+    ending = Ending(loop)
     opened = open_store(config)
     if isinstance(opened, int):
         return opened
@@ -288,7 +306,8 @@ async def run(config: Config, sources: Sources) -> int:
     resources = Resources(node.alarms, store.free_bytes, trim_heap, memory_bytes=config.total_memory_bytes)
     committer = Committer(store.journal, resources.disk_has_room, resources.disk_full, lost, node.commits.count)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
-    server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config))
+    supervisor = Supervisor(report, ending.fail)
+    server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config), supervisor)
     if config.log.exchange:
         logs.publish_to(LogExchange(node, loop.call_soon_threadsafe, committer.commit_soon).put)
     set_watermarks(resources, config)
@@ -304,20 +323,22 @@ async def run(config: Config, sources: Sources) -> int:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     storage = "memory" if config.memory else config.sync
-    control = Control(Daemon(host, server, partial(listen, server, config), stopped.set))
+    control = Control(Daemon(host, server, partial(listen, server, config), ending.begin))
     bound |= services.bound(host) | await control.open()
     log.info("ready", node=config.node, **bound, storage=storage, data=config.data_dir, pid=os.getpid())
     log.info("started", ms=round((loop.time() - begun_s) * 1000))
     if storage != "fsync":
         log.warning("not_durable", storage=storage, means=UNSAFE[storage])
-    await stopped.wait()
+    await ending.begun.wait()
     log.info("stopping")
     logs.publish_to(None)
     resources.stop()
     await services.stop(host)
     await server.stop("broker forced connection closure with reason 'shutdown'")
     hashing.close()
-    return await close(node, committer, store, control)
+    status = await close(node, committer, store, control)
+    await supervisor.stop()  # last, as whoever waits for the end of the node does so at the control socket
+    return status or ending.status
 
 
 async def close(node: Node, committer: Committer, store: Store, control: Control) -> int:

@@ -21,6 +21,7 @@ from .errors import Unknown
 from .net.listener import Listener
 from .net.resources import Resources
 from .net.server import Server
+from .net.supervisor import Supervisor
 from .net.tls import TLS
 from .session.connection import Connection
 from .session.inflow import Inflow
@@ -93,6 +94,7 @@ class Host:
     """`services` are those that run, by the names of their entry points.
 
     `report` writes one line to the log: event, level, fields. `commit_soon` is told that the journal may have more.
+    `supervisor` runs each task of a service that outlives a call.
     `tls` makes a context of files and raises OSError or ValueError; `config_files` were read at the start.
     """
 
@@ -112,6 +114,7 @@ class Host:
         self.resources = resources
         self.report = server.report
         self.commit_soon = server.commit_soon
+        self.supervisor: Supervisor = server.supervisor
         self.tls = tls
         self.config_files = config_files
         self.started_ms = node.clock.now_ms()
@@ -193,7 +196,7 @@ class Host:
 
     async def bind(self, protocol: str, host: str, port: int, tls: TLS | None = None) -> list[socket.socket]:
         """Sockets that listen there, port 0 being any, of which nobody accepts yet. Raises OSError."""
-        listener = Listener(asyncio.Protocol, self._server.socket_options, self.report, tls)
+        listener = Listener(asyncio.Protocol, self._server.socket_options, self.report, self.supervisor, tls)
         sockets = await listener.bind(host, port)
         self._bound += [Listening(protocol, address, tls) for address in listener.addresses]
         return sockets

@@ -56,6 +56,7 @@ from .core.vhost import VHost
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
 from .host import Command, Host, Listening, Service
 from .net.expiry import authority_expiries, server_expiry
+from .net.supervisor import Child, Supervisor
 from .properties import Properties
 from .session.channel import Channel
 from .session.connection import Connection
@@ -99,6 +100,7 @@ __all__ = [
     "Breakdown",
     "Change",
     "Channel",
+    "Child",
     "Churn",
     "Clock",
     "Command",
@@ -154,6 +156,7 @@ __all__ = [
     "StoredUser",
     "StoredVHost",
     "Subscription",
+    "Supervisor",
     "Table",
     "Taken",
     "Throughput",

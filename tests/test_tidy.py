@@ -40,6 +40,31 @@ TASK_ROOTS: dict[str, str] = {
     "plugins/metrics/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
 }
 
+# path::name -> why this function starts a task, a thread or a child process by itself, and who notices its failure
+STARTS: dict[str, str] = {
+    "broker/net/committer.py::Committer.__init__": "the journal's one thread, whose root ends the node when it fails",
+    "broker/net/hashing.py::ThreadHashing.__init__": "a thread of short calls, whose results the loop takes",
+    "broker/net/hashing.py::ThreadHashing._run": "a call in that thread; its end is told to who asked",
+    "broker/net/supervisor.py::Child._start": "the supervisor itself",
+    "broker/net/supervisor.py::Supervisor.run": "the supervisor itself",
+    "broker/net/supervisor.py::Supervisor.stop": "waits that end with the call",
+    "federation/dialling.py::UpstreamConnection._kept": "awaited in the same call",
+    "federation/dialling.py::reach": "a call in a thread, awaited",
+    "federation/link.py::Link.start": "the link's own root logs what fails and goes on",
+    "federation/link.py::Link._attempt": "a group, whose failure ends the attempt that awaits it",
+    "plugins/metrics/service.py::MetricsService.guarded": "a call in a thread, awaited",
+    "plugins/throughput/analysis/intake.py::look": "threads that end with the call",
+    "plugins/throughput/analysis/reporting.py::Reporting.run": "threads that end with the call",
+    "plugins/throughput/outlet.py::Outlet.start": "the writer, whose end its watcher notices",
+    "plugins/web/asgi.py::compressed": "a call in a thread, awaited",
+    "plugins/web/door.py::Door._serve": "a call in a thread, awaited",
+}
+STARTING = {
+    *("create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor", "to_thread", "start_new_thread"),
+    *("Thread", "ThreadPoolExecutor", "ProcessPoolExecutor", "Process", "Popen"),
+    *("create_subprocess_exec", "create_subprocess_shell", "start_soon"),
+}
+
 LEAVES = {"errors", "table", "properties"}
 EVERYTHING = {"*"}
 
@@ -55,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "net": LEAVES
     | {"session", "wire", "core.alarms", "core.definitions", "core.ports", "core.node", "core.passwords"}
     | {"argon2", "uvloop", "structlog"},
-    "plugin": LEAVES | {"core", "config", "host", "session", "net.expiry"},
+    "plugin": LEAVES | {"core", "config", "host", "session", "net.expiry", "net.supervisor"},
     "host": EVERYTHING,
     "config": set(),
     "logs": {"config.values", "structlog"},
@@ -283,6 +308,23 @@ def test_only_task_roots_catch_every_exception() -> None:
                 if place not in TASK_ROOTS:
                     found.append(complaint(path, handler.lineno, "catches every exception and is no task root"))
     found += [f"{place}: the exception is not needed any more" for place in TASK_ROOTS.keys() - used]
+    assert not found, "\n".join(found)
+
+
+def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
+    found, used = [], set()
+    for path in sources(*PACKAGES):
+        inside = {id(call): name for name, node in functions(path) for call in ast.walk(node)}
+        for call in ast.walk(tree_of(path)):
+            if not isinstance(call, ast.Call):
+                continue
+            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if called in STARTING:
+                place = f"{short(path)}::{inside.get(id(call), '')}"
+                used.add(place)
+                if place not in STARTS:
+                    found.append(complaint(path, call.lineno, f"{called}: use Supervisor.run or Supervisor.keep"))
+    found += [f"{place}: the exception is not needed any more" for place in STARTS.keys() - used]
     assert not found, "\n".join(found)
 
 

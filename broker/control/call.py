@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -73,4 +72,4 @@ class Call(Question):
         return user
 
 
-Handler = Callable[[Call], "Answer | asyncio.Future[Answer]"]
+Handler = Callable[[Call], "Answer | Awaitable[Answer]"]

@@ -39,11 +39,7 @@ def check_virtual_hosts(call: Call) -> str:
     return status.check_vhosts(call.node.name)
 
 
-def check_port_connectivity(call: Call) -> asyncio.Future[Answer]:
-    return asyncio.get_running_loop().create_task(connect_to_all(call))
-
-
-async def connect_to_all(call: Call) -> Answer:
+async def check_port_connectivity(call: Call) -> Answer:
     found, described = call.host.listening(), listeners(call)
     reached = await asyncio.gather(*(connects(one) for one in found))
     return status.check_connected(call.node.name, described, reached)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 from ..core.definitions import StoredUser
@@ -72,14 +71,8 @@ def suspend_listeners(call: Call) -> None:
     suspend(call.daemon)
 
 
-def resume_listeners(call: Call) -> Answer | asyncio.Future[Answer]:
-    if call.daemon.server.listeners:
-        return None
-    return asyncio.get_running_loop().create_task(resume(call.daemon))
-
-
-async def resume(daemon: Daemon) -> Answer:
-    if await daemon.listen() is None:
+async def resume_listeners(call: Call) -> Answer:
+    if not call.daemon.server.listeners and await call.daemon.listen() is None:
         raise Refused(UNAVAILABLE, "cannot listen; the log says why")
     return None
 

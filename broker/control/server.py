@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from contextlib import aclosing
 from itertools import islice
@@ -56,7 +57,7 @@ class Control:
                 self._folder.rmdir()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        task = self._daemon.host.supervisor.run("control_connection", self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -110,7 +111,7 @@ class Control:
         if isinstance(answer, Stream):
             await self._write_lines(answer, reader, writer)
             return
-        if isinstance(answer, asyncio.Future):
+        if inspect.isawaitable(answer):
             answer = await answer
         await self._stored()
         if isinstance(answer, Rows):
@@ -142,14 +143,15 @@ class Control:
 
     async def _write_lines(self, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until the stream ends, or whoever reads leaves, which alone ends what is read meanwhile."""
-        left = asyncio.get_running_loop().create_task(reader.read(1))
 
-        def gone(task: asyncio.Task[bytes]) -> None:
-            if not task.cancelled():
-                task.exception()  # whatever it was: it has gone
+        async def end_with_reader() -> None:
+            try:
+                await reader.read(1)
+            except ConnectionError:
+                pass  # it has gone
             stream.end()
 
-        left.add_done_callback(gone)
+        left = self._daemon.host.supervisor.run("control_stream", end_with_reader())
         writer.write(place.framed({"lines": []}))  # that it has begun
         try:
             async with aclosing(stream.lines()) as pieces:

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from .supervisor import Supervisor
 from .tls import TLS, Report
 
 # Under way on one listener. Who comes then takes the place of the one that has taken longest: of a thousand that do
@@ -59,13 +60,21 @@ class SocketOptions:
 class Listener:
     """`addresses` are those it is bound to, as host:port."""
 
-    def __init__(self, protocol: Protocol, options: SocketOptions, report: Report, tls: TLS | None = None) -> None:
+    def __init__(
+        self,
+        protocol: Protocol,
+        options: SocketOptions,
+        report: Report,
+        supervisor: Supervisor,
+        tls: TLS | None = None,
+    ) -> None:
         self.tls = tls
         self.addresses: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._protocol = protocol
         self._options = options
         self._report = report
+        self._supervisor = supervisor
         self._servers: list[asyncio.Server] = []
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[asyncio.Task[None], str] = {}  # whose they are, the oldest first
@@ -149,7 +158,7 @@ class Listener:
             if len(self._handshakes) >= HANDSHAKES_LIMIT:
                 self._give_up_oldest()
             peer = address_of(address)
-            task = self._loop.create_task(self._admit(accepted, peer))
+            task = self._supervisor.run("tls_handshake", self._admit(accepted, peer), peer=peer)
             self._handshakes[task] = peer
             task.add_done_callback(partial(self._admitted, accepted))
 

@@ -18,6 +18,7 @@ from .departures import Departures
 from .evictions import Evictions
 from .listener import Listener, SocketOptions
 from .revocations import Revocations
+from .supervisor import Supervisor
 from .tls import TLS, Report
 from .transport import Transport
 
@@ -37,11 +38,13 @@ class Server:
         report: Report,
         commit_soon: Callable[[], None] = lambda: None,
         socket_options: SocketOptions | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.commit_soon = commit_soon
         self.loop = asyncio.get_running_loop()
         self.handshake_timeout_s = handshake_timeout_s
         self.report = report
+        self.supervisor = supervisor or Supervisor(report)
         self.socket_options = socket_options or SocketOptions()
         self.departures = Departures(self.loop)
         self.connections: dict[Transport, Connection] = {}
@@ -61,7 +64,7 @@ class Server:
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
         """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""
-        listener = Listener(lambda: Transport(self, tls), self.socket_options, self.report, tls)
+        listener = Listener(lambda: Transport(self, tls), self.socket_options, self.report, self.supervisor, tls)
         await listener.open(host, port)
         for address in listener.addresses:
             self.report("listener_started", "info", {"address": address, "tls": tls is not None})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from broker.plugin import Host, Management, Service
+from broker.plugin import Child, Host, Management, Service
 
 from ..web.door import Doors, Entrance
 from .sampler import Sampler
@@ -20,7 +19,7 @@ class ManagementService(Service):
 
     def __init__(self) -> None:
         self._doors: Doors | None = None
-        self._sampling: asyncio.Task[None] | None = None
+        self._sampling: Child | None = None
         self._state: State | None = None
 
     async def start(self, host: Host) -> None:
@@ -37,7 +36,7 @@ class ManagementService(Service):
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._doors) and state.samples.mode != "none":
             sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, state.more_samples)
-            self._sampling = asyncio.get_running_loop().create_task(sampler.run())
+            self._sampling = host.supervisor.keep("management_sampler", sampler.run)
 
     @property
     def samples_bytes(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.plugin import Host, Prometheus, Service
+from broker.plugin import Child, Host, Prometheus, Service
 
 from ..web.door import Doors, Entrance
 from . import lag
@@ -24,7 +25,7 @@ class MetricsService(Service):
     def __init__(self) -> None:
         self._doors: Doors | None = None
         self._state: State | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: Child | None = None
         self._guarded: ASGIApp | None = None
 
     async def start(self, host: Host) -> None:
@@ -39,7 +40,7 @@ class MetricsService(Service):
 
         self._doors = Doors(host, Entrance("prometheus", "http/prometheus", APPLICATION, application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
-        self._watching = asyncio.get_running_loop().create_task(lag.watch(state.lag))
+        self._watching = host.supervisor.keep("event_loop_lag", partial(lag.watch, state.lag))
 
     async def stop(self) -> None:
         if self._watching is not None:

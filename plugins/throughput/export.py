@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from broker.plugin import Change, Host, Latencies, Observer, StoredVHost, Throughput
+from broker.plugin import Change, Child, Host, Latencies, Observer, StoredVHost, Throughput
 
 from ..metrics.lag import watch
 from . import gauges, schema
@@ -35,9 +36,9 @@ class Export(Observer):
         self._buffer = Buffer(config.buffer_bytes, self._soon)
         self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers))
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate)
-        self._outlet = Outlet(host.report, self._ended)
+        self._outlet = Outlet(host.report, host.supervisor, self._ended)
         self._lag = Latencies()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
         self._running = False
 
@@ -86,8 +87,12 @@ class Export(Observer):
         node.observers += [self, self._snapshots.deleted]
         self._send_snapshot(self._snapshots.take(schema.START))
         self._send_metrics()
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(work) for work in (self._flush_often(), self._look_often(), watch(self._lag))]
+        keep = self._host.supervisor.keep
+        self._tasks = [
+            keep("throughput_flush", self._flush_often),
+            keep("throughput_snapshots", self._look_often),
+            keep("throughput_lag", partial(watch, self._lag)),
+        ]
 
     def configured(self, change: Change) -> None:
         if change.put and isinstance(change.record, StoredVHost):

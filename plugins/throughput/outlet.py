@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from broker.plugin import Supervisor
+
 from .stream import HEAD
 
 MODULE = "plugins.throughput.writer"
@@ -22,8 +24,9 @@ Report = Callable[[str, str, dict[str, object]], None]
 class Outlet:
     """`ended` is told, with the exit status, when the writer ends that was not asked to."""
 
-    def __init__(self, report: Report, ended: Callable[[int], None]) -> None:
+    def __init__(self, report: Report, supervisor: Supervisor, ended: Callable[[int], None]) -> None:
         self._report = report
+        self._supervisor = supervisor
         self._ended = ended
         self._process: Process | None = None
         self._pipe: asyncio.StreamWriter | None = None
@@ -39,7 +42,7 @@ class Outlet:
             sys.executable, *arguments, stdin=PIPE, stdout=PIPE, stderr=None, env=environment
         )
         self._pipe = self._process.stdin
-        self._watching = asyncio.get_running_loop().create_task(self._watch(self._process))
+        self._watching = self._supervisor.run("throughput_writer", self._watch(self._process))
 
     async def _watch(self, process: Process) -> None:
         """What the writer has to say, until it ends."""

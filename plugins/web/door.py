@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.plugin import Host, HTTPListener, SSLOptions
+from broker.plugin import Child, Host, HTTPListener, SSLOptions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -94,7 +94,7 @@ class Door:
         self._sockets = sockets
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._serving: asyncio.Task[None] | None = None
+        self._serving: Child | None = None
         self._closing = asyncio.Event()
         for listening in sockets:
             self._loop.add_reader(listening, self._knocked)
@@ -102,7 +102,7 @@ class Door:
     def _knocked(self) -> None:
         for listening in self._sockets:
             self._loop.remove_reader(listening)
-        self._serving = self._loop.create_task(self._serve())
+        self._serving = self._host.supervisor.keep("http_server", self._serve, service=self._entrance.service)
 
     async def _serve(self) -> None:
         # Beside the loop, as importing takes a few tenths of a second.
@@ -116,8 +116,10 @@ class Door:
         """Requests under way are still answered, if that does not take long."""
         self._closing.set()
         if self._serving is not None:
-            await asyncio.wait([self._serving], timeout=STOP_WAIT_S)
-            self._serving.cancel()
+            try:
+                await asyncio.wait_for(self._serving.ended(), STOP_WAIT_S)
+            except TimeoutError:
+                self._serving.cancel()
         for listening in self._sockets:
             if self._serving is None:
                 self._loop.remove_reader(listening)

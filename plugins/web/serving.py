@@ -66,7 +66,7 @@ async def serve(
     config.load()
     config.ssl = context
     server = Server(config)
-    ending = asyncio.get_running_loop().create_task(end(server, closing))
+    ending = host.supervisor.run("http_server_end", end(server, closing))
     await server.serve(sockets)
     ending.cancel()
 

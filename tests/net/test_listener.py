@@ -6,13 +6,18 @@ import socket
 import pytest
 
 from broker.net.listener import Listener, SocketOptions
+from broker.net.supervisor import Supervisor
 
 pytestmark = pytest.mark.sockets
 
 
+def report(event: str, level: str, fields: dict[str, object]) -> None:
+    """Nothing is read of it."""
+
+
 def bound_to(host: str) -> list[str]:
     async def bind() -> list[str]:
-        listener = Listener(asyncio.Protocol, SocketOptions(), lambda *line: None)
+        listener = Listener(asyncio.Protocol, SocketOptions(), report, Supervisor(report))
         await listener.open(host, 0)
         listener.close()
         return [address.rpartition(":")[0] for address in listener.addresses]

@@ -1,0 +1,173 @@
+"""Tasks that outlive the call which started them: logged when they fail, started again, ended with the node."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.net import supervisor as supervisor_module
+from broker.net.supervisor import Supervisor
+
+pytestmark = pytest.mark.asyncio
+
+Line = tuple[str, str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(supervisor_module, "DELAY_LIMIT_S", 0.004)
+
+
+def supervised() -> tuple[Supervisor, list[Line]]:
+    lines: list[Line] = []
+    return Supervisor(lambda *line: lines.append(line)), lines
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # nobody sets an event for all that is waited for
+            await asyncio.sleep(0.001)
+
+
+async def broken() -> None:
+    raise ValueError("no such thing")
+
+
+async def test_a_task_that_fails_is_logged_once_with_its_name_and_its_traceback():
+    supervisor, lines = supervised()
+    task = supervisor.run("sweep", broken(), folder="log")
+    await asyncio.wait([task])
+    await until(lambda: lines)
+    ((event, level, fields),) = lines
+    assert (event, level, fields["task"], fields["folder"]) == ("task_failed", "error", "sweep", "log")
+    assert isinstance(fields["exc_info"], ValueError)
+    assert supervisor.status() == [
+        {"name": "sweep", "running": 0, "restarts": 0, "failures": 1, "last_failure": "ValueError: no such thing"}
+    ]
+
+
+async def test_the_result_of_a_task_is_there_for_who_awaits_it():
+    supervisor, lines = supervised()
+
+    async def seven() -> int:
+        return 7
+
+    assert await supervisor.run("sum", seven()) == 7
+    assert not lines
+
+
+async def test_a_child_that_fails_is_started_again_later_each_time_up_to_a_limit():
+    supervisor, lines = supervised()
+    child = supervisor.keep("sampler", broken)
+    await until(lambda: len(lines) >= 5)
+    child.cancel()
+    await child.ended()
+    assert [fields["again_s"] for _, _, fields in lines][:5] == [0.001, 0.002, 0.004, 0.004, 0.004]
+    assert child.restarts >= 4
+
+
+async def test_a_child_that_ran_steadily_starts_again_after_the_first_delay(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(supervisor_module, "STEADY_S", 0.0)
+    supervisor, lines = supervised()
+    child = supervisor.keep("sampler", broken)
+    await until(lambda: len(lines) >= 3)
+    child.cancel()
+    assert {fields["again_s"] for _, _, fields in lines} == {0.001}
+
+
+async def test_a_child_that_returns_is_not_started_again():
+    supervisor, lines = supervised()
+    starts: list[int] = []
+
+    async def work() -> None:
+        starts.append(1)
+
+    child = supervisor.keep("once", work)
+    await child.ended()
+    assert (child.over, starts, lines) == (True, [1], [])
+
+
+async def test_a_child_that_is_cancelled_ends_cleanly_also_while_it_waits_to_be_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(supervisor_module, "FIRST_DELAY_S", 3600.0)
+    supervisor, lines = supervised()
+    running = supervisor.keep("running", asyncio.Event().wait)
+    waiting = supervisor.keep("waiting", broken)
+    await until(lambda: lines)
+    for child in (running, waiting):
+        child.cancel()
+        await asyncio.wait_for(child.ended(), 5)
+    assert len(lines) == 1
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
+    """On Python 3.11.2 a timeout after a broken TaskGroup lets CancelledError out."""
+    supervisor, lines = supervised()
+    starts: list[int] = []
+
+    async def work() -> None:
+        starts.append(1)
+        if len(starts) < 3:
+            raise asyncio.CancelledError
+        await asyncio.Event().wait()
+
+    child = supervisor.keep("link", work)
+    await until(lambda: len(starts) == 3)
+    assert [event for event, _, _ in lines] == ["task_failed", "task_failed"]
+    child.cancel()
+    await child.ended()
+
+
+async def test_each_start_of_a_child_is_free_of_what_a_broken_task_group_left():
+    """Its timeouts end with TimeoutError each time."""
+    supervisor, _ = supervised()
+    ends: list[type[BaseException]] = []
+
+    async def work() -> None:
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+        except BaseException as error:
+            ends.append(type(error))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(broken())
+
+    child = supervisor.keep("link", work)
+    await until(lambda: len(ends) >= 3)
+    child.cancel()
+    await child.ended()
+    assert set(ends) == {TimeoutError}
+
+
+async def test_a_vital_child_that_fails_ends_the_node_and_is_not_started_again():
+    ends: list[str] = []
+    lines: list[Line] = []
+    supervisor = Supervisor(lambda *line: lines.append(line), lambda: ends.append("ended"))
+    child = supervisor.keep("heart", broken, vital=True)
+    await child.ended()
+    assert (ends, len(lines), "again_s" in lines[0][2]) == (["ended"], 1, False)
+
+
+async def test_all_tasks_end_with_the_node_and_those_that_do_not_are_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(supervisor_module, "STOP_WAIT_S", 0.01)
+    supervisor, lines = supervised()
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    supervisor.keep("sampler", asyncio.Event().wait)
+    supervisor.run("request", asyncio.Event().wait())
+    left = supervisor.run("stubborn", stubborn())
+    await asyncio.sleep(0)
+    await supervisor.stop()
+    assert lines == [("tasks_not_ended", "warning", {"tasks": ["stubborn"]})]
+    release.set()
+    await left
+    await until(lambda: not any(row["running"] for row in supervisor.status()))
