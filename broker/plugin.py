@@ -27,7 +27,7 @@ from .core.node import Node
 from .core.origin import Origin
 from .core.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
 from .core.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
-from .core.patterns import Pattern
+from .core.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, Pattern, query_pattern
 from .core.permissions import Permission, TopicPermission
 from .core.plan import imported
 from .core.policies import Policy
@@ -82,6 +82,8 @@ __all__ = [
     "INTEGERS",
     "MULTI_HOP",
     "POLICY",
+    "QUERY_LONGEST_BYTES",
+    "QUERY_SEARCH_S",
     "QUORUM",
     "SALT_BYTES",
     "SHA256",
@@ -176,6 +178,7 @@ __all__ = [
     "json_of_table",
     "pid",
     "properties",
+    "query_pattern",
     "safe_uri",
     "same",
     "server_expiry",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import Invalid
+from ..errors import Invalid, PreconditionFailed
 from .exchange import Exchange
 from .parameters import POLICY, Component, Parameters
 from .patterns import Pattern
@@ -51,8 +51,8 @@ class Policy:
         self.apply_to = apply_to
         self._compiled = Pattern(pattern or ".*")
 
-    def applies(self, target: Queue | Exchange) -> bool:
-        """Whether it could hold for this one, as far as this policy goes."""
+    def applies(self, target: Queue | Exchange) -> bool | None:
+        """Whether it could hold for this one, as far as this policy goes; None if searching the name takes too long."""
         exchanges, types = APPLY_TO[self.apply_to]
         if isinstance(target, Queue):
             type_ = target.rules.type
@@ -60,7 +60,11 @@ class Policy:
                 return False
         elif not exchanges:
             return False
-        return self._compiled.found(target.name)
+        return self._compiled.search(target.name)
+
+    def gives_up(self, name: str) -> bool:
+        """Whether searching this name takes too long."""
+        return self._compiled.search(name) is None
 
 
 class PolicyComponent(Component):
@@ -93,8 +97,10 @@ class PolicyComponent(Component):
         self._policies.changed(vhost, old, new)
 
     def best(self, target: Queue | Exchange) -> Policy | None:
+        """That of an operator is a limit: it holds, too, where searching the name takes too long."""
         for policy in self.ranked.get(target.vhost, ()):
-            if policy.applies(target):
+            found = policy.applies(target)
+            if found or (found is None and self.operator):
                 return policy
         return None
 
@@ -144,6 +150,18 @@ class Policies:
 
     # For the core
 
+    def check_queue_name(self, vhost: VHost, name: str) -> None:
+        """Refuse a new queue in whose name an operator policy cannot be searched: its limit would not be known to hold.
+
+        Raises PreconditionFailed (406).
+        """
+        for policy in self._operator.ranked.get(vhost.name, ()):
+            if policy.gives_up(name):
+                raise PreconditionFailed(
+                    f"cannot declare queue '{name}' in {vhost}: matching its name with the pattern of operator policy "
+                    f"'{policy.name}' takes too long"
+                )
+
     def apply(self, target: Queue | Exchange) -> bool:
         """Have it work by what holds for it now; whether that is anything else than before."""
         policy = self._user.best(target)
@@ -176,7 +194,7 @@ class Policies:
         if there is None:
             return
         targets: list[Queue | Exchange] = [*there.exchanges.values(), *there.queues.values()]
-        touched = [target for target in targets if holds(old, target) or (new is not None and new.applies(target))]
+        touched = [target for target in targets if holds(old, target) or could_hold(new, target)]
         told = [target for target in touched if self.apply(target)]
         if told:
             there.changed()  # an alternate exchange may be another
@@ -184,6 +202,10 @@ class Policies:
             for observer in self._observers:
                 observer.policy_changed(target)
         there.pump()  # what a new limit has no room for goes now
+
+
+def could_hold(policy: Policy | None, target: Queue | Exchange) -> bool:
+    return policy is not None and policy.applies(target) is not False
 
 
 def holds(policy: Policy | None, target: Queue | Exchange) -> bool:

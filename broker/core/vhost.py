@@ -239,6 +239,7 @@ class VHost(Home):
         check_queue_type(arguments, f"queue '{name}' in {self}", durable, exclusive, auto_delete)
         if not as_is:
             self._limits.check_queue(self, name)
+            self._policies.check_queue_name(self, name)
         if durable and not exclusive:
             number = number or self._numbering.take()
         queue = Queue(self, name, number > 0, number, owner if exclusive else None, auto_delete, arguments)

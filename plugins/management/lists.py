@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from broker.plugin import Invalid, Pattern
+from broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
 
 from .answers import Answer, Refusal, bad, json_of
 
@@ -22,7 +22,6 @@ Query = Mapping[str, str]
 
 SLICE_S = 0.0002  # what a message may have to wait for, besides what it takes anyway
 PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
-PATTERN_LIMIT = 1024  # characters
 PATTERN_S, NAME_S = 0.02, 2e-5  # processor time for all names together: so much, and so much more for each
 MOMENT_S = 1e-6
 BAD_PAGE = "Pagination parameters are invalid"
@@ -46,10 +45,8 @@ class Listing(Generic[T]):
 
 def pattern_of(text: str) -> Pattern:
     """Raises Refusal (400) for a pattern that is none, or too large."""
-    if len(text) > PATTERN_LIMIT:
-        raise bad(BAD_PAGE)
     try:
-        return Pattern(text, ignore_case=True)
+        return query_pattern(text, ignore_case=True)
     except Invalid:
         raise bad(BAD_PAGE) from None
 
@@ -81,9 +78,9 @@ class Page:
             return self._part in name.casefold()
         self._left_s += NAME_S
         begun = time.process_time()
-        found = self._pattern.found(name, max(self._left_s, MOMENT_S))
+        found = self._pattern.search(name, min(max(self._left_s, MOMENT_S), QUERY_SEARCH_S))
         self._left_s -= time.process_time() - begun
-        if self._pattern.exhausted:
+        if found is None:
             raise bad(BAD_PAGE)
         return found
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import time
 
-from broker.plugin import Channel, Connection, Exchange, Invalid, Pattern, Queue, VHost
+from broker.plugin import (
+    QUERY_LONGEST_BYTES,
+    QUERY_SEARCH_S,
+    Channel,
+    Connection,
+    Exchange,
+    Invalid,
+    Queue,
+    VHost,
+    query_pattern,
+)
 
 from ..management.lists import in_slices
 from .state import State
 
-PATTERN_LIMIT = 2000  # octets
 PATTERN_S = 0.05  # for all names of queues together
 
 
@@ -45,10 +54,10 @@ class Scope:
 
     async def match(self, pattern: str) -> None:
         """Only queues in whose names this is found. Raises BadPattern."""
-        if len(pattern.encode("utf-8", "surrogatepass")) > PATTERN_LIMIT:
+        if len(pattern.encode("utf-8", "surrogatepass")) > QUERY_LONGEST_BYTES:
             raise BadPattern("'queue' regex too long")
         try:
-            wanted = Pattern(pattern)
+            wanted = query_pattern(pattern)
         except Invalid as error:
             raise BadPattern(f"Invalid 'queue' regex: {error.text}") from None
         left_s = PATTERN_S
@@ -56,11 +65,11 @@ class Scope:
         def found(queue: Queue) -> bool:
             nonlocal left_s
             begun_s = time.process_time()
-            match = wanted.found(queue.name, max(left_s, 1e-6))
+            match = wanted.search(queue.name, min(max(left_s, 1e-6), QUERY_SEARCH_S))
             left_s -= time.process_time() - begun_s
+            if match is None:
+                raise BadPattern("'queue' regex takes too long")
             return match
 
         matches = await in_slices(self.queues, found)
-        if wanted.exhausted:
-            raise BadPattern("'queue' regex takes too long")
         self.queues = [queue for queue, match in zip(self.queues, matches, strict=True) if match]

@@ -12,7 +12,7 @@ from broker.core.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge
 from broker.core.queue import Queue
 from broker.core.users import Users
 from broker.core.vhost import VHost
-from broker.errors import Invalid, Unknown
+from broker.errors import Invalid, PreconditionFailed, Unknown
 from broker.properties import Properties
 from broker.storage.memory import MemoryJournal
 from broker.table import Table
@@ -358,3 +358,27 @@ def test_the_rest_of_a_policy_is_looked_at_too(policies: Policies) -> None:
 def test_a_pattern_that_takes_for_ever_is_given_up(vhost: VHost, policies: Policies) -> None:
     policies.set("/", "p", "^(a|aa)+$", LENGTH)
     assert queue(vhost, "a" * 200 + "!").policy is None
+
+
+SLOW, SLOW_NAME = "^((a|aa|b?)+)+$", "a" * 250 + "!"
+
+
+def test_a_queue_in_whose_name_an_operator_policy_cannot_be_searched_is_refused(
+    vhost: VHost, policies: Policies
+) -> None:
+    policies.set("/", "limit", SLOW, LENGTH, operator=True)
+    for _ in range(2):
+        with pytest.raises(PreconditionFailed, match="pattern of operator policy 'limit' takes too long"):
+            queue(vhost, SLOW_NAME)
+    assert not vhost.queues
+    assert queue(vhost, "aab").effective == LENGTH and queue(vhost, "!").effective == {}
+
+
+def test_an_operator_policy_holds_for_a_queue_that_was_there_and_whose_name_it_cannot_search(
+    vhost: VHost, policies: Policies
+) -> None:
+    it, other = queue(vhost, SLOW_NAME), queue(vhost, "!")
+    policies.set("/", "limit", SLOW, LENGTH, operator=True)
+    policies.set("/", "mine", SLOW, LENGTH)
+    assert it.effective == LENGTH and it.operator_policy is not None and it.policy is None
+    assert other.operator_policy is None

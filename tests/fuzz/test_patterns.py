@@ -1,0 +1,82 @@
+"""Regular expressions: whatever is accepted compiles and searches within its bound of processor time and memory."""
+
+import resource
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.patterns import Pattern, query_pattern
+from broker.errors import Invalid
+from tests.support.examples import examples
+
+BOUND_S = 1.0  # of processor time, for what takes a fifth of that at the worst
+QUERY_BOUND_S = 0.2
+BOUND_BYTES = 64 << 20  # by which all examples together may make the process grow
+NAMES = ("", "a" * 255, "ab" * 127, "a" * 254 + "!", "0" * 255, "é" * 127)
+
+atoms = st.sampled_from(
+    (
+        *("a", "b", ".", "^", "$", "\\b", "\\w", "\\d", "\\p{L}", "\\P{Lu}", "\\X", "\\R", "\\x{41}", "\\1", "\\k<n>"),
+        *("[ab]", "[^a]", "[[:alpha:]]", "[]x]", "[a-z0-9_\\]{9}]", "[" + "ab" * 60 + "]", "\\Qa(b{9}\\E", "{name}"),
+        *("a{", "{e<=3}", "}", "#", " ", "\n", "é", "|", "\\N", "\\p{e}", "\\(", "\\[", "\\\\", "abcdefgh" * 8),
+    )
+)
+repetitions = st.sampled_from(
+    (*("", "", "?", "*", "+", "??", "*?", "+?", "?+", "*+", "++", "{2}", "{9}", "{200}", "{1,9}", "{2,}", "{0,60000}"),)
+)
+openings = st.sampled_from(
+    (
+        *("(", "(?:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?|", "(?<n>", "(?P<m>", "(?i:", "(?s-i:", "(?x:"),
+        *("(?#", "(?R", "(?(1)", "(?P>n", "(?V1:", "(?x) (", "(?i)(", "(*SKIP)("),
+    )
+)
+
+
+def repeated(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    one = st.tuples(parts, repetitions).map("".join)
+    return st.lists(one, min_size=1, max_size=4).map("".join)
+
+
+def groups(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return repeated(st.tuples(openings, inner, st.just(")")).map("".join) | atoms)
+
+
+@st.composite
+def nests(draw: st.DrawFn) -> str:
+    """One group in another, each repeated."""
+    depth = draw(st.integers(1, 40))
+    text = draw(atoms)
+    for _ in range(depth):
+        text = draw(openings) + text + draw(atoms) + ")" + draw(repetitions)
+    return text
+
+
+patterns = st.one_of(
+    st.recursive(repeated(atoms), groups, max_leaves=12),
+    nests(),
+    st.tuples(atoms, repetitions, st.integers(1, 3000)).map(lambda parts: (parts[0] + parts[1]) * parts[2]),
+    st.text(st.sampled_from("ab(){}[]?*+|\\^$.,:=!<>#Pxi&R123-e \n"), max_size=40),
+)
+
+
+def spent_s(text: str, query: bool) -> float:
+    begun_s = time.process_time()
+    try:
+        pattern = query_pattern(text, True) if query else Pattern(text, {"name": "a" * 255})
+    except Invalid:
+        pass
+    else:
+        for name in NAMES:
+            pattern.found(name)
+    return time.process_time() - begun_s
+
+
+@given(patterns)
+@examples(400)
+def test_a_pattern_is_refused_or_takes_a_bounded_time_and_memory(text: str) -> None:
+    spent_s("a", False)  # which loads the library
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert spent_s(text, True) < QUERY_BOUND_S
+    assert spent_s(text, False) < BOUND_S
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < BOUND_BYTES
