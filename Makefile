@@ -4,21 +4,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# tests/conftest.py says how many workers there are, and what each has
+SIDE_BY_SIDE := -n auto
 CONFORMANCE_NODE := tests/conformance/node
 FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
+ROUNDS ?= 10
 
-.PHONY: run test check compare bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
+.PHONY: run test test-stress check compare bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
-test: lint types node java  ## what CI runs
-	$(PYTEST) -q
+test: lint node java  ## what CI runs; the types are checked beside the tests
+	@$(BIN)/mypy >.venv/types.txt 2>&1 & types=$$!; \
+	$(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
+	wait $$types; types=$$?; cat .venv/types.txt; \
+	exit $$((tests || types))
+
+test-stress: .venv/test.stamp node java  ## the suite ROUNDS times while all cores are kept busy: how often each test failed
+	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
-	$(PYTEST) -q -m "not sockets" --ignore=tests/conformance --ignore=tests/bench --ignore=tests/test_bench.py
+	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/conformance --ignore=tests/bench --ignore=tests/test_bench.py
 
 compare: .venv/test.stamp  ## with a RabbitMQ 4 that runs: every route, AMQP refusal and command; ARGS are handed on
 	$(BIN)/python -m tests.compare $(ARGS)

@@ -14,29 +14,13 @@ from functools import cache
 
 import pytest
 
+from tests.support.acceptance import CHECK
 from tests.support.amqp import Client
 from tests.support.broker import CTL, Peer, SocketPeer
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer
 
 PEER = os.environ.get("WARREN_PEER", "")
-LAST_CHECK = 230
-LATER: dict[int, str] = {}
-ELSEWHERE = {  # what needs more than one broker can show while it runs, or plugins
-    178: "tests/crash/test_lives.py",
-    185: "tests/crash/test_lives.py",
-    **dict.fromkeys((*range(190, 194), 204), "tests/plugins/test_hashing_and_random.py"),
-    **dict.fromkeys((194, 195), "tests/plugins/test_modulus_hash_seed.py"),
-    **dict.fromkeys(range(196, 203), "tests/plugins/test_presence_seed.py"),
-    203: "tests/plugins/test_recent_history.py",
-    205: "tests/plugins/test_delayed_message.py",
-    206: "tests/plugins/test_duplicates.py",
-    223: "tests/crash/test_restarted.py",
-    224: "tests/crash/test_restarted.py",
-    225: "tests/crash/test_killed.py",
-    230: "tests/conformance/test_celery.py",
-}
-_covered: dict[int, set[str]] = {}  # the number of a check -> outcomes of its tests
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        item.user_properties += [(CHECK, number) for marker in item.iter_markers("check") for number in marker.args]
         needs = item.get_closest_marker("in_process")
         if PEER and needs is not None:
             item.add_marker(pytest.mark.skip(reason=f"in process only: {needs.args[0]}"))
@@ -70,34 +55,6 @@ def _is_rabbitmq() -> bool:
     client.start()
     peer.close()
     return "Erlang" in client.server_properties["platform"]
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
-    for marker in item.iter_markers("check"):
-        for number in marker.args:
-            if report.when == "call" or report.outcome != "passed":
-                _covered.setdefault(number, set()).add("xfailed" if hasattr(report, "wasxfail") else report.outcome)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _covered:
-        return
-    passed = sorted(number for number, outcomes in _covered.items() if outcomes == {"passed"})
-    failed = sorted(number for number, outcomes in _covered.items() if "failed" in outcomes)
-    known = {*_covered, *LATER, *ELSEWHERE}
-    missing = [number for number in range(1, LAST_CHECK + 1) if number not in known]
-    write = terminalreporter.write_line
-    terminalreporter.section("acceptance checks")
-    write(f"{len(passed)} passed of {len(_covered)} covered, of {LAST_CHECK} in all; failed: {failed or 'none'}")
-    write(f"skipped or different: {sorted(set(_covered) - set(passed) - set(failed)) or 'none'}")
-    write(f"without a test: {missing or 'none'}")
-    for word, table in (("elsewhere", ELSEWHERE), ("later", LATER)):
-        for number, what in sorted(table.items()):
-            if number not in _covered:
-                write(f"{word}: {number} ({what})")
 
 
 @pytest.fixture

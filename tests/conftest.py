@@ -1,0 +1,106 @@
+"""How the suite runs: side by side in several processes, with bytecode kept, and what was skipped said at the end."""
+
+import fcntl
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import acceptance
+
+# Where a shell forbids bytecode, each start of a broker (there are some hundred) would compile all of it again, and
+# each run all tests: together more than half of the processor time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+WORKERS_PER_CORE = 2  # most of the time goes by while tests wait for processes and sockets
+FEWEST_WORKERS, MOST_WORKERS = 4, 12
+# What takes longest stands first, so that no worker is left with it at the end; the names begin paths below tests/.
+FIRST = ("throughput/", "crash/", "federation/", "conformance/", "test_bench", "plugins/", "logs/", "metrics/", "ctl/")
+# Their tests share nothing within a module: each may run in another worker than the one before it.
+ONE_BY_ONE = ("crash/", "test_bench")
+# One worker has the tests of these modules, and with them the only Spark session.
+SPARK = tuple(f"throughput/test_{name}.py" for name in ("analysis", "arrivals", "damage", "end_to_end", "java"))
+# Tests with one of these fixtures open sockets or start processes.
+LISTENING = {"broker_address", "controlled", "daemon", "listening", "ready", "running", "sites", "spark"}
+
+
+def _below_tests(nodeid: str) -> str:
+    return nodeid.removeprefix("tests/")
+
+
+def unit_of(nodeid: str) -> str:
+    """The unit of work of this test: one worker has all tests of a unit, one after the other."""
+    path = _below_tests(nodeid)
+    if path.startswith(SPARK):
+        return "spark"
+    return nodeid if path.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+
+
+def _rank(item: pytest.Item) -> int:
+    path = _below_tests(item.nodeid)
+    return next((rank for rank, start in enumerate(FIRST) if path.startswith(start)), len(FIRST))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(acceptance)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    cores = len(os.sched_getaffinity(0))
+    return min(max(FEWEST_WORKERS, WORKERS_PER_CORE * cores), MOST_WORKERS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+    config.option.loadscopereorder = False  # the order is that of the collection
+    return Units(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_rank)
+    for item in items:
+        if LISTENING.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("sockets")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """The first worker compiles what is new; the others wait for it and read its bytecode."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    run = Path(session.config.option.basetemp).parent  # of all workers
+    with (run / "compiled").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if not file.read():
+            result = yield
+            file.write("compiled")
+            return result
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = defaultdict(list)
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        skipped[reason.removeprefix("Skipped: ")].append(report.nodeid)
+    if not skipped:
+        return
+    terminalreporter.section("skipped")
+    for reason, nodeids in sorted(skipped.items()):
+        terminalreporter.write_line(f"{len(nodeids)} skipped: {reason}")
+        for nodeid in sorted(nodeids):
+            terminalreporter.write_line(f"    {nodeid}")
