@@ -7,6 +7,7 @@ publisher wrote is, to the octet, what a consumer reads. Properties are decoded 
 from __future__ import annotations
 
 from ..properties import EXPIRATION, HEADERS, Properties, delivery_mode, replace, text
+from ..properties import headers as headers_of
 from ..table import Table
 from .life import Life
 
@@ -135,7 +136,7 @@ class Message:
     @property
     def headers(self) -> Table:
         """The headers property; empty when the message has none."""
-        return self.properties.headers or Table.EMPTY
+        return headers_of(self.property_bytes) or Table.EMPTY
 
     @property
     def body(self) -> bytes:

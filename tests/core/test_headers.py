@@ -1,7 +1,10 @@
 """The headers exchange."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from broker.core import headers as headers_module
 from broker.core.binding import Binding, Destination
 from broker.core.headers import HeadersExchange
 from broker.core.message import Address, Message, framed
@@ -107,3 +110,51 @@ def test_a_binding_is_found_again_with_its_arguments_in_another_order():
     exchange.bound(Binding("x", queue, "", Table.of({"a": 1, "b": 2})))
     exchange.unbound(Binding("x", queue, "", Table.of({"b": 2, "a": 1})))
     assert routed(exchange, {"a": 1, "b": 2}) == []
+
+
+class Counting:
+    """Counts how many bindings are compared with a message."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.compared = 0
+        matches = headers_module._Wanted.matches
+
+        def counted(wanted: headers_module._Wanted, sent: Table) -> bool:
+            self.compared += 1
+            return matches(wanted, sent)
+
+        monkeypatch.setattr(headers_module._Wanted, "matches", counted)
+
+
+@pytest.mark.parametrize("match", ["all", "any"])
+def test_a_publish_looks_only_at_bindings_that_share_a_header_with_it(
+    monkeypatch: pytest.MonkeyPatch, match: str
+) -> None:
+    kind = {"kind": "a"} if match == "all" else {}
+    many = {f"q{number}": {"x-match": match, **kind, "number": number} for number in range(2_000)}
+    exchange = bound(**many)
+    counting = Counting(monkeypatch)
+    assert routed(exchange, {"kind": "a", "number": 77, "other": [1, "x"]}) == ["q77"]
+    assert counting.compared <= 2
+    for number in range(2_000):
+        binding = Binding("x", Destination(f"q{number}"), "", Table.of(many[f"q{number}"]))
+        identity = headers_module._identity(binding)
+        known = next(each for each in exchange._bound if each[0].name == f"q{number}" and each[1:] == identity[1:])
+        exchange.unbound(Binding("x", known[0], "", binding.arguments))
+    assert not exchange._index and routed(exchange, {"kind": "a", "number": 77}) == []
+
+
+VALUES = st.sampled_from(
+    [None, 1, ("b", 1), ("T", 1), ("l", 1), True, "1", ("x", b"1"), 1.0, ("f", 1.0), 0.0, -0.0, float("nan"), [1, "x"],
+     [("b", 1), "x"], {"a": 1}, ("D", (1, 10)), [], "", 2]
+)  # fmt: skip
+HEADERS = st.dictionaries(st.sampled_from(["a", "b", "x-c"]), VALUES, max_size=3)
+
+
+@given(st.lists(st.tuples(HEADERS, st.sampled_from(["all", "any", "all-with-x", "any-with-x"])), max_size=6), HEADERS)
+def test_the_index_finds_what_a_look_at_each_binding_finds(
+    bindings: list[tuple[dict[str, object], str]], sent: dict[str, object]
+) -> None:
+    exchange = bound(**{f"q{at}": {**asked, "x-match": mode} for at, (asked, mode) in enumerate(bindings)})
+    expected = [wanted.destination.name for wanted in exchange._bound.values() if wanted.matches(Table.of(sent))]
+    assert routed(exchange, sent) == sorted(expected)
