@@ -60,6 +60,7 @@ class Queue(Destination):
         "had_consumer",
         "deleted",
         "dirty",
+        "paused",
         "published",
         "delivered_bytes",
         "delivering",
@@ -98,6 +99,7 @@ class Queue(Destination):
         self.lines = Lines(self.rules, number, home.journal, home.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.deleted = self.dirty = False
+        self.paused = 0  # jobs that bring back what is to be delivered first
         self.published = self.delivered_bytes = 0
         self.delivering = Delivering(home.statistics.delivering[self.rules.type])
         self.kept = Kept()
@@ -211,7 +213,7 @@ class Queue(Destination):
             if self._came_back and self.rules.trims:
                 self._trim()  # what comes back to a full queue goes, though somebody could take it
             self._came_back = False
-            if len(self.consumers) and self._slice:
+            if len(self.consumers) and self._slice and not self.paused:
                 self._deliver()
             if self.rules.trims:
                 self._trim()

@@ -73,6 +73,8 @@ class Channel:
         self.last_queue = ""
         self.delivery_tag = 0
         self.unacked: dict[int, Unacked] = {}
+        self.lowest_tag = 1  # no lower one is outstanding
+        self._job: tuple[bytes, ...] | None = None  # replies that wait for the job that is under way, if one is
         self.consumers: dict[str, Subscription] = {}
         self.prefetch = connection.settings.default_consumer_prefetch
         self.prefetch_limit = 0
@@ -212,6 +214,9 @@ class Channel:
 
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply as soon as all that was done until now is on disk; until then the connection is not served."""
+        if self._job is not None:
+            self._job += (frames,)
+            return
         journal = self.connection.node.journal
         ticket = journal.ticket()
         if ticket <= journal.durable:
@@ -220,15 +225,20 @@ class Channel:
             self.connection.waits_for_journal = True
             journal.when_durable(ticket, partial(self._durable, frames))
 
-    def send_when_finished(self, frames: bytes) -> Callable[[], None]:
-        """What a job is to call when it is done: the reply is sent as soon as all that is on disk. Until then the
-        connection is not served, so that nobody on it sees the job half done."""
+    def begin_job(self) -> Callable[[], None]:
+        """Have the connection wait for a job, so that nobody on it sees that half done; the job calls what this returns
+        when it is done. A reply that is to be sent when it is durable waits for both."""
+        if self.closing:
+            return lambda: None
+        self._job = ()
         self.connection.wait()
 
         def finished() -> None:
+            replies, self._job = self._job or (), None
             self.connection.go_on()
             if not self.closing:
-                self.send_when_durable(frames)
+                for frames in replies:
+                    self.send_when_durable(frames)
 
         return finished
 

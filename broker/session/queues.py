@@ -140,8 +140,8 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
     if method.nowait:
         queue.purge()
     else:
-        reply = encode.method(channel.number, encode.QUEUE_PURGE_OK, encode.long(queue.ready))
-        queue.purge(finished=channel.send_when_finished(reply))
+        count = queue.purge(finished=channel.begin_job()) if queue.durable else queue.purge()
+        channel.send_when_durable(encode.method(channel.number, encode.QUEUE_PURGE_OK, encode.long(count)))
 
 
 def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -9,6 +10,7 @@ from pamqp import commands
 from ..core.message import Message
 from ..core.message_log import CHANNEL, NACK, RECOVER, REJECT
 from ..core.queue import Queue
+from ..core.scheduler import SLICE
 from ..errors import NotSupported, PreconditionFailed
 from ..table import Table
 from ..wire import encode
@@ -16,6 +18,10 @@ from ..wire import encode
 if TYPE_CHECKING:
     from .channel import Channel, Unacked
     from .consuming import Subscription
+
+TOGETHER = 5_000  # deliveries that are settled in one go; more of them become a job
+COST = 2  # of one of them (`core.scheduler`)
+SPAN = 100_000  # tags that are tried one by one to find those that are outstanding
 
 End = int
 """How a delivery ends: acknowledged; refused for good; sent back by basic.nack, which is no failure; or otherwise."""
@@ -26,6 +32,9 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     """Raises PreconditionFailed (406) for a tag that is not outstanding. HOT: bench B, D, I, L."""
     if multiple:
         tags = outstanding(channel, tags[0])
+        if len(tags) > TOGETHER:
+            refuse(channel, tags, ACKED)
+            return
     transaction = channel.transaction
     if transaction is not None:
         for tag in tags:
@@ -110,16 +119,17 @@ def requeue(channel: Channel, tags: list[int], reason: str = CHANNEL) -> None:
 
 def outstanding(channel: Channel, tag: int) -> list[int]:
     """Tags up to and with this one, 0 for all; raises PreconditionFailed (406) for one that is not outstanding."""
+    unacked = channel.unacked
     if tag == 0:
-        return list(channel.unacked)
-    if tag not in channel.unacked:
+        return list(unacked)
+    if tag not in unacked:
         raise unknown(tag)
-    tags = []
-    for other in channel.unacked:
-        if other > tag:
-            break
-        tags.append(other)
-    return tags
+    # Not from the beginning of `unacked`: a dict from which many were taken there is slow to begin with. No tag is
+    # tried twice, unless a transaction is rolled back.
+    first, channel.lowest_tag = channel.lowest_tag, tag + 1
+    if tag - first < SPAN:
+        return [other for other in range(first, tag + 1) if other in unacked]
+    return [other for other in unacked if other <= tag]
 
 
 def take(channel: Channel, tag: int) -> Unacked:
@@ -131,7 +141,37 @@ def take(channel: Channel, tag: int) -> Unacked:
 
 
 def finish(channel: Channel, ends: list[tuple[Unacked, End]], reason: str = "") -> None:
-    """What follows from deliveries that were taken off the list; `reason` is empty where the consumer said so."""
+    """What follows from deliveries that were taken off the list; `reason` is empty where the consumer said so.
+
+    Of very many that follows in slices, and the connection is not served until it is done.
+    """
+    if len(ends) <= TOGETHER:
+        finish_some(channel, ends, reason)
+    else:
+        finished = channel.begin_job()
+        channel.connection.node.scheduler.start("settlements", finish_all(channel, ends, reason, finished))
+
+
+def finish_all(
+    channel: Channel, ends: list[tuple[Unacked, End]], reason: str, finished: Callable[[], None]
+) -> Iterator[int]:
+    """A job. Queues deliver nothing before all that comes back to them is there, so that its order holds."""
+    queues = {entry[0] for entry, end in ends if end not in (ACKED, REJECTED)}
+    for queue in queues:
+        queue.paused += 1
+    try:
+        for at in range(0, len(ends), SLICE):
+            some = ends[at : at + SLICE]
+            finish_some(channel, some, reason)
+            yield COST * len(some)
+    finally:
+        for queue in queues:
+            queue.paused -= 1
+            queue.mark()
+        finished()
+
+
+def finish_some(channel: Channel, ends: list[tuple[Unacked, End]], reason: str) -> None:
     consumed = 0
     log = channel.vhost.message_log
     for (queue, subscription, position, message), end in ends:

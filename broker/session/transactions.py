@@ -57,6 +57,7 @@ class Transaction:
                 channel.unacked[tag] = entry
             self.settlements.clear()
             channel.unacked = dict(sorted(channel.unacked.items()))
+            channel.lowest_tag = min(channel.unacked)
 
 
 def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:

@@ -1,13 +1,17 @@
 """Many settlements at once."""
 
 import time
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Tx
 
+from broker.core.scheduler import TURN_COST
+from broker.session import settling
 from tests.support import codec
 from tests.support.channel import Channel as ClientChannel
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.clock import FakeClock
+from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
 
 COUNT = 5_000
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
@@ -63,3 +67,118 @@ def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
     channel = pipe_of(ch.client).connection.channels[1]
     assert channel.prefetched == 0 and not channel.unacked
     assert all(consumer.unacked == 0 for consumer in channel.consumers.values())
+
+
+LARGE = 3 * settling.TOGETHER
+
+
+class Large:
+    """A channel with LARGE deliveries that are not settled, of which each turn settles some."""
+
+    def __init__(self, transaction: bool = False) -> None:
+        self.journal = SureJournal()
+        self.node = new_node(self.journal)
+        self.ch = connected(self.node).channel(1)
+        self.ch.declare("queue", durable=True)
+        self.connection = pipe_of(self.ch.client).connection
+        self.queue = self.node.vhosts["/"].queues["queue"]
+        for _ in range(LARGE // 100):
+            self.ch.client.raw(PUBLISH * 100)
+        self.ch.send(Basic.Consume, queue="queue", consumer_tag="c")
+        self.read()
+        if transaction:
+            self.ch.transact()
+        assert self.queue.unacked == LARGE
+
+    def read(self) -> None:
+        while self.connection.take_output():
+            self.connection.flushed()
+
+    @property
+    def channel(self) -> Any:
+        return self.connection.channels[1]
+
+    def turns(self) -> list[int]:
+        """Let the job end; how much each turn of it settled."""
+        assert isinstance(self.node.clock, FakeClock)
+        settled, left = [LARGE - self.queue.unacked], self.queue.unacked
+
+        def turned() -> None:
+            nonlocal left
+            settled.append(left - self.queue.unacked)
+            left = self.queue.unacked
+
+        self.node.clock.after_each = turned
+        self.node.clock.advance(0)
+        return settled
+
+
+@pytest.mark.parametrize("how", ["ack", "drop", "requeue", "recover", "commit"])
+def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str) -> None:
+    large = Large(how == "commit")
+    if how == "ack":
+        large.ch.ack(LARGE, multiple=True)
+    elif how == "recover":
+        large.ch.send(Basic.RecoverAsync, requeue=True)
+    elif how == "commit":
+        large.ch.ack(0, multiple=True)
+        large.ch.send(Tx.Commit)
+    else:
+        large.ch.nack(LARGE, multiple=True, requeue=how == "requeue")
+    assert large.connection.waits_for_journal
+    assert not large.channel.unacked
+    first = large.queue.lines.count
+    settled = large.turns()
+    assert len(settled) > 2 and max(settled) <= TURN_COST and first <= TURN_COST
+    assert not large.connection.waits_for_journal
+    if how == "commit":
+        large.ch.reply_to(Tx.Commit)
+    large.read()
+    assert large.queue.ready == 0
+    if how in ("requeue", "recover"):
+        assert [entry[2] for entry in large.channel.unacked.values()] == list(range(1, LARGE + 1))
+    else:
+        assert not large.channel.unacked and not large.queue.unacked
+
+
+def test_what_a_dying_connection_held_goes_back_in_slices_and_in_order() -> None:
+    large = Large()
+    large.connection.lost("gone")
+    assert 0 < large.queue.unacked < LARGE
+    other = connected(large.node).channel(1)
+    other.send(Basic.Consume, queue="queue", consumer_tag="c")
+    connection = pipe_of(other.client).connection
+    assert not connection.channels[1].unacked, "what has come back is not all, and has to be in order"
+    assert max(large.turns()) <= TURN_COST
+    while connection.take_output():
+        connection.flushed()
+    assert [entry[2] for entry in connection.channels[1].unacked.values()] == list(range(1, LARGE + 1))
+
+
+def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = Large()
+    looks = 0
+
+    class Counted(dict[int, Any]):
+        def __contains__(self, key: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().__contains__(key)
+
+        def __iter__(self) -> Any:
+            raise AssertionError("all that is outstanding is looked at")
+
+    large.channel.unacked = Counted(large.channel.unacked)
+    for tag in range(1, LARGE + 1, 3):
+        large.ch.ack(tag, multiple=True)
+    assert looks <= 2 * LARGE
+    assert large.queue.unacked == 2
+
+
+def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
+    large = Large(transaction=True)
+    large.ch.ack(100, multiple=True)
+    large.ch.rollback()
+    large.ch.ack(150, multiple=True)
+    large.ch.commit()
+    assert large.queue.unacked == LARGE - 150 and min(large.channel.unacked) == 151
