@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 
-def enqueue_carefully(messages: list[Message], queues: tuple[Queue, ...], source: str = MADE) -> Receipt:
-    """One by one into each queue. A message gets a life of its own for each, and is stored for each."""
+def enqueue_carefully(
+    messages: list[Message], queues: tuple[Queue, ...], source: str = MADE, alone: bool = True
+) -> Receipt:
+    """One by one into each queue. A message gets a life of its own for each, and is stored for each.
+
+    `alone` says that no other queue has them.
+    """
     stored = False
     refused: set[int] = set()
-    if source and len(queues) > 1 and (log := queues[0].home.message_log) is not None:
+    if alone and source and len(queues) > 1 and (log := queues[0].home.message_log) is not None:
         log.made(messages)
     for queue in queues:
         if isinstance(queue, Sink):
@@ -34,7 +39,7 @@ def enqueue_carefully(messages: list[Message], queues: tuple[Queue, ...], source
             stored = taken.stored or stored
             refused |= taken.refused
             continue
-        entry = _Entry(queue, len(queues) == 1, source)
+        entry = _Entry(queue, alone and len(queues) == 1, source)
         for index, message in enumerate(messages):
             if not entry.take(message):
                 refused.add(index)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from .binding import Destination
 from .exchange import Exchange
 from .exchange_type import Notice
-from .message import Message
+from .message import Message, total_bytes
 from .message_log import DELAYED
 from .ports import Clock, Timer
 from .queue import Queue
@@ -104,11 +105,14 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
         given = list(messages)
         if any(queue.rules.careful for queue in queues):
             given = [message.again() for message in given]
-        body_bytes = sum([message.body_bytes for message in given])
-        persistent = any(message.persistent for message in given)
-        receipt = vhost.enqueue(given, body_bytes, persistent, queues)
-        stored = receipt.stored
-        refused |= receipt.refused
+        at = 0
+        for _, group in groupby(given, lambda message: message.life is None):
+            run = list(group)
+            persistent = any(message.persistent for message in run)
+            receipt = vhost.enqueue(run, total_bytes(run), persistent, queues)
+            stored = stored or receipt.stored
+            refused |= {at + index for index in receipt.refused}
+            at += len(run)
     for end in destinations:
         if isinstance(end, Exchange):
             for index, message in enumerate(messages):

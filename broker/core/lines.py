@@ -40,6 +40,11 @@ class Lines:
             return self.default.timed
         return any(line.timed for line in self.all)
 
+    @property
+    def paged(self) -> bool:
+        """Whether some of them are in the journal alone, and so is what comes, whatever its delivery mode."""
+        return any(len(line.backlog) for line in self.all)
+
     def at(self, level: int) -> Line:
         """The line of that level (`Rules.level`)."""
         if not level:

@@ -372,8 +372,10 @@ class VHost(Home):
         alone, or with others that have one. `source`: where it is no client (`message_log`). HOT: bench A-M.
         """
         for queue in queues:
-            if queue.rules.careful or messages[0].life is not None:
+            if messages[0].life is not None:
                 return enqueue_carefully(messages, queues, source)
+            if queue.rules.careful:
+                return self._enqueue_apart(messages, body_bytes, persistent, queues, source)
         numbers = [queue.number for queue in queues if queue.number] if persistent else []
         if numbers:
             messages = store(self.journal, messages, body_bytes, queues, numbers)
@@ -382,6 +384,20 @@ class VHost(Home):
         for queue in queues:
             queue.push(messages, body_bytes)
         return STORED if numbers else TAKEN
+
+    def _enqueue_apart(
+        self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...], source: str
+    ) -> Receipt:
+        """Likewise, where some of the queues look at each message: the others need not be slow, nor store it anew."""
+        plain = tuple([queue for queue in queues if not queue.rules.careful])
+        careful = tuple([queue for queue in queues if queue.rules.careful])
+        if not plain:
+            return enqueue_carefully(messages, careful, source)
+        if source and self.message_log is not None:
+            self.message_log.made(messages)
+        stored = self.enqueue(messages, body_bytes, persistent, plain, source).stored
+        receipt = enqueue_carefully(messages, careful, source, False)
+        return receipt if receipt.stored or not stored else Receipt(True, receipt.refused)
 
     def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
         dead_letter(self, queue, messages, reason)

@@ -289,7 +289,7 @@ def enqueue(
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
     if log is not None:
         log.published(queues)
-    if receipt.stored and connection.node.journal.behind():
+    if connection.node.journal.behind() and (receipt.stored or any(queue.lines.paged for queue in queues)):
         connection.wait_for_journal()
     for queue in queues:
         if queue.publishers.congested():

@@ -32,7 +32,8 @@ class House:
         self.clock.after_each = self._turned
         self.released: list[int] = []
         self.queue = self.declared()
-        self.fill(MANY)
+        for _ in range(MANY // 1000):
+            self.fill(1000)
         self._left = MANY
 
     def declared(self) -> Queue:
@@ -80,7 +81,9 @@ def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ho
     if request.param == "on the disk":
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
         monkeypatch.setattr("broker.core.backlog.Budget.OVERHEAD", 1 << 60)
-    return House()
+    house = House()
+    assert house.queue.lines.paged == (request.param == "on the disk")
+    return house
 
 
 def test_a_purge_is_over_for_everybody_before_it_is_released(house: House) -> None:

@@ -3,13 +3,15 @@
 import pytest
 from pamqp.commands import Basic, Connection, Queue
 
+from broker.core import line as line_module
+from broker.core.backlog import Budget
 from broker.core.node import Node
 from broker.core.publishers import HOLD_ABOVE, RELEASE_BELOW
 from broker.session.holding import FREE_LOOKS, HOLD_PROGRESS, Holding
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.channel import Channel
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.session import SlowJournal, dial, new_node, pipe_of
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 
@@ -169,3 +171,21 @@ def test_the_last_consumer_takes_the_hold_along(house: House) -> None:
     house.publish(HOLD_ABOVE + 2)
     house.consumer.close()
     assert not house.link.held
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_who_has_transient_messages_paged_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch, paged: bool) -> None:
+    if paged:
+        monkeypatch.setattr(line_module, "PAGE_ABOVE", 0)
+        monkeypatch.setattr(Budget, "OVERHEAD", 1 << 60)
+    journal = SlowJournal()
+    publisher = connected(new_node(journal)).channel(1)
+    publisher.declare("queue")
+    connection = pipe_of(publisher.client).connection
+    publisher.client.raw(PUBLISH * 10)
+    journal.much = True
+    publisher.client.raw(PUBLISH)
+    assert connection.waits_for_journal == paged
+    if paged:
+        journal.commit(journal.ticket())
+        assert not connection.waits_for_journal

@@ -1,0 +1,69 @@
+"""Publishes whose queues are of different kinds, and lists of messages of different kinds."""
+
+from __future__ import annotations
+
+from broker.core.exchange_host import deliver
+from broker.core.life import Life
+from broker.core.message import Address, Message, framed
+from broker.core.queue import Queue
+from broker.core.vhost import VHost
+from broker.properties import Properties
+from broker.table import Table
+from tests.support.clock import FakeClock
+from tests.support.session import SlowJournal, new_node
+
+
+def vhost_with(journal: SlowJournal) -> VHost:
+    return new_node(journal).vhosts["/"]
+
+
+def declared(vhost: VHost, name: str, **arguments: object) -> Queue:
+    given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    return vhost.declare_queue(name, True, False, False, Table.of(given), None)
+
+
+def persistent(count: int) -> list[Message]:
+    return [framed(Address("", "k"), Properties(delivery_mode=2), b"body") for _ in range(count)]
+
+
+def test_a_queue_with_a_time_to_live_makes_the_others_store_nothing_anew() -> None:
+    journal = SlowJournal()
+    vhost = vhost_with(journal)
+    plain = [declared(vhost, f"q{number}") for number in range(10)]
+    timed = declared(vhost, "timed", message_ttl=1000)
+    receipt = vhost.enqueue(persistent(100), 400, True, (*plain[:5], timed, *plain[5:]))
+    assert receipt.stored and not receipt.refused
+    assert journal.stored == 200  # once for all that are plain, once for the other
+    assert [queue.ready for queue in (*plain, timed)] == [100] * 11
+    assert all(message.life is None for message in plain[0].lines.default.fresh)
+    assert isinstance(vhost.clock, FakeClock)
+    vhost.pump()
+    vhost.clock.advance(1001)
+    assert [queue.ready for queue in (*plain, timed)] == [100] * 10 + [0]
+
+
+def test_what_one_queue_of_a_route_refuses_the_others_take() -> None:
+    vhost = vhost_with(SlowJournal())
+    plain = declared(vhost, "plain")
+    full = declared(vhost, "full", max_length=1, overflow="reject-publish")
+    receipt = vhost.enqueue(persistent(3), 12, True, (plain, full))
+    assert receipt.stored and receipt.refused == {1, 2}
+    assert (plain.ready, full.ready) == (3, 1)
+
+
+def test_of_messages_that_are_delivered_together_each_has_its_own_life() -> None:
+    vhost = vhost_with(SlowJournal())
+    queue = declared(vhost, "q")
+    messages = persistent(4)
+    messages[1].life = Life(1000)
+    messages[3].life = Life(2000)
+    assert deliver(vhost, [queue], messages).stored
+    assert [queue.get(True) is not None for _ in range(1)] == [True]
+    assert isinstance(vhost.clock, FakeClock)
+    vhost.clock.advance(1500)
+    vhost.pump()
+    assert queue.ready == 2 and queue.expired == 1
+    assert queue.get(True) is not None
+    vhost.clock.advance(1000)
+    vhost.pump()
+    assert queue.ready == 0 and queue.expired == 2
