@@ -66,6 +66,7 @@ from .session.link import Peer
 from .session.notices import http_login, pid
 from .session.operator import Got, OperatorChannel, Outcome
 from .table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
+from .table import check as check_table
 
 __all__ = [
     "ARGON2ID",
@@ -169,6 +170,7 @@ __all__ = [
     "VHost",
     "Value",
     "authority_expiries",
+    "check_table",
     "described",
     "exported",
     "framed",

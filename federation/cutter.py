@@ -21,9 +21,10 @@ HEADER_FIXED = 14  # octets of class, weight, body size and property flags
 CONTENT_CLASS = 60
 DELIVER = 0x003C003C
 
-FIRST_FRAME_MAX = 1 << 20  # octets, until one is agreed on: connection.start can hold long properties
-BODY_MAX = 512 << 20  # octets of one message: what RabbitMQ itself cannot exceed
-KEPT_MAX = BODY_MAX + (64 << 20)  # octets of unfinished contents with their frames, on all channels
+FIRST_FRAME_MAX = 1 << 17  # bytes, until one is agreed on: connection.start can hold long properties
+FRAME_MAX = 1 << 20  # bytes, the most that is ever agreed on: as much of a frame is kept until it is whole
+BODY_MAX = 16 << 20  # bytes of one message, where nothing else is said
+OTHERS_MAX = 16 << 20  # bytes of unfinished contents beside one of BODY_MAX, with their frames, on all channels
 
 _head = Struct(">BHI").unpack_from
 _content_head = Struct(">BHIHHQ").unpack_from
@@ -94,10 +95,14 @@ class Unfinished:
 
 
 class Cutter:
-    """Of one connection. `frame_max` is how long a payload may be, in octets."""
+    """Cuts the stream of one connection. `frame_max` is how long a payload may be, in bytes.
 
-    def __init__(self) -> None:
+    Of a message with more than `body_max` bytes nothing is kept: it is delivered without `body_frames`.
+    """
+
+    def __init__(self, body_max: int = BODY_MAX) -> None:
         self.frame_max = FIRST_FRAME_MAX
+        self.body_max = body_max
         self._rest: list[bytes] = []  # of a frame that is not whole
         self._missing = 0  # octets of it that must come before it is worth looking again
         self._unfinished: dict[int, Unfinished] = {}
@@ -179,6 +184,7 @@ class Cutter:
             if (
                 last > end
                 or kind != HEADER
+                or body > self.body_max
                 or number != channel
                 or class_id != CONTENT_CLASS
                 or size < HEADER_FIXED
@@ -214,21 +220,24 @@ class Cutter:
             _, _, _, class_id, _, body = _content_head(frame)
             if class_id != CONTENT_CLASS:
                 raise out_of_place(kind)
-            if body > BODY_MAX:
-                raise LinkFault(f"the upstream sent a message of {body} octets, {BODY_MAX} are allowed")
             unfinished.properties = frame[19:-1]
             unfinished.body_bytes = unfinished.missing = body
         elif kind != BODY or payload_bytes > unfinished.missing:
             raise out_of_place(kind)
         else:
-            unfinished.frames += frame
             unfinished.missing -= payload_bytes
-            self._kept += len(frame)
-            if self._kept > KEPT_MAX:
-                raise LinkFault(f"the upstream sent more than {KEPT_MAX} octets of unfinished messages")
+            if unfinished.body_bytes <= self.body_max:
+                self._keep(unfinished, frame)
         if not unfinished.missing:
             self.forget(unfinished.address.channel)
             deliveries.append(unfinished.delivery())
+
+    def _keep(self, unfinished: Unfinished, frame: bytes) -> None:
+        unfinished.frames += frame
+        self._kept += len(frame)
+        limit = self.body_max + OTHERS_MAX
+        if self._kept > limit:
+            raise LinkFault(f"the upstream sent more than {limit} bytes of unfinished messages")
 
 
 def out_of_place(kind: int) -> LinkFault:

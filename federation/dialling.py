@@ -20,9 +20,9 @@ from aiormq.exceptions import ProtocolSyntaxError
 
 from broker.plugin import Host, Table
 
-from .cutter import BODY_MAX
 from .encryption import context_of, reason_of, server_hostname
 from .fault import LinkFault
+from .frame_check import CLUSTER_NAME_MAX
 from .line import Delivery, Line, Listener, seen
 from .login import Dialogue, PlainConnection
 from .upstream_channel import UpstreamChannel
@@ -56,7 +56,7 @@ async def dial(
     no secret; then, and when it is cancelled, nothing is left of it.
     """
     listener = UpstreamListener(host, deliveries)
-    line = Line(listener)
+    line = Line(listener, host.settings.max_message_size)
     connection = UpstreamConnection(line, listener, one, vhost, name)
     async with AsyncExitStack() as undo:
         undo.push_async_callback(connection.give_up)
@@ -174,10 +174,12 @@ class UpstreamConnection:
         """Raises LinkFault."""
         await self._kept(self._connection.connect())
         dialogue = self._connection.dialogue
-        self.line.cutter.frame_max = dialogue.frame_max or BODY_MAX
+        self.line.cutter.frame_max = dialogue.frame_max
         self.server_properties = dict(dialogue.server_properties)
         cluster_name = self.server_properties.get("cluster_name")
         self.cluster_name = cluster_name if isinstance(cluster_name, str) else None
+        if len((self.cluster_name or "").encode("utf-8", "surrogateescape")) > CLUSTER_NAME_MAX:
+            raise LinkFault(f"the upstream's cluster name has more than {CLUSTER_NAME_MAX} bytes")
         capabilities = self.server_properties.get("capabilities")
         if isinstance(capabilities, dict):
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)

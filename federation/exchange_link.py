@@ -137,9 +137,11 @@ class ExchangeLink(Link):
         inflow.comes_from(key.upstream, self._queue)
         inflow.brings = self._listens
         undo = refused if seen is not None else None
-        return Forwarding(
+        forwarding = Forwarding(
             self.node, inflow, connection.line, status, settings.ack_mode, key.name, None, prepare, self.lose, undo
         )
+        forwarding.rejected = self.report_rejected
+        return forwarding
 
     def _is_ourselves(self, connection: UpstreamConnection) -> bool:
         """Whether the upstream exchange is this very exchange: what it had is here already."""

@@ -75,9 +75,12 @@ class Forwarding:
         self._taken = 0  # the last delivery that needs nothing any more but to be safe
         self._tickets: deque[tuple[int, int, int]] = deque()  # of the journal; the last delivery of it; how many
         self._acked = 0
+        self._rejected: set[int] = set()  # deliveries behind `_acked` that are settled already
         self._looked_s = 0.0
         # Told by who knows: to the default exchange, a queue that is no more looks like any other unroutable message.
         self.gone: Callable[[], bool] = lambda: False
+        # Of messages that this broker does not take, with the reason for one of them.
+        self.rejected: Callable[[str], None] = lambda reason: None
         # There is nothing in the way any more.
         self.free: Callable[[], None] = lambda: status.flow(FLOWING, "")
         inflow.on_release = self.resume
@@ -209,7 +212,8 @@ class Forwarding:
             self._forget(going)
             self._give_up(error.reply_text)
             return None
-        self._status.dropped_invalid += len(taken.invalid)
+        if taken.invalid:
+            self._reject({going[index].tag: reason for index, reason in taken.invalid.items()})
         forwarded = len(going) - len(taken.refused) - len(taken.invalid)
         self._status.forwarded += forwarded
         if not taken.refused:
@@ -226,6 +230,15 @@ class Forwarding:
         self._retry_s = min(2 * self._retry_s, RETRY_MOST_S)
         self._status.flow(BLOCKED, self.obstacle())
         return refused
+
+    def _reject(self, reasons: dict[int, str]) -> None:
+        """Give deliveries back that no client could have published here: the upstream drops or dead-letters them."""
+        self._status.dropped_invalid += len(reasons)
+        if self._ack_mode != NO_ACK:
+            for tag in reasons:
+                self._rejected.add(tag)
+                self._line.nack(self._channel, tag, False)
+        self.rejected(next(iter(reasons.values())))
 
     def _give_up(self, reason: str) -> None:
         """Take nothing that comes behind what could not be published: its acknowledgement would be for that as well."""
@@ -279,9 +292,19 @@ class Forwarding:
             self._status.confirmed += count
         self._status.unconfirmed = self._status.forwarded - self._status.confirmed
         if tag > self._acked and not self._closed:
-            self._acked = tag
-            if self._ack_mode != NO_ACK:
+            last, self._acked = self._acked, tag
+            if self._rejected:
+                tag = self._last_unsettled(tag)
+            if self._ack_mode != NO_ACK and tag > last:
                 self._line.ack(self._channel, tag, True)
+
+    def _last_unsettled(self, tag: int) -> int:
+        """The last delivery up to this one that was not rejected; those up to it that were are forgotten."""
+        settled = {one for one in self._rejected if one <= tag}
+        self._rejected -= settled
+        while tag in settled:
+            tag -= 1
+        return tag
 
     def _look_at_age(self, delivery: Delivery) -> None:
         now_s = self._loop.time()

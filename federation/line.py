@@ -15,8 +15,9 @@ from collections import deque
 from struct import Struct
 from typing import Any, cast
 
-from .cutter import Cutter, Delivery
+from .cutter import BODY_MAX, Cutter, Delivery
 from .fault import LinkFault
+from .frame_check import is_for_decoder
 
 METHOD = 1
 FRAME_END = 0xCE
@@ -64,7 +65,7 @@ class Line(asyncio.StreamReaderProtocol):
     `ended` is told why, once the socket is gone; `fault` is what the upstream said in its connection.close.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, body_max: int = BODY_MAX) -> None:
         self.loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader(READER_LIMIT, self.loop)
         super().__init__(self.reader, loop=self.loop)
@@ -72,7 +73,8 @@ class Line(asyncio.StreamReaderProtocol):
         self.ended: asyncio.Future[str] = self.loop.create_future()
         self.fault: LinkFault | None = None
         self.socket: asyncio.Transport | None = None
-        self.cutter = Cutter()
+        self.cutter = Cutter(body_max)
+        self.started = False  # whether connection.start has come
         self._listener = listener
         self._reason = ""
         self._calls: dict[int, deque[tuple[int, asyncio.Future[bytes]]]] = {}
@@ -112,7 +114,7 @@ class Line(asyncio.StreamReaderProtocol):
         reason = reason or (f"socket closed: {exc}" if exc is not None else "socket closed")
         for channel in list(self._calls):
             self._fail_calls(channel, self.fault or LinkFault(reason))
-        self.cutter = Cutter()
+        self.cutter = Cutter(self.cutter.body_max)
         if not self.ended.done():
             self.ended.set_result(reason)
         super().connection_lost(None)
@@ -207,7 +209,7 @@ class Line(asyncio.StreamReaderProtocol):
             if deliveries:
                 self._listener.delivered(deliveries)
             if others:
-                frames = [frame for frame in others if not self._is_answer(frame)]
+                frames = [frame for frame in others if not self._is_answer(frame) and self._is_for_reader(frame)]
                 if frames:
                     self.reader.feed_data(b"".join(frames))
 
@@ -234,6 +236,12 @@ class Line(asyncio.StreamReaderProtocol):
             tag = frame[12 : 12 + frame[11]]
             self._listener.cancelled(channel, tag.decode("utf-8", "surrogateescape"))
         return False
+
+    def _is_for_reader(self, frame: bytes) -> bool:
+        """Raises LinkFault."""
+        passes = is_for_decoder(frame, self.started)
+        self.started = self.started or passes and frame[0] == METHOD
+        return passes
 
     def _fail_calls(self, channel: int, fault: LinkFault) -> None:
         for _, answer in self._calls.pop(channel, ()):
@@ -265,7 +273,7 @@ def said(frame: bytes) -> LinkFault:
     if len(frame) < 15:
         raise LinkFault("the upstream sent a malformed close")
     code, size = _close(frame, 11)
-    text = frame[14 : 14 + size].decode("utf-8", "replace")
+    text = "".join([one if one.isprintable() else "?" for one in frame[14 : 14 + size].decode("utf-8", "replace")])
     return LinkFault(text or f"closed by the upstream with {code}", code)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CLOSE_S = 5.0  # for the goodbye to an upstream, and to remove what is there
 LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
+REJECTED_S = 60.0  # between lines about messages that are not taken: there may be many, all alike
 JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
 
 
@@ -46,6 +47,7 @@ class Link:
         self._ending = self._removing = False
         self._left_behind = False  # things of ours may be at the upstream
         self._hurried_s = -math.inf  # when an attempt was made without a delay, by the loop
+        self._rejected_s = -math.inf  # when the log was told of a message that was not taken, by the loop
         self._endpoints: list[Endpoint] = []
         self._lost: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
 
@@ -263,6 +265,13 @@ class Link:
             self._report("federation_not_removed", "warning", reason=reason)
 
     # Telling
+
+    def report_rejected(self, reason: str) -> None:
+        """A message of the upstream was not taken: a line in the log, at most one in REJECTED_S."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._rejected_s + REJECTED_S:
+            self._rejected_s = now_s
+            self._report("federation_message_rejected", "warning", reason=reason)
 
     def row(self) -> dict[str, object]:
         return self.status.row(self.wanted, self.node.name)

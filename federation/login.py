@@ -22,6 +22,7 @@ from yarl import URL
 
 from broker.plugin import Table
 
+from .cutter import FRAME_MAX
 from .fault import LinkFault
 from .line import Line
 from .uris import Endpoint
@@ -103,7 +104,8 @@ class Dialogue(aiormq.Connection):
             request = StartOk(self._properties.framed + short_string(self._mechanism) + answer + short_string("en_US"))
         elif isinstance(request, commands.Connection.TuneOk):
             request.channel_max = agreed(request.channel_max or 0, self._one.channel_max)
-            request.frame_max = self.frame_max = agreed(request.frame_max or 0, self._one.frame_max)
+            frame_max = agreed(agreed(request.frame_max or 0, self._one.frame_max), FRAME_MAX)
+            request.frame_max = self.frame_max = frame_max
         elif isinstance(request, commands.Connection.Open):
             request = Open(short_string(self._vhost) + b"\0\0")
         return await aiormq.Connection._rpc(request, writer, frame_receiver, wait_response)

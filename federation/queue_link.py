@@ -78,6 +78,7 @@ class QueueLink(Link):
         )
         forwarding.gone = lambda: self.queue.deleted
         forwarding.free = self.look
+        forwarding.rejected = self.report_rejected
         return forwarding
 
     def _upstream(self, connection: UpstreamConnection) -> Identity:

@@ -43,6 +43,8 @@ NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
 PERSISTENT = 2
 NOT_SEEN = -1  # octets of a body that never come
 INVALID, REFUSED, HELD = "invalid", "refused", "held"  # why something goes into no queue
+FRAME_MAX = 131_072  # bytes of a header frame, where frames have no limit here: what clients have by default
+HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties
 FLAGS = 2  # octets of property flags, which are always there
 
 _header = Struct(">BHIHHQ").pack
@@ -258,6 +260,9 @@ class Inflow:
         invalid: dict[int, str] = {}
         stored = False
         for index, (raw, body_bytes, frames) in enumerate(contents):
+            if fault := self._size_fault(raw, body_bytes):
+                invalid[index] = fault
+                continue
             try:
                 persistent = properties.check(raw) == PERSISTENT
                 frames = header_frame(0, raw, body_bytes) + frames
@@ -320,7 +325,6 @@ class Inflow:
 
         The header frame names the channel that the body frames name, so that these need not be copied.
         """
-        limit = self._connection.settings.max_message_size
         number, seen, seen_bytes, header = self._header
         for _, _, frames in contents:
             if frames:
@@ -333,11 +337,8 @@ class Inflow:
         alike = True
         for index, (raw, body_bytes, frames) in enumerate(contents):
             if body_bytes != seen_bytes or raw != seen:
-                if body_bytes > limit:
-                    invalid[index] = f"message size {body_bytes} is larger than configured max size {limit}"
-                    continue
-                if len(raw) < FLAGS:
-                    invalid[index] = "content header has no property flags"
+                if fault := self._size_fault(raw, body_bytes):
+                    invalid[index] = fault
                     continue
                 seen, seen_bytes, header = raw, body_bytes, header_frame(self._channel.number, raw, body_bytes)
                 alike = not whole
@@ -347,6 +348,15 @@ class Inflow:
             indexes.append(index)
         self._header = number, seen, seen_bytes, header
         return whole, indexes, alike
+
+    def _size_fault(self, raw: bytes, body_bytes: int) -> str:
+        """Why no client here could publish, or get, a message of this size; empty where one could."""
+        settings = self._connection.settings
+        if body_bytes > settings.max_message_size:
+            return f"message size {body_bytes} is larger than configured max size {settings.max_message_size}"
+        if len(raw) + HEADER_OVERHEAD > (settings.frame_max or FRAME_MAX):
+            return f"properties of {len(raw)} bytes do not fit a frame of this broker"
+        return "" if len(raw) >= FLAGS else "content header has no property flags"
 
     def _confirm_later(self, count: int, ticket: int) -> None:
         """Count as confirmed what is, or will be, safe."""

@@ -29,11 +29,17 @@ class FakeLine:
 
     def __init__(self) -> None:
         self.acked: list[int] = []
+        self.rejected: list[int] = []
         self.paused = False
 
     def ack(self, channel: int, tag: int, multiple: bool) -> None:
         assert multiple and channel == CHANNEL and tag > max(self.acked, default=0)
+        assert tag not in self.rejected, "the upstream does not know the tag any more"
         self.acked.append(tag)
+
+    def nack(self, channel: int, tag: int, requeue: bool) -> None:
+        assert channel == CHANNEL and not requeue and tag not in self.rejected
+        self.rejected.append(tag)
 
     def pause(self) -> None:
         self.paused = True
@@ -175,10 +181,37 @@ async def test_properties_that_nobody_can_read_end_nothing(house: House) -> None
     broken = delivery(1)._replace(properties=b"\x20\x00\x00\x00\x00\x09\x01aZ")  # headers of an unknown type
     house.forwarding.take([broken, delivery(2)])
     house.forwarding.take([delivery(3), delivery(4)._replace(properties=broken.properties)])
-    assert house.line.acked[-1] == 4 and house.bodies() == [b"2", b"3"] and house.status.dropped_invalid == 2
+    assert house.line.acked[-1] == 3 and house.bodies() == [b"2", b"3"]
+    assert house.line.rejected == [1, 4] and house.status.dropped_invalid == 2
+
+
+@on_a_loop
+async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_and_the_others_go_on(
+    house: House,
+) -> None:
+    reasons: list[str] = []
+    house.forwarding.rejected = reasons.append
+    huge = delivery(2)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
+    house.forwarding.take([delivery(1), huge, delivery(3, delivery_mode=2), delivery(4, correlation_id="c" * 200)])
+    wide = delivery(6)._replace(properties=b"\x20\x00" + (200_000).to_bytes(4, "big") + b"\1a" * 100_000)
+    house.forwarding.take([delivery(5), wide])
+    assert house.line.rejected == [2, 6] and house.status.dropped_invalid == 2
+    assert house.line.acked == []
+    house.journal.commit(house.journal.ticket())
+    assert house.line.acked[-1] == 5 and house.bodies() == [b"1", b"3", b"4", b"5"]
+    assert "larger than configured" in reasons[0] and "do not fit a frame" in reasons[1]
+
+
+@on_a_loop
+async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: House) -> None:
+    huge = delivery(1)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
+    house.forwarding.take([huge, huge._replace(tag=2)])
+    assert (house.line.rejected, house.line.acked) == ([1, 2], [])
+    house.forwarding.take([delivery(3)])
+    assert house.line.acked == [3]
 
 
 @on_a_loop
 async def test_a_time_that_nobody_can_read_ends_nothing(house: House) -> None:
     house.forwarding.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
-    assert house.line.acked == [1]
+    assert house.line.rejected == [1]

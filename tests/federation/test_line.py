@@ -100,7 +100,6 @@ def test_contents_of_two_channels_may_lie_in_each_other() -> None:
         (b"".join([delivery(1)[0], delivery(1)[2]]), "out of place"),
         (b"".join([delivery(1)[0], codec.header_frame(1, 4, class_id=50)]), "out of place"),
         (b"".join([*delivery(1, b"ab", frame_max=1)[:3], codec.frame(codec.BODY, 1, b"long")]), "out of place"),
-        (b"".join([delivery(1)[0], codec.header_frame(1, 1 << 40)]), "allowed"),
     ],
 )
 def test_what_is_no_amqp_is_said_and_what_came_before_it_is_kept(stream: bytes, reason: str) -> None:
@@ -111,9 +110,20 @@ def test_what_is_no_amqp_is_said_and_what_came_before_it_is_kept(stream: bytes, 
     assert [one.tag for one in deliveries] == [7]
 
 
+def test_of_a_message_that_is_too_large_nothing_is_kept_and_those_around_it_come_whole() -> None:
+    taken, deliveries, others = Cutter(60), list[Delivery](), list[bytes]()
+    huge = [*delivery(2, b"x" * 61), *delivery(3, b"y" * 100, frame_max=30)]
+    for part in ([*delivery(1, b"a" * 60), *huge, *delivery(4, b"b" * 60, frame_max=30)], delivery(5)):
+        taken.take(b"".join(part), deliveries, others)
+    assert [(one.tag, one.body_bytes, bool(one.body_frames)) for one in deliveries] == [
+        (1, 60, True), (2, 61, False), (3, 100, False), (4, 60, True), (5, 4, True),
+    ]  # fmt: skip
+    assert taken._kept == 0 and not others
+
+
 def test_unfinished_messages_of_all_channels_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutter, "KEPT_MAX", 100)
-    taken, deliveries, others = Cutter(), list[Delivery](), list[bytes]()
+    monkeypatch.setattr(cutter, "OTHERS_MAX", 40)
+    taken, deliveries, others = Cutter(60), list[Delivery](), list[bytes]()
     for channel in (1, 2, 3):
         taken.take(b"".join(delivery(1, b"x" * 60, channel, frame_max=30)[:3]), deliveries, others)
         if channel == 2:
@@ -183,6 +193,7 @@ class House:
     def __init__(self) -> None:
         self.notes = Notes()
         self.line = Line(self.notes)
+        self.line.started = True
         self.socket = Socket()
         self.line.connection_made(self.socket)
 
@@ -214,7 +225,7 @@ def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
 
 @on_a_loop
 async def test_deliveries_of_one_read_come_together_and_before_what_is_behind_them(house: House) -> None:
-    ok = codec.method_frame(2, Queue.BindOk, {})
+    ok = codec.method_frame(2, Channel.CloseOk, {})
     house.receive(HEARTBEAT_FRAME, *delivery(1), ok, *delivery(2), *delivery(3)[:2])
     house.receive(*delivery(3)[2:])
     assert house.notes.deliveries == [[1, 2], [3]]
