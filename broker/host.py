@@ -136,14 +136,17 @@ class Host:
         """All of them, those that are still opening too, the oldest first."""
         return list(self._server.connections.values())
 
-    async def connect_inside(self, vhost: str, with_credentials: bool = False) -> socket.socket:
+    async def connect_inside(
+        self, vhost: str, with_credentials: bool = False, user: User | None = None
+    ) -> socket.socket:
         """One end of a connection to this very broker, over which AMQP is spoken as over any.
 
-        With credentials the login is that of any client on this machine. Without, whatever login is sent is the
-        node's own, which may do everything in that virtual host and nothing in any other. Raises OSError.
+        With credentials the login is that of any client on this machine. Without, whatever login is sent is that of
+        the user, without a password, or the node's own, which may do everything in that virtual host and nothing in
+        any other. Raises OSError.
         """
         self._insiders += 1
-        insider = None if with_credentials else Insider(vhost)
+        insider = None if with_credentials else user or Insider(vhost)
         return await self._server.connect_inside(Peer(INSIDE, self._insiders, INSIDE, 0, True, insider=insider))
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:

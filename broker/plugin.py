@@ -9,7 +9,14 @@ from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
 from .core.breakdown import Breakdown
 from .core.consumers import SingleActiveConsumers
-from .core.definitions import Change, StoredGlobalParameter, StoredParameter, StoredUser, StoredVHost
+from .core.definitions import (
+    Change,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredPermission,
+    StoredUser,
+    StoredVHost,
+)
 from .core.delayed_exchange import DelayedExchange
 from .core.destinations import Destinations
 from .core.document import exported
@@ -156,6 +163,7 @@ __all__ = [
     "Stored",
     "StoredGlobalParameter",
     "StoredParameter",
+    "StoredPermission",
     "StoredUser",
     "StoredVHost",
     "Subscription",

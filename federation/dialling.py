@@ -18,13 +18,14 @@ from typing import Any, TypeVar
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ProtocolSyntaxError
 
-from broker.plugin import Host, Table
+from broker.plugin import Host, Table, User
 
 from .encryption import context_of, reason_of, server_hostname
 from .fault import LinkFault
 from .frame_check import CLUSTER_NAME_MAX
 from .line import Delivery, Line, Listener, seen
 from .login import Dialogue, PlainConnection
+from .rights import check_login
 from .upstream_channel import UpstreamChannel
 from .uris import Endpoint
 
@@ -48,10 +49,16 @@ CLEAN_S = 1.0  # for what is left of an attempt that failed
 
 
 async def dial(
-    host: Host, one: Endpoint, vhost: str, name: str, deliveries: Callable[[list[Delivery]], None]
+    host: Host,
+    one: Endpoint,
+    vhost: str,
+    name: str,
+    deliveries: Callable[[list[Delivery]], None],
+    user: User | None = None,
 ) -> UpstreamConnection:
     """An open connection to that virtual host, called `name` at the upstream, whose deliveries go to a function.
 
+    It acts for that user of this broker, or for the node itself.
     TCP and TLS together, and then the login, take as long as the endpoint allows. Raises LinkFault, in which there is
     no secret; then, and when it is cancelled, nothing is left of it.
     """
@@ -62,7 +69,8 @@ async def dial(
         undo.push_async_callback(connection.give_up)
         try:
             async with asyncio.timeout(one.connection_timeout_s):
-                await reach(host, one, vhost, line)
+                await reach(host, one, vhost, line, user)
+                check_login(host.node, user, one, line.socket)
             async with asyncio.timeout(one.connection_timeout_s):
                 await connection.log_in()
         except TimeoutError:
@@ -71,12 +79,12 @@ async def dial(
     return connection
 
 
-async def reach(host: Host, one: Endpoint, vhost: str, line: Line) -> None:
+async def reach(host: Host, one: Endpoint, vhost: str, line: Line, user: User | None) -> None:
     """Give the line a socket. Raises LinkFault."""
     loop = asyncio.get_running_loop()
     try:
         if one.direct:
-            inside = await host.connect_inside(vhost, one.user is not None)
+            inside = await host.connect_inside(vhost, one.user is not None, user)
             with ExitStack() as undo:
                 undo.callback(inside.close)
                 await loop.create_unix_connection(lambda: line, sock=inside)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker.plugin import Exchange, Host, Inflow, Invalid, Queue
 
 from .fault import LinkFault
+from .rights import acting_user, check_rights
 from .status import ERROR, INVALID_URI, RUNNING, Status
 from .uris import Endpoint, endpoint
 from .wanted import Wanted
@@ -95,6 +96,13 @@ class Link:
         """Something that this attempt needs is gone."""
         if not self._lost.done():
             self._lost.set_result(LinkFault(reason))
+
+    def look_at_rights(self) -> None:
+        """Users or permissions have changed: the attempt ends where it has lost a right that it needs."""
+        try:
+            check_rights(self.node, self.wanted)
+        except LinkFault as fault:
+            self.lose(fault.text)
 
     def needs(self, channel: UpstreamChannel) -> None:
         """This attempt ends with that channel, which the upstream may close by itself."""
@@ -210,6 +218,7 @@ class Link:
     async def _attempt(self) -> None:
         """Until it breaks. Raises LinkFault."""
         self._lost = asyncio.get_running_loop().create_future()
+        check_rights(self.node, self.wanted)
         connection = await self._dial()
         connection.ended.add_done_callback(partial(told, self._lost))
         try:
@@ -245,7 +254,7 @@ class Link:
         from .dialling import dial  # with all that it imports: a broker without links does not need it
 
         vhost = self.wanted.key.vhost if one.vhost is None else one.vhost
-        return await dial(self.host, one, vhost, name, self.take)
+        return await dial(self.host, one, vhost, name, self.take, acting_user(self.node, self.wanted))
 
     async def _remove(self, connection: UpstreamConnection | None = None) -> None:
         """As far as the upstream can be reached now; what cannot be removed is said."""

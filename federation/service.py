@@ -18,6 +18,8 @@ from broker.plugin import (
     Service,
     StoredGlobalParameter,
     StoredParameter,
+    StoredPermission,
+    StoredUser,
     StoredVHost,
 )
 
@@ -219,6 +221,9 @@ class Watcher(Observer):
             concerns = isinstance(record, StoredVHost)
         if concerns:
             self._service.look_soon()
+        if isinstance(record, (StoredUser, StoredPermission)):
+            for link in self._service.links.values():
+                link.look_at_rights()
 
     def bound(self, vhost: str, binding: Binding) -> None:
         for link in self._service.exchange_links(vhost, binding.source):

@@ -56,13 +56,14 @@ class LinkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A link that should run. `policy` is the name of the one that asks for it."""
+    """A link that should run. `policy` is the name of the one that asks for it, `user` who set the upstream."""
 
     key: LinkKey
     settings: LinkSettings
     policy: str
     deduplicate: bool = False
     multi_hop: bool = False
+    user: str = ""
 
 
 def wanted(node: Node) -> dict[LinkKey, Wanted]:
@@ -109,16 +110,17 @@ def can_be_federated(target: Exchange | Queue) -> bool:
 class Upstreams:
     """Of one virtual host, as its parameters say now."""
 
-    __slots__ = ("_definitions", "_node", "_vhost", "_asked")
+    __slots__ = ("_definitions", "users", "_node", "_vhost", "_asked")
 
     def __init__(self, node: Node, vhost: str) -> None:
         self._node = node
         self._vhost = vhost
-        self._definitions = {
-            parameter.name: parameter.value
-            for parameter in node.parameters.all(vhost, UPSTREAM)
-            if isinstance(parameter.value, dict)
-        }
+        self._definitions: dict[str, dict[str, object]] = {}
+        self.users: dict[str, str] = {}  # who set each
+        for parameter in node.parameters.all(vhost, UPSTREAM):
+            if isinstance(parameter.value, dict):
+                self._definitions[parameter.name] = parameter.value
+                self.users[parameter.name] = parameter.user
         # By the identity of a definition, which is kept so that no other can have it.
         self._asked: dict[int, tuple[Definition, list[LinkSettings]]] = {}
 
@@ -169,7 +171,8 @@ def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, Wa
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)
         deduplicate = exchange and definition.get(DEDUPLICATE) is True
         multi_hop = not exchange and definition.get(MULTI_HOP) is True
-        found.setdefault(key, Wanted(key, settings.of_kind(kind), policy, deduplicate, multi_hop))
+        user = upstreams.users[settings.upstream]
+        found.setdefault(key, Wanted(key, settings.of_kind(kind), policy, deduplicate, multi_hop, user))
     return found
 
 

@@ -71,15 +71,17 @@ class StoredTopicPermission:
 
 
 class StoredParameter:
-    """A runtime parameter; policies and limits are some. `value` is JSON."""
+    """A runtime parameter; policies and limits are some. `value` is JSON, `user` the name of the user who set it, empty
+    where that was nobody but the node."""
 
-    __slots__ = ("vhost", "component", "name", "value")
+    __slots__ = ("vhost", "component", "name", "value", "user")
 
-    def __init__(self, vhost: str, component: str, name: str, value: str) -> None:
+    def __init__(self, vhost: str, component: str, name: str, value: str, user: str = "") -> None:
         self.vhost = vhost
         self.component = component
         self.name = name
         self.value = value
+        self.user = user
 
 
 class StoredGlobalParameter:

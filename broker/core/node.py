@@ -57,6 +57,7 @@ class Node:
         self.observers: list[Observer] = []
         users.attach(self.vhosts, self.observers)
         self.parameters = Parameters(self.vhosts, self.observers)
+        self.parameters.user = self._user
         register_upstreams(self.parameters, self._barred)
         self.policies = Policies(self.parameters, self.vhosts, self.observers)
         self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
@@ -167,6 +168,11 @@ class Node:
     def _tell(self, change: Change) -> None:
         for observer in self.observers:
             observer.configured(change)
+
+    def _user(self) -> str:
+        """The user who acts now; empty for the node itself, and for an operator's tool on this machine."""
+        user = self.users.get(self.events.actor)
+        return "" if user is None else user.name
 
     def _barred(self, vhost: str) -> str:
         """The user who acts now, if that is one who may not connect to this virtual host; else an empty text."""

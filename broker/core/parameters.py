@@ -7,6 +7,7 @@ registers its own. Every change is told to the observers of the node, after the 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import Invalid, Unknown
@@ -26,23 +27,25 @@ MISSING = "Parameter does not exist"
 
 
 class Parameter:
-    """Never changed, but replaced."""
+    """A value by its names. Never changed, but replaced. `user` is who set it, empty for the node itself."""
 
-    __slots__ = ("vhost", "component", "name", "value")
+    __slots__ = ("vhost", "component", "name", "value", "user")
 
-    def __init__(self, vhost: str, component: str, name: str, value: object) -> None:
+    def __init__(self, vhost: str, component: str, name: str, value: object, user: str = "") -> None:
         self.vhost = vhost
         self.component = component
         self.name = name
         self.value = value
+        self.user = user
 
 
 class Component:
     """What parameters of one kind are for. One that `keeps` what was stored has it back at the start though it would be
-    refused now, and deals with it."""
+    refused now, and deals with it. One that `acts_for_user` works with the rights of the user who set the parameter."""
 
     __slots__ = ("name",)
     keeps = False
+    acts_for_user = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,11 +59,13 @@ class Component:
 
 
 class Parameters:
-    """`limits` are how many of a component's there may be in all, where that is bounded."""
+    """`limits` are how many of a component's there may be in all, where that is bounded; `user` names the user who
+    acts now, empty for the node itself."""
 
     def __init__(self, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
         """Both the node's own, which change."""
         self.limits: dict[str, int] = {}
+        self.user: Callable[[], str] = lambda: ""
         self._vhosts = vhosts
         self._observers = observers
         self._components: dict[str, Component] = {}
@@ -104,13 +109,16 @@ class Parameters:
         self.drop(vhost, component, name)
 
     def put(self, vhost: str, component: str, name: str, value: object) -> bool:
-        """Whether it is new. The same value again changes nothing and tells nobody. Raises Invalid, Unknown."""
+        """Whether it is new. The same value again changes nothing and tells nobody, unless the component acts for the
+        user who sets it. Raises Invalid, Unknown."""
         self._check_vhost(vhost)
         stored = self.check(vhost, component, name, value)
         old = self._parameters.get((vhost, component, name))
-        if old is None or not same_json(old.value, value):
-            self._store(Parameter(vhost, component, name, json.loads(stored)))
-            self._tell(Change(True, StoredParameter(vhost, component, name, stored)))
+        known = self._components.get(component)
+        user = self.user() if known is not None and known.acts_for_user else ""
+        if old is None or old.user != user or not same_json(old.value, value):
+            self._store(Parameter(vhost, component, name, json.loads(stored), user))
+            self._tell(Change(True, StoredParameter(vhost, component, name, stored, user)))
         return old is None
 
     def check(self, vhost: str, component: str, name: str, value: object, planned: int = 0) -> str:
@@ -174,7 +182,7 @@ class Parameters:
             lines = component.validate(stored.name, value)
             if lines:
                 raise Invalid(", ".join(lines))
-        self._store(Parameter(stored.vhost, stored.component, stored.name, value))
+        self._store(Parameter(stored.vhost, stored.component, stored.name, value, stored.user))
 
     def restore_global(self, stored: StoredGlobalParameter) -> None:
         """Raises Invalid."""

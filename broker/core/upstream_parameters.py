@@ -132,6 +132,7 @@ class Upstream(Component):
 
     __slots__ = ("_barred",)
     keeps = True
+    acts_for_user = True
 
     def __init__(self, name: str, barred: Callable[[str], str]) -> None:
         super().__init__(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..core.users import Insider
+    from ..core.users import User
 
 
 class Encryption:
@@ -42,7 +42,7 @@ class Peer:
         loopback: bool,
         certificate_name: str | None = None,
         encryption: Encryption | None = None,
-        insider: Insider | None = None,
+        insider: User | None = None,
     ) -> None:
         self.host = host
         self.port = port

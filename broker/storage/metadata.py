@@ -83,6 +83,7 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE global_parameters (name BLOB PRIMARY KEY, value BLOB)",
     ),
     ("ALTER TABLE exchanges ADD COLUMN number INTEGER NOT NULL DEFAULT 0",),
+    ("ALTER TABLE parameters ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
 )
 VERSION = len(_STEPS)
 

@@ -1,6 +1,6 @@
 """An observer that notes what it is told of operators' changes."""
 
-from broker.core.definitions import Change
+from broker.core.definitions import Change, StoredParameter
 from broker.core.exchange import Exchange
 from broker.core.ports import Observer
 from broker.core.queue import Queue
@@ -33,5 +33,6 @@ class Watcher(Observer):
 def said(change: Change) -> str:
     record = change.record
     kind = type(record).__name__.removeprefix("Stored").lower()
-    names = [getattr(record, slot) for slot in ("vhost", "component", "user", "name") if slot in record.__slots__]
+    slots = [slot for slot in ("vhost", "component", "user", "name") if slot in record.__slots__]
+    names = [getattr(record, slot) for slot in slots if slot != "user" or not isinstance(record, StoredParameter)]
     return " ".join([("+" if change.put else "-") + kind, *names])

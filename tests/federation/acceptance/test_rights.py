@@ -1,0 +1,119 @@
+"""What a link may do here: what the user may do who set its upstream."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker.core.definitions import StoredParameter
+from broker.storage.metadata import Metadata
+from tests.support.federation import Place, until
+
+pytestmark = pytest.mark.sockets
+
+LINKS = "^federation: .*|^fed"
+
+
+@pytest.fixture
+def maker(up: Place, down: Place) -> Iterator[str]:
+    """A policymaker of the downstream vhost, who may read one exchange of the other vhost."""
+    name = f"maker-{down.vhost}"
+    down.site.add_user(name, {down.vhost: ("", "^fed", ""), up.vhost: (LINKS, LINKS, "^federation: .*|^fed")},
+                       ("policymaker",))  # fmt: skip
+    yield name
+    if down.site.node.users.get(name) is not None:
+        down.act(down.site.node.users.delete, name)
+
+
+def upstream(down: Place, user: str, uri: str) -> None:
+    """Set by that user, and asked for by a policy."""
+    value = {"uri": uri, "reconnect-delay": 0.1}
+
+    def put() -> None:
+        with down.site.host.acting(user):
+            down.site.node.parameters.set(down.vhost, "federation-upstream", "u", value)
+
+    down.site.loop.call(put)
+    down.policy("^(fed|own)", {"federation-upstream": "u"})
+
+
+def error(down: Place, words: str) -> None:
+    until(lambda: words in down.row()["error"], lambda: str(down.row()))
+
+
+def permit(place: Place, user: str, configure: str, write: str, read: str) -> None:
+    place.act(place.site.node.users.set_permission, user, place.vhost, configure, write, read)
+
+
+def test_a_link_inside_may_do_what_the_user_may_who_set_its_upstream(up: Place, down: Place, maker: str) -> None:
+    down.ch.exchange("fed.x", "direct")
+    here = down.listener("fed.x", "k")
+    upstream(down, maker, up.inside)
+    down.running()
+    up.bound("fed.x", "k")
+    up.ch.publish("fed.x", "k", b"flows")
+    assert down.get(here).body == b"flows"
+    (there,) = {one.user.name for one in down.site.connections("Federation link (upstream: u, policy: federate)")}
+    assert there == maker
+
+
+def test_a_link_inside_reads_nothing_that_user_may_not_read(up: Place, down: Place, maker: str) -> None:
+    up.ch.declare("fed.q")
+    up.ch.fill("fed.q", b"secret")
+    permit(up, maker, "", "", "")
+    down.ch.declare("fed.q")
+    down.ch.consume("fed.q")
+    upstream(down, maker, up.inside)
+    error(down, "ACCESS_REFUSED")
+    assert up.ready("fed.q") == 1
+
+
+def test_a_link_feeds_nothing_that_the_user_may_not_write_to(up: Place, down: Place, maker: str) -> None:
+    down.ch.exchange("own.x", "direct")
+    down.listener("own.x", "k")
+    upstream(down, maker, up.inside)
+    error(down, f"user '{maker}', who set upstream 'u', has no write access to exchange 'own.x' in vhost")
+    permit(up, maker, ".*", ".*", ".*")
+    permit(down, maker, "", "own", "")
+    down.running()
+    permit(down, maker, "", "", "")
+    error(down, "has no write access to exchange 'own.x'")
+
+
+def test_a_link_whose_user_is_gone_says_so(up: Place, down: Place, maker: str) -> None:
+    down.ch.exchange("fed.x", "direct")
+    upstream(down, maker, up.inside)
+    down.running()
+    down.act(down.site.node.users.delete, maker)
+    error(down, f"user '{maker}', who set upstream 'u', does not exist any more")
+
+
+def test_an_administrator_who_sets_it_again_vouches_for_it(up: Place, down: Place, maker: str) -> None:
+    down.ch.exchange("own.x", "direct")
+    upstream(down, maker, up.inside)
+    error(down, "has no write access")
+    upstream(down, "guest", up.inside)
+    down.running()
+
+
+@pytest.mark.parametrize("login", ["guest:guest@", ""])
+def test_a_user_who_may_log_in_from_this_machine_only_is_not_for_everybodys_links(
+    up: Place, down: Place, maker: str, login: str
+) -> None:
+    down.ch.exchange("fed.x", "direct")
+    upstream(down, maker, f"amqp://{login}127.0.0.1:{up.site.port}/{up.vhost}")
+    error(down, "user 'guest' can only log in from this machine")
+    upstream(down, "guest", f"amqp://{login}127.0.0.1:{up.site.port}/{up.vhost}")
+    down.running()
+
+
+def test_who_set_an_upstream_is_stored_with_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from broker.core.definitions import Change
+
+    path = tmp_path_factory.mktemp("metadata") / "metadata.db"
+    metadata = Metadata(path)
+    metadata.load()
+    metadata.apply([Change(True, StoredParameter("/", "federation-upstream", "u", "{}", "maker"))])
+    metadata.close()
+    again = Metadata(path)
+    assert [one.user for one in again.load().parameters] == ["maker"]
+    again.close()
