@@ -160,8 +160,7 @@ class Cutter:
             at = stop
 
     def _deliver(self, data: bytes, at: int, stop: int, deliveries: list[Delivery]) -> int:
-        """From a basic.deliver on: all that follow each other whole, else this one's method frame alone; where the
-        next frame starts. HOT: the federation bench."""
+        """Take whole deliveries that follow each other, or one method frame; the place after them. HOT: bench."""
         start, end = at, len(data)
         while True:
             address = self._address

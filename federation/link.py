@@ -11,10 +11,11 @@ import math
 import random
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.plugin import Exchange, Host, Inflow, Invalid, Queue
+from broker.plugin import Child, Exchange, Host, Inflow, Invalid, Queue
 
 from .fault import LinkFault
 from .rights import acting_user, check_rights
@@ -43,7 +44,7 @@ class Link:
         self.settings = wanted.settings
         self.cluster_name = host.node.cluster_name  # which the names of things upstream are made of
         self.status = Status(time.time, self._tell)
-        self._task: asyncio.Task[None] | None = None
+        self._life: Child | None = None
         self._waits = False  # for the link before it, or to begin at all
         self._ending = self._removing = False
         self._left_behind = False  # things of ours may be at the upstream
@@ -113,58 +114,48 @@ class Link:
     def start(self, after: Link | None = None) -> None:
         """Begin; once `after`, which had the same names at the upstream, has ended."""
         self._waits = True
-        self._run(after)
-
-    def _run(self, after: Link | None = None) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._live(after), name=str(self))
-        self._task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """Start again a link that nobody ended: without a task it would stay down, and nothing would say so."""
-        error = None if task.cancelled() else task.exception()
-        if self._ending or not (task.cancelled() or error):
-            return
-        reason = "its task was cancelled" if error is None else f"{type(error).__name__} in this broker"
-        delay_s = self._delay_s(ran=False)
-        self.status.failed(ERROR, reason, time.time() + delay_s)
-        self._report("federation_link_ended", "error", reason=reason, **({"exc_info": error} if error else {}))
-        asyncio.get_running_loop().call_later(delay_s, self._run_again)
-
-    def _run_again(self) -> None:
-        if not self._ending:
-            self.status.next_attempt_s = None
-            self._run()
+        work = partial(self._live, after)
+        upstream = self.wanted.key.upstream
+        self._life = self.host.supervisor.keep("federation_link", work, link=str(self), upstream=upstream)
 
     def end(self, removing: bool) -> None:
         """Begin to stop; `removing` takes away what is at the upstream, if the settings allow."""
         self._ending = True
         self._removing = removing and not self.settings.keeps
-        if self._task is not None and not self._waits:
-            self._task.cancel()
+        if self._life is not None and not self._waits:
+            self._life.cancel()
 
     @property
     def over(self) -> bool:
-        return self._task is None or self._task.done()
+        return self._life is None or self._life.over
 
     async def ended(self) -> None:
         """Until nothing of it goes on, which takes at most some seconds after `end`."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=2 * CLOSE_S)
+        if self._life is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * CLOSE_S):
+                    await self._life.ended()
 
     async def _live(self, after: Link | None) -> None:
-        """A CancelledError is the end only if `end` asked for it, or whoever cancels all tasks of the loop."""
+        """A CancelledError is the end only if `end` asked for it: else the supervisor starts the link again."""
         self._endpoints = self._parse()
         if after is not None:
             await after.ended()
             # Whose things are ours now, also where we do not get as far as to the upstream.
-            self._left_behind = after._left_behind and after.cluster_name == self.cluster_name
+            self._left_behind = self._left_behind or after._left_behind and after.cluster_name == self.cluster_name
         self._waits = False
+        failed = True
         try:
             if self._endpoints and not self._ending:
                 await self._try_for_ever()
+            failed = False
         except asyncio.CancelledError:
-            if not self._ending:
+            failed = not self._ending
+            if failed:
                 raise
+        finally:
+            if failed:
+                self.status.failed(ERROR, "the link failed in this broker", None)
         if self._removing and self._left_behind and self._endpoints:
             await self._remove()
 

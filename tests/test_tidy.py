@@ -50,7 +50,6 @@ STARTS: dict[str, str] = {
     "broker/net/supervisor.py::Supervisor.stop": "waits that end with the call",
     "federation/dialling.py::UpstreamConnection._kept": "awaited in the same call",
     "federation/dialling.py::reach": "a call in a thread, awaited",
-    "federation/link.py::Link._run": "the link notices its end, logs it and starts again by its own delays",
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/openapi.py::Constant.answer": "awaited by those who ask; made anew where it failed",
     "plugins/management/web.py::while_connected": "awaited in the same call",

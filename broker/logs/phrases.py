@@ -158,7 +158,6 @@ PHRASES: dict[str, Phrase] = {
     "federation_not_connected": _linked("did not connect to"),
     "federation_not_removed": _linked("left things of its own behind at"),
     "federation_message_rejected": _linked("rejected a message from"),
-    "federation_link_ended": _linked("ended although it is wanted, and is started again; it takes from"),
 }
 CATEGORIES: dict[str, str] = {
     **dict.fromkeys(
@@ -173,7 +172,7 @@ CATEGORIES: dict[str, str] = {
         (
             *("federation_connected", "federation_disconnected", "federation_not_connected", "federation_not_removed"),
             *("federation_uri_invalid", "federation_queue_shared", "federation_same_cluster_name"),
-            *("federation_link_ended", "federation_message_rejected"),
+            "federation_message_rejected",
         ),
         "federation",
     ),

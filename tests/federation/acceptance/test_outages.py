@@ -81,12 +81,12 @@ def test_a_link_whose_task_was_cancelled_by_somebody_else_is_started_again_and_s
     down.site.log.clear()
 
     def cancel() -> None:
-        assert link._task is not None
-        link._task.cancel()
+        assert link._life is not None and link._life._task is not None
+        link._life._task.cancel()
 
     down.site.loop.call(cancel)
-    ended = until(lambda: [fields for event, _, fields in down.site.log if event == "federation_link_ended"], "a line")
-    assert ended[0]["reason"] == "its task was cancelled"
+    lines = until(lambda: [fields for event, _, fields in down.site.log if event == "task_failed"], "a line")
+    assert (lines[0]["task"], lines[0]["upstream"]) == ("federation_link", "u0")
     down.running()
     up.ch.publish("fed.x", "k", b"flows")
     assert down.get(here).body == b"flows"
@@ -99,4 +99,4 @@ def test_a_link_that_ends_is_not_started_again(up: Place, down: Place) -> None:
     down.clear_policy()
     down.without_links()
     until(lambda: link.over, "its end")
-    assert link.status.retries == 0 and not [event for event, _, _ in down.site.log if event == "federation_link_ended"]
+    assert link.status.retries == 0 and not [event for event, _, _ in down.site.log if event == "task_failed"]
