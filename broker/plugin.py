@@ -19,11 +19,11 @@ from .core.definitions import (
 )
 from .core.delayed_exchange import DelayedExchange
 from .core.destinations import Destinations
-from .core.document import exported
+from .core.document import arguments_with_type, exported
 from .core.exchange import Exchange
 from .core.exchange_host import ExchangeHost
 from .core.exchange_type import ExchangeType, Notice
-from .core.features import FEATURES
+from .core.features import DEPRECATED_FEATURES, FEATURES
 from .core.firehose import described
 from .core.json_table import json_of_table, table_of_json
 from .core.latencies import BOUNDS_S, Latencies
@@ -83,6 +83,7 @@ __all__ = [
     "CLUSTER_ID",
     "CLUSTER_NAME",
     "DEDUPLICATE",
+    "DEPRECATED_FEATURES",
     "DISABLED",
     "FEATURES",
     "FEDERATION",
@@ -177,6 +178,7 @@ __all__ = [
     "User",
     "VHost",
     "Value",
+    "arguments_with_type",
     "authority_expiries",
     "check_table",
     "described",

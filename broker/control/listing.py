@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..core.binding import Binding
+from ..core.document import arguments_with_type
 from ..core.exchange import Exchange
 from ..core.json_table import json_of_table
 from ..core.ports import Consumer
@@ -36,7 +37,7 @@ QUEUE: Columns[Queue] = {
     "name": lambda queue: queue.name,
     "durable": lambda queue: queue.durable,
     "auto_delete": lambda queue: queue.auto_delete,
-    "arguments": lambda queue: json_of_table(queue.arguments),
+    "arguments": arguments_with_type,
     "policy": lambda queue: queue.policy and queue.policy.name,
     "operator_policy": lambda queue: queue.operator_policy and queue.operator_policy.name,
     "effective_policy_definition": lambda queue: dict(queue.effective),

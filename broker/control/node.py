@@ -6,7 +6,7 @@ import os
 
 from ..core.definitions import StoredUser
 from ..core.document import is_internal
-from ..core.features import FEATURES
+from ..core.features import DEPRECATED_FEATURES, FEATURES
 from ..core.parameters import CLUSTER_NAME
 from ..core.passwords import hash_password
 from .answers import UNAVAILABLE, USAGE, Answer, Refused, Rows, bad_argument
@@ -155,7 +155,8 @@ def list_feature_flags(call: Call) -> Rows:
 
 
 def list_deprecated_features(call: Call) -> Rows:
-    return Rows(["name", "deprecation_phase", "provided_by", "desc"], [])
+    rows: list[list[object]] = [[name, phase, provider, ""] for name, phase, provider, _ in DEPRECATED_FEATURES]
+    return Rows(["name", "deprecation_phase", "provided_by", "desc"], rows)
 
 
 COMMANDS: dict[str, Handler] = {

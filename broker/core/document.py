@@ -7,6 +7,7 @@ brokers with the same definitions write the same.
 from __future__ import annotations
 
 from ..errors import Unknown
+from .arguments import QUEUE_TYPE
 from .binding import Destination
 from .exchange import Exchange
 from .json_table import json_of_table
@@ -14,6 +15,7 @@ from .limits import NAME, VHOST_LIMITS
 from .node import Node
 from .parameters import POLICY
 from .queue import Queue
+from .rules import CLASSIC
 from .vhost import RESERVED, VHost
 
 Document = dict[str, object]
@@ -52,7 +54,7 @@ def of_cluster(node: Node) -> Document:
         "original_cluster_name": name,
         "explanation": f"Definitions of cluster '{name}'",
         "users": users(node),
-        "vhosts": [{"name": each.name, **described(node, each)} for each in vhosts],
+        "vhosts": [{"name": each.name, **described(each)} for each in vhosts],
         "permissions": permissions(node),
         "topic_permissions": topic_permissions(node),
         "parameters": parameters(node, None),
@@ -71,7 +73,8 @@ def of_vhost(node: Node, vhost: VHost) -> Document:
         "rabbitmq_definition_format": "single_virtual_host",
         "original_vhost_name": vhost.name,
         "explanation": f"Definitions of virtual host '{vhost.name}'",
-        **described(node, vhost),
+        **described(vhost),
+        "limits": node.parameters.get(vhost.name, VHOST_LIMITS, NAME) or [],  # as RabbitMQ writes none
         "parameters": parameters(node, vhost.name),
         "policies": policies(node, vhost.name),
         "queues": queues(vhost),
@@ -84,18 +87,21 @@ def placed(vhost: VHost, items: Items) -> Items:
     return [{"vhost": vhost.name, **item} for item in items]
 
 
-def described(node: Node, vhost: VHost) -> Document:
-    """What a virtual host is, apart from its name."""
+def described(vhost: VHost) -> Document:
+    """A virtual host's metadata, once plainly and once together, as different versions of RabbitMQ read it."""
     kept = vhost.metadata
-    metadata: Document = {"description": kept.description, "tags": list(kept.tags)}
-    if kept.default_queue_type:
-        metadata["default_queue_type"] = kept.default_queue_type
+    queue_type = kept.default_queue_type or CLASSIC
+    metadata: Document = {
+        "description": kept.description,
+        "tags": list(kept.tags),
+        "default_queue_type": queue_type,
+    }
     if kept.protected:
         metadata["protected_from_deletion"] = True
     return {
         "description": kept.description,
         "tags": list(kept.tags),
-        "limits": node.parameters.get(vhost.name, VHOST_LIMITS, NAME) or {},
+        "default_queue_type": queue_type,
         "metadata": metadata,
     }
 
@@ -192,14 +198,19 @@ def queues(vhost: VHost) -> Items:
     return [
         {
             "name": queue.name,
-            "type": queue.rules.type,
             "durable": queue.durable,
             "auto_delete": queue.auto_delete,
-            "arguments": json_of_table(queue.arguments),
+            "arguments": arguments_with_type(queue),
         }
         for _, queue in sorted(vhost.queues.items())
         if is_exported(queue)
     ]
+
+
+def arguments_with_type(queue: Queue) -> Document:
+    """The arguments of a queue as JSON, with its type, as another broker may have another default."""
+    arguments = json_of_table(queue.arguments)
+    return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.rules.type)}
 
 
 def bindings(vhost: VHost) -> Items:

@@ -18,3 +18,25 @@ FEATURES = {
     "user_limits": "Configure connection and channel limits for a user",
     "virtual_host_metadata": "Virtual host metadata (description, tags, etc)",
 }
+
+ANNOUNCED = "https://blog.rabbitmq.com/posts/2021/08/4.0-deprecation-announcements/"
+# What RabbitMQ is to drop, or has dropped: name, phase, what provides it, where it is announced.
+DEPRECATED_FEATURES = (
+    ("queue_master_locator", "permitted_by_default", "rabbit", ""),
+    (
+        "management_metrics_collection",
+        "permitted_by_default",
+        "rabbitmq_management_agent",
+        f"{ANNOUNCED}#disable-metrics-delivery-via-the-management-api--ui",
+    ),
+    ("global_qos", "permitted_by_default", "rabbit", f"{ANNOUNCED}#removal-of-global-qos"),
+    ("ram_node_type", "permitted_by_default", "rabbit", f"{ANNOUNCED}#removal-of-ram-nodes"),
+    (
+        "transient_nonexcl_queues",
+        "permitted_by_default",
+        "rabbit",
+        f"{ANNOUNCED}#removal-of-transient-non-exclusive-queues",
+    ),
+    ("amqp_address_v1", "permitted_by_default", "rabbit", "https://www.rabbitmq.com/docs/next/amqp#address"),
+    ("classic_queue_mirroring", "removed", "rabbit", f"{ANNOUNCED}#removal-of-classic-queue-mirroring"),
+)

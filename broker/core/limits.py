@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 VHOST_LIMITS = "vhost-limits"
+USER_LIMITS = "user-limits"
 NAME = "limits"  # the one parameter of that component
 CONNECTIONS, QUEUES, CHANNELS = "max-connections", "max-queues", "max-channels"
 OF_VHOST: dict[str, Rule] = {CONNECTIONS: integer, QUEUES: integer}
@@ -136,9 +137,9 @@ class Limits:
 
 def user_limits(user: str, limits: Mapping[str, object]) -> dict[str, int]:
     """Those of a user. Raises Invalid."""
-    lines = misshapen(user, dict(limits), OF_USER)
+    lines = misshapen(USER_LIMITS, dict(limits), OF_USER)
     if lines:
-        raise Invalid("\n".join(["Validation failed\n", *lines, ""]))
+        raise Invalid("\n".join(lines))
     return {key: whole(value) or 0 for key, value in limits.items()}
 
 

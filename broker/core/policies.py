@@ -16,7 +16,7 @@ from .policy_keys import UNSUPPORTED, Definition, definition_lines, merged
 from .ports import Observer
 from .queue import Queue
 from .rules import NO_POLICY
-from .shape import Rule, integer, misshapen, term, text, whole
+from .shape import Rule, integer, misshapen, term, whole
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -229,7 +229,7 @@ def no_rule(key: str, value: object) -> str:
 
 def pattern(key: str, value: object) -> str:
     if not isinstance(value, str):
-        return text(key, value)
+        return f"{key} should be a binary but was {term(value)}"
     try:
         Pattern(value or ".*")
     except Invalid as error:
@@ -240,6 +240,6 @@ def pattern(key: str, value: object) -> str:
 def apply_to(key: str, value: object) -> str:
     if isinstance(value, str) and value in APPLY_TO:
         return ""
-    names = ", ".join([f"'{name}'" for name in APPLY_TO])
+    *names, last = [f"'{name}'" for name in APPLY_TO]
     shown = value if isinstance(value, str) else term(value)
-    return f"{key} '{shown}' unrecognised; should be one of: {names}"
+    return f"{key} '{shown}' unrecognised; should be one of: {', '.join(names)}, or {last}"

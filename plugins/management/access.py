@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from broker.plugin import Host, Peer, StoredUser, User, VHost, http_login
 
-from .answers import REALM, Refusal, not_authorised
+from .answers import NOT_YOURS, REALM, Refusal, bad, not_authorised
 
 ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitoring", "policymaker", "management"
 TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
@@ -84,17 +84,19 @@ def check_visible(caller: Caller, vhost: VHost | None) -> None:
 
 
 def check_monitor(caller: Caller, vhost: VHost | None) -> None:
+    check_any(caller, vhost)
     if not caller.monitors:
         raise not_authorised("Not monitor user")
 
 
 def check_policymaker(caller: Caller, vhost: VHost | None) -> None:
-    if not caller.makes_policies:
-        raise not_authorised("Not policymaker user" if caller.manages else "Not management user")
-    check_vhost(caller, vhost)
+    check_any(caller, vhost)
+    if not caller.makes_policies or (vhost is not None and not caller.enters(vhost)):
+        raise not_authorised(NOT_YOURS)
 
 
 def check_administrator(caller: Caller, vhost: VHost | None) -> None:
+    check_any(caller, vhost)
     if not caller.administers:
         raise not_authorised("Not administrator user")
 
@@ -111,16 +113,20 @@ OWN = Guard("own", "monitoring to look, administrator to change; and whose it is
 
 
 def credentials(header: str | None) -> tuple[str, bytes]:
-    """Name and password of basic authentication; raises Refusal (401)."""
-    scheme, _, rest = (header or "").partition(" ")
-    if scheme.lower() != "basic":
+    """Name and password of basic authentication; raises Refusal (401), and 400 for a header that is malformed."""
+    if not header:
         raise Refusal(401, "not_authorized", "Not_Authorized", REALM)
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() == "bearer":  # no OAuth 2.0 here
+        raise Refusal(401, "not_authorized", "Not_Authorized")
+    if scheme.lower() != "basic":
+        raise bad("the header Authorization is not of the scheme Basic")
     try:
         name, colon, password = base64.b64decode(rest.strip(), validate=True).partition(b":")
     except binascii.Error:
         colon = b""
     if not colon:
-        raise Refusal(401, "not_authorized", "Not_Authorized")
+        raise bad("the header Authorization has no name and password in base64")
     return name.decode("utf-8", "surrogateescape"), password
 
 
@@ -138,8 +144,12 @@ def present(host: Host, caller: Caller) -> Caller:
 
 
 async def authenticated(host: Host, header: str | None, peer: Peer) -> Caller:
-    """Raises Refusal (401)."""
-    name, password = credentials(header)
+    """The caller that a header Authorization names. Raises Refusal (400, 401)."""
+    return await logged_in(host, *credentials(header), peer)
+
+
+async def logged_in(host: Host, name: str, password: bytes, peer: Peer) -> Caller:
+    """The caller with this name and password. Raises Refusal (401)."""
     loopback = peer.loopback
     told: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
 

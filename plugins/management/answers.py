@@ -62,6 +62,10 @@ class Refusal(Exception):
         self.answer = Answer(status, {"error": error, "reason": reason}, headers)
 
 
+NO_VHOST = "vhost_not_found"
+NOT_YOURS = "User not authorised to access object"
+
+
 def bad(reason: object) -> Refusal:
     return Refusal(400, "bad_request", reason)
 

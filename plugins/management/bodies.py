@@ -7,7 +7,7 @@ not known are ignored.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -18,6 +18,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 TOO_LONG = "Exceeded HTTP request body size limit"
 TOO_LONG_HERE = "Payload size limit exceeded"  # where the route has a limit of its own
 NOT_JSON = "not_json"
+LINE = 80  # characters, beyond which RabbitMQ writes a list on several lines
+BOOLEANS = ("true", "false")
 DOUBLE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 EMPTY = (b"", b"null", b"undefined")
 
@@ -56,11 +58,41 @@ def decoded(octets: bytes) -> dict[str, Any]:
 
 
 def converted(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:
-    """Raises Refusal (400), whose reason names what is missing as RabbitMQ does."""
-    for field in msgspec.structs.fields(body):
-        if field.required and field.encode_name not in value:
-            raise bad(f"[{{key_missing,{field.encode_name}}}]")
+    """The body as an object of its class. Raises Refusal (400), whose reason is the one that RabbitMQ gives."""
+    fields = msgspec.structs.fields(body)
+    absent = [field.encode_name for field in fields if field.required and field.encode_name not in value]
+    if absent:
+        raise bad(missing_keys(absent))
+    for field in fields:
+        if field.encode_name in value:
+            check_type(field.type, value[field.encode_name])
     try:
         return msgspec.convert(value, body, strict=False)
     except msgspec.ValidationError as error:
         raise bad(str(error)) from None
+
+
+def missing_keys(names: list[str]) -> str:
+    """The keys that a body lacks, as Erlang prints them."""
+    terms = [f"{{key_missing,{name}}}" for name in names]
+    line = f"[{','.join(terms)}]"
+    return line if len(line) < LINE else "[" + ",\n ".join(terms) + "]"
+
+
+def check_type(expected: Any, value: object) -> None:
+    """Check a boolean or an integer, alone or where null may be. Raises Refusal (400)."""
+    if isinstance(value, msgspec.UnsetType):
+        return
+    types = [get_args(one)[0] if get_origin(one) is Annotated else one for one in (get_args(expected) or (expected,))]
+    if value is None and type(None) in types:
+        return
+    if bool in types and not (isinstance(value, bool) or value in BOOLEANS):
+        raise bad(["not_boolean", value])
+    if int in types and bool not in types and not is_integer(value):
+        raise bad(["not_integer", value])
+
+
+def is_integer(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isascii() and value.removeprefix("-").isdecimal()
+    return isinstance(value, int) and not isinstance(value, bool)

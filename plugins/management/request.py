@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker.plugin import Connection, Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
 
 from .access import Caller
-from .answers import Refusal, bad, missing, not_authorised
+from .answers import NOT_YOURS, Refusal, bad, missing, not_authorised
 from .rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -63,13 +63,20 @@ class Request:
     # Where
 
     def vhosts(self) -> list[VHost]:
-        """Those a list is of, by name: that of the path, that of the header X-Vhost, or all that the user sees."""
+        """The virtual hosts a list is of, by name: that of the path, of X-Vhost, or all that the user may enter."""
+        return self._vhosts(self.caller.enters)
+
+    def visible_vhosts(self) -> list[VHost]:
+        """The same with those whose figures monitoring sees, which it need not be allowed to enter."""
+        return self._vhosts(self.caller.sees)
+
+    def _vhosts(self, shown: Callable[[VHost], bool]) -> list[VHost]:
         if self.vhost is not None:
-            return [self.vhost]
+            return [self.vhost] if shown(self.vhost) else []
         name = self.headers.get(VHOST_HEADER, "")
         named = self.node.vhosts.get(name) if name else None
         candidates = [named] if named is not None else [] if name else list(self.node.vhosts.values())
-        return sorted((vhost for vhost in candidates if self.caller.sees(vhost)), key=lambda vhost: vhost.name)
+        return sorted((vhost for vhost in candidates if shown(vhost)), key=lambda vhost: vhost.name)
 
     def here(self) -> VHost:
         """The virtual host that the path names."""
@@ -126,7 +133,7 @@ class Request:
         """Of what belongs to somebody: monitoring may look, administrators may change. Raises Refusal (401)."""
         looks = self.method in ("GET", "HEAD")
         if owner is not self.user and not (self.caller.monitors if looks else self.caller.administers):
-            raise not_authorised("User not authorised to access object")
+            raise not_authorised(NOT_YOURS)
 
     def channel(self) -> OperatorChannel:
         """To declare, delete, publish and get as the user may, in the virtual host of the path; until the answer."""

@@ -30,10 +30,11 @@ class Route:
     """`body` is the class of the request's body, `bytes` for one that is not looked at; None where none is read.
 
     `changes` says that the handler changes something, as it may even for GET. `body_limit` is in bytes. `summary` is
-    the first line of the handler's documentation.
+    the first line of the handler's documentation. A route that is not `vhost_required` is also
+    served where there is no virtual host of the name in its path.
     """
 
-    __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "changes", "segments")
+    __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "segments")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Route:
         body: type[msgspec.Struct] | type[bytes] | None = None,
         body_limit: int | None = LIMIT_OF_BODY,
         changes: bool = False,
+        vhost_required: bool = True,
     ) -> None:
         self.method = method
         self.path = path
@@ -51,6 +53,7 @@ class Route:
         self.handler = handler
         self.body = body
         self.body_limit = body_limit
+        self.vhost_required = vhost_required
         self.changes = changes or method not in READS
         self.segments = path.strip("/").split("/")
 

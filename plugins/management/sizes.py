@@ -12,15 +12,18 @@ def sizes(queue: Queue) -> dict[str, int]:
     away = sum(len(line.backlog) for line in queue.lines.all)
     ram = queue.ready - away
     ram_bytes = max(queue.ready_bytes - away * queue.lines.average_bytes, 0) + queue.unacked_bytes
+    message_bytes = queue.ready_bytes + queue.unacked_bytes
     return {
         "messages_ram": ram + queue.unacked,
         "messages_ready_ram": ram,
         "messages_unacknowledged_ram": queue.unacked,
+        "messages_paged_out": away,
         "messages_persistent": queue.kept.count,
-        "message_bytes": queue.ready_bytes + queue.unacked_bytes,
+        "message_bytes": message_bytes,
         "message_bytes_ready": queue.ready_bytes,
         "message_bytes_unacknowledged": queue.unacked_bytes,
         "message_bytes_ram": ram_bytes,
+        "message_bytes_paged_out": message_bytes - ram_bytes,
         "message_bytes_persistent": queue.kept.body_bytes,
         "memory": ram_bytes + (ram + queue.unacked) * MESSAGE_BYTES,
     }

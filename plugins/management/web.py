@@ -17,7 +17,7 @@ from ..web.asgi import GZIP_FROM, compressed, headers_of, peer_of, raw_path_of, 
 from . import bodies
 from .access import NOBODY, NONE, authenticated, present
 from .access_log import AccessLog
-from .answers import Answer, Refusal, missing, not_now, refusal_of
+from .answers import NO_VHOST, Answer, Refusal, missing, not_found, not_now, refusal_of
 from .lists import Listing, answered, chosen_columns, pruned
 from .origins import Origins
 from .request import Request
@@ -156,8 +156,8 @@ class Web:
         name = request.path.get("vhost")
         request.vhost = self._host.node.vhosts.get(name) if name is not None else None
         route.guard.check(request.caller, request.vhost)
-        if name is not None and request.vhost is None:
-            raise missing()
+        if name is not None and request.vhost is None and route.vhost_required:
+            raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
 
     async def _read(self, route: Route, request: Request, receive: Receive) -> None:
         """Raises Refusal (400, 408)."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from . import ctl_probes
-from .brokers import Broker, Output
+from .brokers import Broker, Output, decoded
 from .ctl_probes import ERLANG_ONLY, USER, Line, V
-from .documents import Difference, shown, text_of
+from .documents import Difference, differences, shown, text_of
 
 RULES = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),  # colours
@@ -70,12 +70,23 @@ def compare(line: Line, warren: Output, reference: Output) -> Iterator[Differenc
         ours, theirs = text_lines(getattr(warren, name), line), text_lines(getattr(reference, name), line)
         if ours == theirs:
             continue
+        if name == "stdout" and "--formatter json" in line.text:
+            yield from differences_in_json(line, ours, theirs)
+            continue
         only_ours = [text for text in ours if text not in theirs]
         only_theirs = [text for text in theirs if text not in ours]
         if only_ours or only_theirs:
             yield Difference(line.title, name, shown(only_ours), shown(only_theirs))
         else:
             yield Difference(line.title, f"{name}'s order", shown(ours), shown(theirs))
+
+
+def differences_in_json(line: Line, warren: list[str], reference: list[str]) -> Iterator[Difference]:
+    """What differs in two documents, in which the order of a list means nothing."""
+    ours, theirs = decoded("\n".join(warren)), decoded("\n".join(reference))
+    if line.unordered and isinstance(ours, list) and isinstance(theirs, list):
+        ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
+    yield from differences(line.title, "stdout", ours, theirs)
 
 
 def text_lines(text: str, line: Line) -> list[str]:

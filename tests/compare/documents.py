@@ -5,7 +5,8 @@ The rules, in this order:
 1. Objects in a list are those of the comparison alone (their `vhost`, `name` or `user` begins with PREFIX), as other
    clients may use the reference; they are paired by their identity (IDENTITY), other lists by place.
 2. A field whose name is in VARYING is compared by its type alone; integers and floats count as one type there.
-3. Names that each broker has of its own (its node, a connection, a port) are replaced by a word in braces, as are
+3. Spaces between words count as one, as RabbitMQ breaks lines within some texts and not within others.
+4. Names that each broker has of its own (its node, a connection, a port) are replaced by a word in braces, as are
    Erlang's process identifiers, dates and times.
 """
 
@@ -78,6 +79,8 @@ def differences(subject: str, place: str, warren: object, reference: object) -> 
     elif name in VARYING:
         if type_of(warren) != type_of(reference):
             yield Difference(subject, place, f"type {type_of(warren)}", f"type {type_of(reference)}")
+    elif isinstance(warren, str) and isinstance(reference, str) and plain_text(warren) == plain_text(reference):
+        return
     elif type(warren) is not type(reference) or warren != reference:
         yield Difference(subject, place, shown(warren), shown(reference))
 
@@ -146,6 +149,10 @@ def type_of(value: object) -> str:
     if isinstance(value, int | float):
         return "number"
     return {str: "string", list: "list", dict: "object"}.get(type(value), "null")
+
+
+def plain_text(text: str) -> str:
+    return re.sub(r" +", " ", text)
 
 
 def shown(value: object) -> str:

@@ -76,7 +76,8 @@ def setup() -> Iterator[Probe]:
     """Objects, made by requests that are compared."""
     for name in (V, OTHER):
         yield Probe("PUT", f"/vhosts/{name}", {"description": "compared", "tags": "one,two"})
-    yield Probe("PUT", f"/vhosts/{V}", note="again")
+    yield Probe("PUT", f"/vhosts/{V}", {"description": "compared", "tags": "one,two"}, note="again")
+    yield Probe("PUT", f"/vhosts/{OTHER}", note="again, without a body")
     for user, tags in USERS.items():
         yield Probe("PUT", f"/users/{user}", {"password": PASSWORD, "tags": tags})
         if user not in STRANGERS:
@@ -272,7 +273,7 @@ PUBLISH = {"properties": {}, "routing_key": "compare.q", "payload": "text", "pay
 GET = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
 DECLARE_QUEUE, DECLARE_EXCHANGE = {"durable": True, "arguments": {}}, {"type": "direct", "durable": True}
 GOOD_BODIES: dict[str, Any] = {
-    "PUT /vhosts/{name}": {"description": "compared"},
+    "PUT /vhosts/{name}": {"description": "compared", "tags": "one,two"},
     "PUT /users/{user}": {"password": PASSWORD, "tags": "management"},
     "PUT /permissions/{at}/{user}": PERMISSIONS,
     "PUT /topic-permissions/{at}/{user}": {"exchange": "compare.x", "write": "a", "read": "b"},
@@ -289,7 +290,7 @@ GOOD_BODIES: dict[str, Any] = {
     "POST /exchanges/{vhost}/{exchange}/publish": PUBLISH,
     "POST /queues/{vhost}/{queue}/get": GET,
     "POST /queues/{vhost}/{queue}/actions": {"action": "sync"},
-    "POST /users/bulk-delete": {"users": ["compare-hash"]},
+    "POST /users/bulk-delete": {"users": ["compare-nosuch"]},
     "POST /definitions": {"vhosts": []},
     "POST /definitions/{name}": {"queues": []},
     "POST /all-configuration": {"vhosts": []},

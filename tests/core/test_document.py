@@ -64,7 +64,7 @@ def test_a_vhost_has_its_metadata_and_limits(node: Node) -> None:
         "name": "v",
         "description": "for tests",
         "tags": ["a", "b"],
-        "limits": {"max-queues": 10},
+        "default_queue_type": "quorum",
         "metadata": {
             "description": "for tests",
             "tags": ["a", "b"],
@@ -72,7 +72,12 @@ def test_a_vhost_has_its_metadata_and_limits(node: Node) -> None:
             "protected_from_deletion": True,
         },
     }
-    assert section(node, "vhosts")[0]["metadata"] == {"description": "Default virtual host", "tags": []}
+    assert section(node, "vhosts")[0]["metadata"] == {
+        "description": "Default virtual host",
+        "tags": [],
+        "default_queue_type": "classic",
+    }
+    assert section(node, "vhosts")[0]["default_queue_type"] == "classic"
 
 
 def test_permissions_are_exported_as_they_were_given(node: Node) -> None:
@@ -111,10 +116,9 @@ def test_what_is_not_durable_is_exported_too(node: Node) -> None:
     assert section(node, "queues")[0] == {
         "vhost": "v",
         "name": "fleeting",
-        "type": "classic",
         "durable": False,
         "auto_delete": True,
-        "arguments": {},
+        "arguments": {"x-queue-type": "classic"},
     }
 
 
@@ -123,13 +127,14 @@ def test_one_vhost_is_exported_without_its_name_and_without_users(node: Node) ->
     assert list(found) == [
         *HEAD,
         *("rabbitmq_definition_format", "original_vhost_name", "explanation"),
-        *("description", "tags", "limits", "metadata"),
+        *("description", "tags", "default_queue_type", "metadata", "limits"),
         *("parameters", "policies", "queues", "exchanges", "bindings"),
     ]
     assert found["rabbitmq_definition_format"] == "single_virtual_host"
     assert found["original_vhost_name"] == "v"
     assert found["explanation"] == "Definitions of virtual host 'v'"
     assert found["limits"] == {"max-queues": 10}
+    assert exported(node, "/")["limits"] == []
     for name in ("parameters", "policies", "queues", "exchanges", "bindings"):
         whole = [item for item in section(node, name) if item["vhost"] == "v"]
         assert section(node, name, "v") == [{key: item[key] for key in item if key != "vhost"} for item in whole]

@@ -336,7 +336,7 @@ def test_queues_with_the_same_arguments_and_policies_share_their_rules(vhost: VH
 
 
 def test_the_rest_of_a_policy_is_looked_at_too(policies: Policies) -> None:
-    names = "'queues', 'classic_queues', 'quorum_queues', 'streams', 'exchanges', 'all'"
+    names = "'queues', 'classic_queues', 'quorum_queues', 'streams', 'exchanges', or 'all'"
     for given, line in (
         (("(", LENGTH, 0, "all"), "pattern should be regular expression but is invalid: "),
         (("x" * 20_000, LENGTH, 0, "all"), "pattern should be regular expression but is invalid: "),

@@ -12,8 +12,8 @@ GET vh /exchanges /exchanges/{vhost} /exchanges/{vhost}/{exchange} /bindings /bi
 GET vh /exchanges/{vhost}/{exchange}/bindings/source /exchanges/{vhost}/{exchange}/bindings/destination
 GET vh /bindings/{vhost}/e/{exchange}/q/{queue} /bindings/{vhost}/e/{exchange}/q/{queue}/{props}
 GET vh /bindings/{vhost}/e/{source}/e/{destination} /bindings/{vhost}/e/{source}/e/{destination}/{props}
-GET vh /policies /policies/{vhost} /operator-policies /operator-policies/{vhost} /operator-policies/{vhost}/{name}
-GET vh /aliveness-test/{vhost} /vhosts/{vhost}/connections /vhosts/{vhost}/channels /consumers/{vhost}
+GET vh /policies /policies/{vhost} /operator-policies /operator-policies/{vhost}
+GET vh /aliveness-test/{vhost} /vhosts/{vhost}/connections /vhosts/{vhost}/channels
 GET vh /vhost-limits/{vhost}
 GET own /connections/{name} /channels/{channel} /connections/{name}/channels /connections/username/{user}
 GET own /user-limits/{user}
@@ -31,6 +31,8 @@ DELETE pol /federation-links/vhost/{vhost}/{id}/{node}/restart
 GET adm /vhosts/{vhost} /users /users/{user} /permissions /permissions/{vhost}/{user} /users/{user}/permissions
 GET adm /vhosts/{vhost}/permissions /topic-permissions /topic-permissions/{vhost}/{user}
 GET adm /users/{user}/topic-permissions /vhosts/{vhost}/topic-permissions /user-limits /users/without-permissions
+GET any /consumers/{vhost}
+GET adm /operator-policies/{vhost}/{name}
 GET adm /definitions /definitions/{vhost} /all-configuration /auth/hash_password/{password}
 PUT adm /vhosts/{vhost} /users/{user} /permissions/{vhost}/{user} /topic-permissions/{vhost}/{user}
 PUT adm /operator-policies/{vhost}/{name} /vhost-limits/{vhost}/{limit} /user-limits/{user}/{limit} /cluster-name

@@ -1,6 +1,7 @@
 """Who is let in, and what others are told (spec/operator.md 1.2; acceptance 4 to 9)."""
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,57 @@ def test_a_wrong_password_is_not_authorized(api: Api) -> None:
     assert api.get("/vhosts", password="").error == REFUSED
 
 
-@pytest.mark.parametrize("header", ["Basic", "Basic !", "Basic " + base64.b64encode(b"guest").decode()])
-def test_what_is_no_basic_authentication_is_not_authorized(api: Api, header: str) -> None:
-    assert api.get("/vhosts", headers={"Authorization": header}).error == REFUSED
+@pytest.mark.parametrize("header", ["Basic", "Basic !", "Digest x", "Basic " + base64.b64encode(b"guest").decode()])
+def test_what_is_no_basic_authentication_is_a_bad_request(api: Api, header: str) -> None:
+    assert api.get("/vhosts", headers={"Authorization": header}).error[:2] == (400, "bad_request")
+
+
+def test_a_token_is_not_authorized(api: Api) -> None:
+    answer = api.get("/vhosts", headers={"Authorization": "Bearer abc"})
+    assert answer.error == REFUSED and "www-authenticate" not in answer.headers
+
+
+def test_who_may_not_is_told_so_in_the_words_of_the_route(api: Api) -> None:
+    api.peer.add_user("plain")
+    api.peer.add_user("manager", ("management",))
+    said = {
+        "/definitions": "Not administrator user",
+        "/nodes": "Not monitor user",
+        "/parameters": "User not authorised to access object",
+        "/policies/%2F/p": "User not authorised to access object",
+        "/operator-policies/%2F/p": "Not administrator user",
+    }
+    for path, reason in said.items():
+        assert api.get(path, user="manager").error == (401, "not_authorised", reason)
+        assert api.get(path, user="plain").error == (401, "not_authorised", "Not management user")
+
+
+def test_monitoring_sees_figures_of_all_virtual_hosts_and_objects_of_its_own(api: Api) -> None:
+    api.put("/vhosts/v")
+    api.put("/queues/v/q")
+    api.peer.add_user("watch", ("monitoring",))  # who may enter `/` alone
+    refused = (401, "not_authorised", "User not authorised to access virtual host")
+    for path in ("/queues/v", "/queues/v/q", "/exchanges/v", "/bindings/v", "/vhosts/v/connections"):
+        assert api.get(path, user="watch").error == refused
+    for path in ("/queues", "/exchanges", "/bindings", "/policies"):
+        assert {one["vhost"] for one in api.get(path, user="watch").json} <= {"/"}
+    assert [one["name"] for one in api.get("/vhosts", user="watch").json] == ["/", "v"]
+    assert api.get("/vhost-limits/v", user="watch").json == api.get("/consumers/v", user="watch").json == []
+
+
+def test_a_login_is_checked_by_a_form(api: Api) -> None:
+    api.peer.add_user("plain")
+    assert api.get("/auth", user=None).json == {"oauth_enabled": False}
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+
+    def logged_in(form: bytes) -> Any:
+        return api.request("POST", "/login", form, user=None, headers=headers)
+
+    answer = logged_in(b"username=guest&password=guest")
+    assert (answer.status, answer.json) == (200, "ok")
+    for form in (b"username=guest&password=wrong", b"username=guest", b"", b"\xff"):
+        assert logged_in(form).error == REFUSED
+    assert logged_in(b"username=plain&password=plain").error == (401, "not_authorised", "Not management user")
 
 
 def test_a_user_without_a_tag_is_no_management_user(api: Api) -> None:

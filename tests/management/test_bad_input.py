@@ -11,6 +11,8 @@ from tests.support.http import Api
 WITHIN_S = 0.05  # of processor time, as others use the machine too
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 UPSTREAM = "/parameters/federation-upstream/%2F/up"
+NO_PATTERNS = "[{key_missing,write},{key_missing,read}]"
+NO_VHOST = ("not_found", "vhost_not_found")
 MISSING = ("Object Not Found", "Not Found")
 BINDING = "/bindings/%2F/e/amq.topic/q/there"
 LARGE = {"routing_key": "k" * 5001}
@@ -19,34 +21,34 @@ REGEX = "/queues?page=1&use_regex=true&"
 BAD_PAGE = "Pagination parameters are invalid"
 NESTED = json.dumps({"arguments": {"x": 1}}).replace("1", "[" * 200 + "]" * 200).encode()
 
-Row = tuple[str, str, Any, int, str, str]
-ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reason
+Row = tuple[str, str, Any, int, str, str | list[str]]
+ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reason, or all of it
     ("PUT", "/queues/%2F/q", b"{", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b"[1]", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b'"{}"', 400, "bad_request", "invalid payload: the request body JSON-decoded to a string"),
     ("PUT", "/queues/%2F/q", b"\xff\xfe", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b"[" * 500_000, 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", NESTED, 400, "bad_request", ""),
-    ("PUT", "/queues/%2F/q", {"durable": "perhaps"}, 400, "bad_request", "Expected `bool`"),
+    ("PUT", "/queues/%2F/q", {"durable": "perhaps"}, 400, "bad_request", ["not_boolean", "perhaps"]),
     ("PUT", "/queues/%2F/q", {"arguments": 5}, 400, "bad_request", "Expected `object | array | null`"),
     ("PUT", "/queues/%2F/q", {"arguments": {"x": 1 << 80}}, 400, "bad_request", ""),
     ("PUT", "/queues/%2F/q", {"arguments": {"x-max-length": "ten"}}, 400, "bad_request", "invalid arg 'x-max-length'"),
     ("PUT", "/queues/%2F/q", {"arguments": {"x-queue-type": "nope"}}, 400, "bad_request", ""),
     ("PUT", "/queues/%2F/" + "q" * 256, {}, 400, "bad_request", ""),
-    ("PUT", "/queues/nowhere/q", {}, 404, *MISSING),
+    ("PUT", "/queues/nowhere/q", {}, 404, *NO_VHOST),
     ("GET", "/queues/nowhere", None, 404, *MISSING),
     ("GET", "/queues/%252F/there", None, 404, *MISSING),
-    ("PUT", "/exchanges/%2F/x", {"type": "nope"}, 400, "bad_request", "unknown exchange type 'nope'"),
+    ("PUT", "/exchanges/%2F/x", {"type": "nope"}, 400, "bad_request", "invalid exchange type 'nope'"),
     ("POST", BINDING, LARGE, 400, "bad_request", "Payload size limit exceeded"),
     ("POST", BINDING, {"routing_key": "k" * 256}, 400, "bad_request", ""),
-    ("POST", "/bindings/nowhere/e/amq.topic/q/there", {}, 404, *MISSING),
-    ("PUT", "/permissions/%2F/guest", {"configure": ".*"}, 400, "bad_request", "[{key_missing,write}]"),
+    ("POST", "/bindings/nowhere/e/amq.topic/q/there", {}, 404, *NO_VHOST),
+    ("PUT", "/permissions/%2F/guest", {"configure": ".*"}, 400, "bad_request", NO_PATTERNS),
     ("PUT", "/permissions/%2F/guest", ALL | {"read": "("}, 400, "bad_request", ""),
     ("PUT", "/permissions/%2F/guest", ALL | {"read": HUGE}, 400, "bad_request", ""),
     ("PUT", "/permissions/nowhere/guest", ALL, 400, "bad_request", "vhost_or_user_not_found"),
     ("PUT", "/policies/%2F/p", {"pattern": "("}, 400, "bad_request", "[{key_missing,definition}]"),
     ("PUT", "/policies/%2F/p", {"pattern": HUGE, "definition": {"expires": 1}}, 400, "bad_request", ""),
-    ("PUT", "/policies/nowhere/p", {"pattern": "", "definition": {"expires": 1}}, 404, *MISSING),
+    ("PUT", "/policies/nowhere/p", {"pattern": "", "definition": {"expires": 1}}, 404, *NO_VHOST),
     ("PUT", UPSTREAM, {"value": {}}, 400, "bad_request", "Validation failed"),
     ("PUT", UPSTREAM, {"value": {"uri": "amqp://", "max-hops": "x"}}, 400, "bad_request", "Validation failed"),
     ("PUT", UPSTREAM, {"value": {"uri": "amqp://", "nope": 1}}, 400, "bad_request", "Validation failed"),
@@ -59,8 +61,8 @@ ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reaso
     ("POST", "/definitions", b"nope", 400, "bad_request", "failed_to_parse_json"),
     ("POST", "/queues/%2F/there/get", {"count": -1, "ackmode": "x", "encoding": "auto"}, 400, "bad_request", ""),
     ("POST", "/queues/%2F/there/get", {"count": 1, "ackmode": "x", "encoding": "auto"}, 400, "bad_request", "ackmode"),
-    ("POST", "/queues/%2F/there/actions", {"action": "sync"}, 400, "bad_request", "unknown action 'sync'"),
-    ("POST", "/queues/%2F/nope/actions", {"action": "sync"}, 404, *MISSING),
+    ("POST", "/queues/%2F/there/actions", {"action": "sync"}, 400, "bad_request", ["unknown", "sync"]),
+    ("POST", "/queues/%2F/nope/actions", {"action": "sync"}, 404, "not_found", "queue_not_found"),
     ("GET", "/queues?page=0", None, 400, "invalid_pagination_parameters", "Invalid pagination parameters"),
     ("GET", "/queues?page=x", None, 400, "bad_request", BAD_PAGE),
     ("GET", "/queues?page=9", None, 400, "page_out_of_range", "Page out of range"),
@@ -104,7 +106,8 @@ def test_it_is_refused_soon_with_a_reason_and_nothing_is_changed(filled: Api, ro
         answer = filled.request(method, path, body)
         spent.append(time.process_time() - begun)
         assert answer.error[:2] == (status, error), answer.json
-        assert isinstance(answer.json["reason"], str) and answer.json["reason"].startswith(reason), answer.json
+        said = answer.json["reason"]
+        assert said.startswith(reason) if isinstance(reason, str) else said == reason, answer.json
     assert min(spent) < WITHIN_S
     assert state(filled) == before
 

@@ -74,9 +74,13 @@ def test_exchanges_are_bound_to_each_other(api: Api) -> None:
 
 def test_what_is_not_there_cannot_be_bound(api: Api) -> None:
     api.put("/queues/%2F/tq")
-    for path in ("amq.topic/q/nope", "nope/q/tq", "nope/e/amq.topic"):
-        assert api.post(f"/bindings/%2F/e/{path}").error == GONE
-        assert api.get(f"/bindings/%2F/e/{path}").error == GONE
+    for path, what in (
+        ("amq.topic/q/nope", "queue 'nope'"),
+        ("nope/q/tq", "exchange 'nope'"),
+        ("nope/e/amq.topic", "exchange 'nope'"),
+    ):
+        assert api.post(f"/bindings/%2F/e/{path}").error == (404, "not_found", f"no {what} in vhost '/'")
+        assert api.get(f"/bindings/%2F/e/{path}").json == []
     assert api.get(f"{PATH}/nope").error == GONE
 
 
@@ -84,3 +88,21 @@ def test_who_may_not_write_to_a_queue_may_not_bind_it(api: Api) -> None:
     api.put("/queues/%2F/tq")
     api.peer.add_user("m", ("management",), ("", "", ""))
     assert api.post(PATH, {}, user="m").error == (401, "not_authorised", "Access refused.")
+
+
+def test_what_is_not_there_has_no_bindings(api: Api) -> None:
+    for path in (
+        "/queues/%2F/nope/bindings",
+        "/queues/nowhere/nope/bindings",
+        "/exchanges/%2F/nope/bindings/source",
+        "/exchanges/nowhere/nope/bindings/destination",
+        "/bindings/nowhere/e/x/q/y",
+    ):
+        assert (api.get(path).status, api.get(path).json) == (200, [])
+    assert api.get("/bindings/nowhere").error == GONE
+
+
+def test_a_location_says_the_digest_of_arguments_plainly(api: Api) -> None:
+    api.put("/queues/%2F/tq")
+    location = api.post(PATH, {"routing_key": "k", "arguments": {"x": 1}}).headers["location"]
+    assert location.startswith("tq/k~")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from plugins.management.answers import Refusal
-from plugins.management.bodies import converted, decoded
+from plugins.management.bodies import converted, decoded, missing_keys
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 
@@ -47,7 +47,11 @@ def test_what_is_missing_or_is_something_else_is_named() -> None:
     for value, reason in (
         ({}, "[{key_missing,apply-to}]"),
         ({"apply-to": 5}, "Expected `str`, got `int` - at `$.apply-to`"),
-        ({"apply-to": "all", "count": "many"}, "Expected `int`, got `str` - at `$.count`"),
+        ({"apply-to": "all", "count": "many"}, ["not_integer", "many"]),
+        ({"apply-to": "all", "count": None}, ["not_integer", None]),
+        ({"apply-to": "all", "count": True}, ["not_integer", True]),
+        ({"apply-to": "all", "durable": "yes"}, ["not_boolean", "yes"]),
+        ({"apply-to": "all", "durable": 1}, ["not_boolean", 1]),
     ):
         with pytest.raises(Refusal) as caught:
             converted(value, Body)  # type: ignore[arg-type]
@@ -63,3 +67,14 @@ def test_a_body_over_the_limit_is_refused_and_nothing_done() -> None:
     assert api.put("/cluster-name", {"name": "x" * 40}, headers={"content-length": ""}).error == said
     assert api.get("/cluster-name").json["name"] == peer.node.name
     assert api.put("/cluster-name", {"name": "x" * 10}).status == 204
+
+
+def test_all_that_is_missing_is_named_as_erlang_prints_it() -> None:
+    assert missing_keys(["pattern", "definition"]) == "[{key_missing,pattern},{key_missing,definition}]"
+    long = missing_keys(["routing_key", "properties", "payload", "payload_encoding"])
+    assert long.splitlines() == [
+        "[{key_missing,routing_key},",
+        " {key_missing,properties},",
+        " {key_missing,payload},",
+        " {key_missing,payload_encoding}]",
+    ]

@@ -45,7 +45,10 @@ def test_features_are_all_enabled(api: Api) -> None:
     assert {one["state"] for one in flags} == {"enabled"} and "quorum_queue" in {one["name"] for one in flags}
     assert api.put("/feature-flags/quorum_queue/enable").status == 204
     assert api.put("/feature-flags/nope/enable").status == 400
-    assert api.get("/deprecated-features").json == api.get("/deprecated-features/used").json == []
+    deprecated = {one["name"]: one for one in api.get("/deprecated-features").json}
+    assert deprecated["classic_queue_mirroring"]["deprecation_phase"] == "removed"
+    assert set(deprecated["global_qos"]) == {"name", "desc", "deprecation_phase", "doc_url", "provided_by"}
+    assert api.get("/deprecated-features/used").json == []
 
 
 def test_small_things_that_tools_ask_for(api: Api) -> None:

@@ -64,17 +64,18 @@ def test_octets_go_both_ways_as_base64(queue: Api) -> None:
     ("changed", "reason"),
     [
         ({"payload": 5}, "payload_not_string"),
-        ({"payload_encoding": "hex"}, "unsupported_encoding hex"),
-        ({"payload_encoding": "base64", "payload": "!"}, "payload is not base64"),
-        ({"properties": {"priority": "high"}}, "not_int priority"),
-        ({"properties": {"expiration": 5}}, "not_string expiration"),
+        ({"payload_encoding": "hex"}, ["unsupported_encoding", "hex"]),
+        ({"payload_encoding": "base64", "payload": "!"}, ["not_base64", "!"]),
+        ({"properties": {"priority": "high"}}, ["not_int", "priority"]),
+        ({"properties": {"expiration": 5}}, ["not_string", "expiration"]),
         ({"properties": {"headers": 5}}, "arguments should be a map"),
         ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
     ],
 )
-def test_what_cannot_be_published_is_told_why(queue: Api, changed: dict[str, Any], reason: str) -> None:
-    status, error, text = queue.post(PUBLISH, message(**changed)).error
-    assert (status, error) == (400, "bad_request") and text.startswith(reason)
+def test_what_cannot_be_published_is_told_why(queue: Api, changed: dict[str, Any], reason: str | list[str]) -> None:
+    status, error, said = queue.post(PUBLISH, message(**changed)).error
+    assert (status, error) == (400, "bad_request")
+    assert said.startswith(reason) if isinstance(reason, str) else said == reason
 
 
 def test_a_key_that_is_missing_is_named(queue: Api) -> None:

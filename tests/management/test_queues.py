@@ -12,7 +12,7 @@ def test_a_queue_is_declared_once_and_found_the_same(api: Api) -> None:
     assert api.put("/queues/%2F/a%2Fb", body).status == 204
     queue = api.get("/queues/%2F/a%2Fb").json
     assert (queue["name"], queue["vhost"], queue["type"], queue["durable"]) == ("a/b", "/", "classic", True)
-    assert queue["arguments"] == {"x-max-length": 10, "x-message-ttl": 60000}
+    assert queue["arguments"] == {"x-max-length": 10, "x-message-ttl": 60000, "x-queue-type": "classic"}
     assert (queue["messages"], queue["messages_ready"], queue["messages_unacknowledged"]) == (0, 0, 0)
     assert queue["messages_details"] == {"rate": 0.0}
     assert queue["policy"] is None and queue["effective_policy_definition"] == {}
@@ -85,7 +85,7 @@ def test_a_queue_tells_its_messages_and_consumers(api: Api) -> None:
 def test_without_statistics_a_list_is_of_what_queues_are(api: Api) -> None:
     api.put("/queues/%2F/q")
     plain = api.get("/queues?disable_stats=true").json[0]
-    assert plain["durable"] is True and "messages" not in plain and "consumers" not in plain
+    assert plain["durable"] is False and "messages" not in plain and "consumers" not in plain
     totals = api.get("/queues?disable_stats=true&enable_queue_totals=true").json[0]
     assert totals["messages"] == 0 and "consumers" not in totals
 
@@ -150,3 +150,17 @@ def test_samples_are_as_far_apart_as_was_asked_and_the_newest_comes_first(api: A
     times = [one["timestamp"] for one in details["samples"]]
     assert times == [times[0] - 5000 * step for step in range(4)] and times[0] % 5000 == 0
     assert (details["rate"], details["avg_rate"], details["avg"]) == (2.0, 2.0, 25.0)
+
+
+def test_a_quorum_queue_says_where_its_replicas_are(api: Api) -> None:
+    api.put("/queues/%2F/q", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    queue, node = api.get("/queues/%2F/q").json, api.host.node.name
+    assert (queue["leader"], queue["members"], queue["online"]) == (node, [node], [node])
+    assert (queue["type"], queue["arguments"], queue["delivery_limit"]) == ("quorum", {"x-queue-type": "quorum"}, 20)
+    assert (queue["messages_ready_normal"], queue["open_files"]) == (0, {node: 0})
+
+
+def test_a_queue_is_transient_unless_it_is_asked_to_be_durable(api: Api) -> None:
+    for path in ("/queues/%2F/q", "/exchanges/%2F/x"):
+        assert api.put(path, {"arguments": {}}).status == 201
+        assert api.get(path).json["durable"] is False

@@ -115,7 +115,7 @@ def test_rights_that_are_taken_away_while_a_body_comes_are_gone(api: Api) -> Non
     assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (
         401,
         "not_authorised",
-        "Not administrator user",
+        "Not management user",
     )
     users.set_tags("brief", ("administrator",))
     api.while_waiting(lambda: users.delete("brief"))

@@ -9,7 +9,7 @@ import msgspec
 
 from broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table, stable_hash
 
-from ..access import VHOST, VISIBLE
+from ..access import VHOST
 from ..answers import Answer, done, found, missing
 from ..arguments import Arguments, table_of
 from ..lists import Item, Listing
@@ -37,23 +37,50 @@ def list_bindings(request: Request) -> Listing[Bound]:
 
 
 def list_of_queue(request: Request) -> Listing[Bound]:
-    """Those that lead to a queue."""
-    return listed((request.here(), binding) for binding in incoming(request.queue()))
+    """Those that lead to a queue; none to one that there is not."""
+    return listed_to(request, queue_of(request))
 
 
 def list_of_source(request: Request) -> Listing[Bound]:
-    """Those of which an exchange is the source."""
-    return listed((request.here(), binding) for binding in outgoing(request.here(), request.exchange()))
+    """Those of which an exchange is the source; none of one that there is not."""
+    exchange = exchange_of(request)
+    vhost = request.vhost
+    if vhost is None or exchange is None:
+        return listed(())
+    return listed((vhost, binding) for binding in outgoing(vhost, exchange))
 
 
 def list_of_destination(request: Request) -> Listing[Bound]:
-    """Those that lead to an exchange."""
-    return listed((request.here(), binding) for binding in incoming(request.exchange()))
+    """Those that lead to an exchange; none to one that there is not."""
+    return listed_to(request, exchange_of(request))
 
 
 def list_between(request: Request) -> Listing[Bound]:
-    """Those from an exchange to a queue, or to another exchange."""
-    return listed((request.here(), binding) for binding in between(*ends(request)))
+    """Those from an exchange to a queue, or to another exchange; none if there is not one of them."""
+    to_queue = "queue" in request.path
+    source = exchange_of(request, "exchange" if to_queue else "source")
+    destination = queue_of(request) if to_queue else exchange_of(request, "destination")
+    vhost = request.vhost
+    if vhost is None or source is None or destination is None:
+        return listed(())
+    return listed((vhost, binding) for binding in between(source, destination))
+
+
+def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[Bound]:
+    vhost = request.vhost
+    if vhost is None or destination is None:
+        return listed(())
+    return listed((vhost, binding) for binding in incoming(destination))
+
+
+def queue_of(request: Request) -> Queue | None:
+    vhost = request.vhost
+    return vhost.queues.get(request.path["queue"]) if vhost is not None else None
+
+
+def exchange_of(request: Request, name: str = "exchange") -> Exchange | None:
+    vhost = request.vhost
+    return vhost.exchanges.get(request.exchange_name(name)) if vhost is not None else None
 
 
 def listed(bindings: Iterable[Bound]) -> Listing[Bound]:
@@ -89,10 +116,11 @@ def get_binding(request: Request) -> Answer:
 
 def post_binding(request: Request) -> Answer:
     """Bind; the header Location tells under which key."""
-    source, destination = ends(request)
     body: Wish = request.body
     table = table_of(body.arguments)
-    request.channel().bind(source.name, destination.kind, destination.name, body.routing_key, table)
+    kind, source_name, name = names(request)
+    request.channel().bind(source_name, kind, name, body.routing_key, table)
+    source, destination = ends(request)
     key = properties_key(Binding(source.name, destination, body.routing_key, table))
     location = f"{quoted(destination.name)}/{quoted(key)}"
     return Answer(201, None, {"location": location})
@@ -103,6 +131,13 @@ def delete_binding(request: Request) -> Answer:
     binding, destination = the_one(request), ends(request)[1]
     request.channel().unbind(binding.source, destination.kind, destination.name, binding.routing_key, binding.arguments)
     return done()
+
+
+def names(request: Request) -> tuple[str, str, str]:
+    """What is bound, a queue or an exchange; to which exchange; and its name."""
+    if "queue" in request.path:
+        return "queue", request.exchange_name(), request.path["queue"]
+    return "exchange", request.exchange_name("source"), request.exchange_name("destination")
 
 
 def ends(request: Request) -> tuple[Exchange, Queue | Exchange]:
@@ -164,24 +199,27 @@ def properties_key(binding: Binding) -> str:
 
 
 def quoted(text: str) -> str:
-    return quote(text, safe="", errors="surrogateescape").replace("~", "%7E") if text != EMPTY else text
+    return quote(text, safe="", errors="surrogateescape")
 
 
+OF_EXCHANGE = "/exchanges/{vhost}/{exchange}/bindings"
 TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
 
 ROUTES = (
-    Route("GET", "/bindings", VISIBLE, list_bindings),
-    Route("GET", "/bindings/{vhost}", VISIBLE, list_bindings),
-    Route("GET", "/queues/{vhost}/{queue}/bindings", VISIBLE, list_of_queue),
-    Route("GET", "/exchanges/{vhost}/{exchange}/bindings/source", VISIBLE, list_of_source),
-    Route("GET", "/exchanges/{vhost}/{exchange}/bindings/destination", VISIBLE, list_of_destination),
-    Route("GET", TO_QUEUE, VISIBLE, list_between),
-    Route("GET", TO_EXCHANGE, VISIBLE, list_between),
+    Route("GET", "/bindings", VHOST, list_bindings),
+    Route("GET", "/bindings/{vhost}", VHOST, list_bindings),
+    Route("GET", "/queues/{vhost}/{queue}/bindings", VHOST, list_of_queue, vhost_required=False),
+    Route("GET", "/exchanges/{vhost}/{exchange}/bindings/source", VHOST, list_of_source, vhost_required=False),
+    Route(
+        "GET", "/exchanges/{vhost}/{exchange}/bindings/destination", VHOST, list_of_destination, vhost_required=False
+    ),
+    Route("GET", TO_QUEUE, VHOST, list_between, vhost_required=False),
+    Route("GET", TO_EXCHANGE, VHOST, list_between, vhost_required=False),
     Route("POST", TO_QUEUE, VHOST, post_binding, Wish, BODY_LIMIT),
     Route("POST", TO_EXCHANGE, VHOST, post_binding, Wish, BODY_LIMIT),
-    Route("GET", TO_QUEUE + "/{props}", VISIBLE, get_binding),
-    Route("GET", TO_EXCHANGE + "/{props}", VISIBLE, get_binding),
+    Route("GET", TO_QUEUE + "/{props}", VHOST, get_binding),
+    Route("GET", TO_EXCHANGE + "/{props}", VHOST, get_binding),
     Route("DELETE", TO_QUEUE + "/{props}", VHOST, delete_binding),
     Route("DELETE", TO_EXCHANGE + "/{props}", VHOST, delete_binding),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from broker.plugin import Channel, Connection, Subscription
 
-from ..access import ANY, OWN, VISIBLE
+from ..access import ANY, OWN, VHOST
 from ..answers import Answer, found, missing
 from ..breakdowns import of_channel
 from ..counters import channel_counters, channel_key
@@ -80,6 +80,7 @@ def described(figures: Figures, channel: Channel) -> Item:
         "messages_unacknowledged": len(channel.unacked),
         "messages_unconfirmed": confirms.next - 1 - confirms.told if confirms is not None else 0,
         "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
+        "pending_raft_commands": 0,  # queues of one node wait for no other
         "acks_uncommitted": len(transaction.settlements) if transaction is not None else 0,
         "prefetch_count": channel.prefetch,
         "connection_details": {"name": connection.name, "peer_host": peer.host, "peer_port": peer.port},
@@ -95,5 +96,5 @@ ROUTES = (
     Route("GET", "/channels", ANY, list_channels),
     Route("GET", "/channels/{channel}", OWN, get_channel),
     Route("GET", "/connections/{name}/channels", OWN, list_of_connection),
-    Route("GET", "/vhosts/{vhost}/channels", VISIBLE, list_of_vhost),
+    Route("GET", "/vhosts/{vhost}/channels", VHOST, list_of_vhost),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import CLUSTER_NAME, FEATURES
+from broker.plugin import CLUSTER_NAME, DEPRECATED_FEATURES, FEATURES
 
 from ..access import ADMIN, ANY, NONE
 from ..answers import Answer, bad, done, found, missing
@@ -55,7 +55,17 @@ def enable_feature(request: Request) -> Answer:
 
 
 def list_deprecated(request: Request) -> Answer:
-    """Features that are to go: none."""
+    """Features that RabbitMQ is to drop, or has dropped."""
+    return found(
+        [
+            {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
+            for name, phase, provider, url in DEPRECATED_FEATURES
+        ]
+    )
+
+
+def list_used_deprecated(request: Request) -> Answer:
+    """Those of them that are in use: what there is here is no feature that will go."""
     return found([])
 
 
@@ -93,7 +103,7 @@ ROUTES = (
     Route("GET", "/feature-flags", ANY, list_features),
     Route("PUT", "/feature-flags/{name}/enable", ADMIN, enable_feature),
     Route("GET", "/deprecated-features", ANY, list_deprecated),
-    Route("GET", "/deprecated-features/used", ANY, list_deprecated),
+    Route("GET", "/deprecated-features/used", ANY, list_used_deprecated),
     Route("GET", "/version", NONE, get_version),
     Route("GET", "/extensions", ANY, list_extensions),
     Route("DELETE", "/reset", ADMIN, reset),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.plugin import Connection, User, json_of_table
 
-from ..access import ANY, OWN, VISIBLE
+from ..access import ANY, OWN, VHOST
 from ..answers import Answer, done, found, missing
 from ..counters import connection_key
 from ..figures import NO_PROCESS, Figures
@@ -129,19 +129,19 @@ def encryption(connection: Connection) -> Item:
     tls = connection.peer.encryption
     return {
         "ssl": tls is not None,
-        "ssl_protocol": tls.protocol if tls is not None else None,
-        "ssl_cipher": tls.cipher if tls is not None else None,
-        "ssl_hash": None,
-        "ssl_key_exchange": None,
-        "peer_cert_subject": (tls.subject or None) if tls is not None else None,
-        "peer_cert_issuer": (tls.issuer or None) if tls is not None else None,
-        "peer_cert_validity": (tls.validity or None) if tls is not None else None,
+        "ssl_protocol": tls.protocol if tls is not None else "",
+        "ssl_cipher": tls.cipher if tls is not None else "",
+        "ssl_hash": "",
+        "ssl_key_exchange": "",
+        "peer_cert_subject": tls.subject if tls is not None else "",
+        "peer_cert_issuer": tls.issuer if tls is not None else "",
+        "peer_cert_validity": tls.validity if tls is not None else "",
     }
 
 
 ROUTES = (
     Route("GET", "/connections", ANY, list_connections),
-    Route("GET", "/vhosts/{vhost}/connections", VISIBLE, list_of_vhost),
+    Route("GET", "/vhosts/{vhost}/connections", VHOST, list_of_vhost),
     Route("GET", "/connections/{name}", OWN, get_connection),
     Route("DELETE", "/connections/{name}", OWN, delete_connection),
     Route("GET", "/connections/username/{user}", OWN, list_of_user),

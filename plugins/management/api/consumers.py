@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.plugin import Queue, SingleActiveConsumers, Subscription, json_of_table
 
-from ..access import ANY, VISIBLE
+from ..access import ANY
 from ..breakdowns import channel_details
 from ..lists import Item, Listing
 from ..request import Request
@@ -12,8 +12,8 @@ from ..routes import Route
 
 
 def list_consumers(request: Request) -> Listing[Subscription]:
-    """Those of the queues that the user sees."""
-    queues = [queue for vhost in request.vhosts() for queue in by_name(vhost.queues)]
+    """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
+    queues = [queue for vhost in request.visible_vhosts() for queue in by_name(vhost.queues)]
     return Listing([consumer for queue in queues for consumer in consumers_of(queue)], described)
 
 
@@ -47,5 +47,5 @@ def described(consumer: Subscription) -> Item:
 
 ROUTES = (
     Route("GET", "/consumers", ANY, list_consumers),
-    Route("GET", "/consumers/{vhost}", VISIBLE, list_consumers),
+    Route("GET", "/consumers/{vhost}", ANY, list_consumers),
 )

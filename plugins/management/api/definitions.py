@@ -11,13 +11,12 @@ import msgspec
 from broker.plugin import Invalid, exported, imported
 
 from ..access import ADMIN
-from ..answers import Answer, bad, done, not_found
+from ..answers import NO_VHOST, Answer, bad, done, not_found
 from ..request import Request
 from ..routes import Route
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-NO_VHOST = "vhost_not_found"
 
 
 def get_definitions(request: Request) -> Answer:
@@ -41,6 +40,8 @@ def post_definitions(request: Request) -> Answer:
         document = msgspec.json.decode(document_of(request).removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise bad("failed_to_parse_json") from None
+    if not isinstance(document, dict):
+        raise bad("failed_to_parse_json")
     for line in imported(request.node, document, name):
         request.host.report("definitions", "warning", {"what": line})
     return done()

@@ -6,8 +6,8 @@ import msgspec
 
 from broker.plugin import Exchange, json_of_table
 
-from ..access import VHOST, VISIBLE
-from ..answers import Answer, done, found, put
+from ..access import VHOST
+from ..answers import Answer, bad, done, found, put
 from ..arguments import Arguments, table_of
 from ..breakdowns import of_exchange
 from ..counters import exchange_counters, exchange_key
@@ -19,7 +19,7 @@ from ..routes import Route
 
 class Declaration(msgspec.Struct):
     type: str = "direct"
-    durable: bool = True
+    durable: bool = False  # as the method has it
     auto_delete: bool = False
     internal: bool = False
     arguments: Arguments = None
@@ -44,6 +44,8 @@ def put_exchange(request: Request) -> Answer:
     """Declare it, or find it the same."""
     body: Declaration = request.body
     name = request.exchange_name()
+    if body.type not in request.node.registry.names():
+        raise bad(f"invalid exchange type '{body.type}'")
     existed = name in request.here().exchanges
     request.channel().declare_exchange(
         name, body.type, body.durable, body.auto_delete, body.internal, table_of(body.arguments)
@@ -75,9 +77,9 @@ def described(figures: Figures, exchange: Exchange) -> Item:
 
 
 ROUTES = (
-    Route("GET", "/exchanges", VISIBLE, list_exchanges),
-    Route("GET", "/exchanges/{vhost}", VISIBLE, list_exchanges),
-    Route("GET", "/exchanges/{vhost}/{exchange}", VISIBLE, get_exchange),
+    Route("GET", "/exchanges", VHOST, list_exchanges),
+    Route("GET", "/exchanges/{vhost}", VHOST, list_exchanges),
+    Route("GET", "/exchanges/{vhost}/{exchange}", VHOST, get_exchange),
     Route("PUT", "/exchanges/{vhost}/{exchange}", VHOST, put_exchange, Declaration),
     Route("DELETE", "/exchanges/{vhost}/{exchange}", VHOST, delete_exchange),
 )

@@ -21,6 +21,7 @@ SPELLINGS = {
     **dict.fromkeys(("prometheus", "http_prometheus"), "http/prometheus"),
 }
 RESOURCES = {"memory": "memory", "disk": "disk space"}  # by our names, RabbitMQ's
+DIGITS_LIMIT = 6  # of a port or a number of days, months or years
 DAY_S = 86_400
 UNITS = {"days": 1, "weeks": 7, "months": 28, "years": 365}
 NOT_KEPT = {"cache-control": "no-cache, no-store, max-age=0, must-revalidate", "pragma": "no-cache"}
@@ -63,27 +64,31 @@ def alarms(request: Request, reason: str) -> Answer:
 def check_port(request: Request) -> Answer:
     """Whether something listens on this port."""
     text = request.path["port"]
-    if not (text.isascii() and text.isdecimal() and len(text) <= 5):
+    if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= DIGITS_LIMIT):
         raise bad("Invalid port")
     port, ports = int(text), sorted({one.port for one in request.host.listening()})
     return ok(port=port) if port in ports else failed("No active listener", missing=port, ports=ports)
 
 
 def check_protocols(request: Request) -> Answer:
-    """Whether there are listeners for these protocols, which are parted by commas."""
-    wanted = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
+    """Whether there is a listener for a protocol, or for each of several that commas separate."""
+    asked = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
+    wanted = [SPELLINGS.get(name, name) for name in asked]
     active = sorted({one.protocol for one in request.host.listening()})
-    absent = [name for name in (SPELLINGS.get(name, name) for name in wanted) if name not in active]
+    absent = [name for name in wanted if name not in active]
+    if len(wanted) == 1:
+        (name,) = wanted
+        return failed("No active listener", missing=name, protocols=active) if absent else ok(protocol=name)
     return failed("No active listener", missing=absent, protocols=active) if absent else ok(protocols=active)
 
 
 def check_certificates(request: Request) -> Answer:
     """Whether a certificate ends within so many days, weeks, months or years."""
-    unit, within = request.path["unit"], request.path["within"]
+    unit, within = request.path["unit"].lower(), request.path["within"]
+    if not (within.isascii() and within.removeprefix("-").isdecimal() and len(within) <= DIGITS_LIMIT):
+        raise bad("Invalid expiration value.")
     if unit not in UNITS:
         raise bad("Time unit not recognised. Supported units: days, weeks, months, years.")
-    if not (within.isascii() and within.isdecimal() and len(within) <= 6):
-        raise bad("Invalid expiration")
     until_s = request.node.clock.timestamp_s() + int(within) * UNITS[unit] * DAY_S
     expired = [found for one in request.host.listening() if (found := expiring(request, one, until_s))]
     return failed("Certificates expiring", expired=expired) if expired else ok()

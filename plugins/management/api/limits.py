@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from broker.plugin import VHOST_LIMITS, User, VHost
 
-from ..access import ADMIN, ANY, OWN, VHOST
-from ..answers import Answer, done
+from ..access import ADMIN, ANY, OWN, VISIBLE
+from ..answers import Answer, bad, done
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
@@ -15,9 +17,9 @@ from .users import find_user
 
 
 class LimitBody(msgspec.Struct):
-    """Negative is no limit."""
+    """Negative is no limit. The broker checks the value, and says what is wrong in RabbitMQ's words."""
 
-    value: int
+    value: Any
 
 
 def of_vhost(request: Request, vhost: VHost) -> Item:
@@ -30,7 +32,7 @@ def of_vhost(request: Request, vhost: VHost) -> Item:
 
 def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
     """Limits of the virtual hosts that the user sees, where there are some."""
-    vhosts = [vhost for vhost in request.vhosts() if of_vhost(request, vhost)]
+    vhosts = [vhost for vhost in request.visible_vhosts() if of_vhost(request, vhost)]
     return Listing(vhosts, lambda vhost: {"vhost": vhost.name, "value": of_vhost(request, vhost)})
 
 
@@ -73,7 +75,10 @@ def list_limits_of_user(request: Request) -> Listing[User]:
 def put_limit_of_user(request: Request) -> Answer:
     """Set one limit of a user."""
     body: LimitBody = request.body
-    request.node.limits.set_user(find_user(request).name, {request.path["limit"]: body.value})
+    user = request.node.users.get(request.path["user"])
+    if user is None:
+        raise bad(["no_such_user", request.path["user"]])
+    request.node.limits.set_user(user.name, {request.path["limit"]: body.value})
     return done()
 
 
@@ -85,7 +90,7 @@ def delete_limit_of_user(request: Request) -> Answer:
 
 ROUTES = (
     Route("GET", "/vhost-limits", ANY, list_limits_of_vhosts),
-    Route("GET", "/vhost-limits/{vhost}", VHOST, list_limits_of_vhosts),
+    Route("GET", "/vhost-limits/{vhost}", VISIBLE, list_limits_of_vhosts),
     Route("PUT", "/vhost-limits/{vhost}/{limit}", ADMIN, put_limit_of_vhost, LimitBody),
     Route("DELETE", "/vhost-limits/{vhost}/{limit}", ADMIN, delete_limit_of_vhost),
     Route("GET", "/user-limits", ADMIN, list_limits_of_users),

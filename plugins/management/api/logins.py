@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import parse_qsl
 
 from broker.plugin import SALT_BYTES, hash_password
 
-from ..access import ADMIN, ANY, MONITOR
-from ..answers import Answer, done, found, missing
+from ..access import ADMIN, ANY, MONITOR, NONE, logged_in
+from ..answers import Answer, Refusal, done, found, missing
 from ..request import Request
 from ..routes import Route
+
+LOGIN_BYTES = 4096  # of a form with a name and a password
 
 
 def whoami(request: Request) -> Answer:
@@ -17,6 +20,24 @@ def whoami(request: Request) -> Answer:
     timeout_min = request.state.config.login_session_timeout_min
     more = {} if timeout_min is None else {"login_session_timeout": timeout_min}
     return found({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
+
+
+def how_to_log_in(request: Request) -> Answer:
+    """How users of a browser log in: by name and password alone."""
+    return found({"oauth_enabled": False})
+
+
+async def log_in(request: Request) -> Answer:
+    """Check name and password, as a form sends them; no session is begun, as each request has them."""
+    if request.state.config.disable_basic_auth:
+        raise Refusal(401, "not_authorized", "Not_Authorized")
+    body: bytes = request.body
+    fields = dict(parse_qsl(body.decode("utf-8", "replace")))
+    if not {"username", "password"} <= fields.keys():
+        raise Refusal(401, "not_authorized", "Not_Authorized")
+    caller = await logged_in(request.host, fields["username"], fields["password"].encode(), request.peer)
+    ANY.check(caller, None)
+    return found("ok")
 
 
 def hashed(request: Request) -> Answer:
@@ -62,10 +83,12 @@ def known(request: Request) -> None:
 
 
 ROUTES = (
+    Route("GET", "/auth", NONE, how_to_log_in),
+    Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES),
     Route("GET", "/whoami", ANY, whoami),
     Route("GET", "/auth/hash_password/{password}", ADMIN, hashed),
     Route("GET", "/auth/attempts/{node}", MONITOR, list_attempts),
     Route("GET", "/auth/attempts/{node}/source", MONITOR, list_sources),
-    Route("DELETE", "/auth/attempts/{node}", ADMIN, forget_attempts),
-    Route("DELETE", "/auth/attempts/{node}/source", ADMIN, forget_attempts),
+    Route("DELETE", "/auth/attempts/{node}", MONITOR, forget_attempts),
+    Route("DELETE", "/auth/attempts/{node}/source", MONITOR, forget_attempts),
 )

@@ -28,15 +28,15 @@ ACK_MODES = (TAKEN, DROPPED, GIVEN_BACK, FAILED)
 
 
 class Publish(msgspec.Struct):
-    properties: dict[str, Any] | list[Any]
     routing_key: str
+    properties: dict[str, Any] | list[Any]
     payload: Any
     payload_encoding: str
 
 
 class Get(msgspec.Struct):
-    count: Annotated[int, msgspec.Meta(ge=0)]
     ackmode: str
+    count: Annotated[int, msgspec.Meta(ge=0)]
     encoding: str
     truncate: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
@@ -67,11 +67,11 @@ def payload_of(body: Publish) -> bytes:
     if body.payload_encoding == "string":
         return body.payload.encode("utf-8", "surrogateescape")
     if body.payload_encoding != "base64":
-        raise bad(f"unsupported_encoding {body.payload_encoding}")
+        raise bad(["unsupported_encoding", body.payload_encoding])
     try:
         return base64.b64decode(body.payload, validate=True)
     except (binascii.Error, ValueError):
-        raise bad("payload is not base64") from None
+        raise bad(["not_base64", body.payload]) from None
 
 
 def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
@@ -84,12 +84,12 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
     for name in NUMBERS:
         if name in given:
             if type(given[name]) is not int:
-                raise bad(f"not_int {name}")
+                raise bad(["not_int", name])
             setattr(properties, name, given[name])
     for name in TEXTS:
         if name in given:
             if not isinstance(given[name], str):
-                raise bad(f"not_string {name}")
+                raise bad(["not_string", name])
             setattr(properties, name, given[name])
     if "headers" in given:
         properties.headers = table_of(given["headers"])
@@ -105,7 +105,7 @@ def get(request: Request) -> Answer:
     if body.ackmode not in ACK_MODES:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
     if body.encoding not in ("auto", "base64"):
-        raise bad(f"unsupported_encoding {body.encoding}")
+        raise bad("Unsupported encoding. Please use auto or base64.")
     name = request.path["queue"]
     if name not in request.here().queues:
         raise not_found("queue_not_found")

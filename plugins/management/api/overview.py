@@ -30,7 +30,7 @@ async def overview(request: Request) -> Answer:
     """The broker as a whole."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()
-    totals, consumers = await counted(request.vhosts())
+    totals, consumers = await counted(request.visible_vhosts())
     body: Item = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
@@ -86,13 +86,13 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
             "queue_totals": samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
         }
     each = []
-    for vhost in request.vhosts():
+    for vhost in request.visible_vhosts():
         counts = vhost.statistics
         own = message_counters(counts.publishing, counts.delivered())
         each.append(samples.details("vhost", vhost_key(vhost), own, asked, now_ms))
     lengths_of = [
         samples.details("vhost", vhost_key(vhost), length_counters(total_lengths(vhost)), asked, now_ms)
-        for vhost in request.vhosts()
+        for vhost in request.visible_vhosts()
     ]
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
     return {
@@ -133,7 +133,7 @@ def plus(one: object, other: object) -> object:
 
 
 def object_totals(request: Request, consumers: int) -> Item:
-    vhosts, connections = request.vhosts(), request.connections()
+    vhosts, connections = request.visible_vhosts(), request.connections()
     return {
         "consumers": consumers,
         "queues": sum(len(vhost.queues) for vhost in vhosts),

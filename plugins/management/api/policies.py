@@ -99,5 +99,5 @@ def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tupl
 
 ROUTES = (
     *routes_of("/policies", False, POLICIES, POLICIES),
-    *routes_of("/operator-policies", True, VHOST, ADMIN),
+    *routes_of("/operator-policies", True, ADMIN, ADMIN),
 )

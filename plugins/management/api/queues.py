@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import Connection, Queue, SingleActiveConsumers, json_of_table
+from broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type
 
-from ..access import ADMIN, VHOST, VISIBLE
-from ..answers import Answer, bad, done, found, put
+from ..access import ADMIN, VHOST
+from ..answers import Answer, bad, done, found, not_found, put
 from ..arguments import Arguments, table_of
 from ..breakdowns import of_queue
 from ..counters import length_counters, lengths, queue_counters, queue_key
@@ -19,12 +19,13 @@ from ..sizes import sizes
 from .consumers import consumers_of
 from .consumers import described as described_consumer
 
+QUORUM = "quorum"
 STORAGE_VERSION = 2  # of RabbitMQ's classic queues, the newest
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
 class Declaration(msgspec.Struct):
-    durable: bool = True
+    durable: bool = False  # as the method has it
     auto_delete: bool = False
     arguments: Arguments = None
 
@@ -75,9 +76,10 @@ def purge_queue(request: Request) -> Answer:
 
 def act(request: Request) -> Answer:
     """Refused: RabbitMQ once had actions on mirrored queues, and has none any more."""
-    request.queue()
+    if request.path["queue"] not in request.here().queues:
+        raise not_found("queue_not_found")
     body: Action = request.body
-    raise bad(f"unknown action '{body.action}'")
+    raise bad(["unknown", body.action])
 
 
 # Descriptions
@@ -92,10 +94,12 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
-        "arguments": json_of_table(queue.arguments),
+        "arguments": arguments_with_type(queue),
         "node": request.node.name,
         "state": "running",
     }
+    if queue.rules.type == QUORUM:
+        item |= replicas(request.node.name)
     if queue.policy is not None:
         item["policy"] = queue.policy.name
     if queue.operator_policy is not None:
@@ -104,7 +108,8 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
         item |= figures.details("queue", queue_key(queue), length_counters(lengths(queue)))
     if figures.told:
         item["effective_policy_definition"] = dict(queue.effective)
-        item |= sizes(queue) | consuming(queue) | owner(queue) | {"storage_version": STORAGE_VERSION, **NO_REDUCTIONS}
+        item |= sizes(queue) | consuming(queue) | owner(queue) | {**NO_REDUCTIONS}
+        item |= quorum(request.node.name, queue) if queue.rules.type == QUORUM else {"storage_version": STORAGE_VERSION}
         item |= figures.message_stats("queue", queue_key(queue), queue_counters(queue))
         item |= figures.idle_since("queue", queue_key(queue))
     return item
@@ -122,13 +127,32 @@ def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
 
 def consuming(queue: Queue) -> Item:
     consumers = queue.consumers
-    capacity = float(consumers.any_ready())  # whether one would get a message at once
+    capacity = int(consumers.any_ready())  # whether one would get a message at once
     item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
     if consumers.exclusive:
         item["exclusive_consumer_tag"] = consumers.all()[0].tag
     if isinstance(consumers, SingleActiveConsumers) and consumers.active is not None:
         item["single_active_consumer_tag"] = consumers.active.tag
     return item
+
+
+def replicas(node: str) -> Item:
+    """Where the replicas of a quorum queue are: on this node, which is the only one."""
+    return {"leader": node, "members": [node], "online": [node]}
+
+
+def quorum(node: str, queue: Queue) -> Item:
+    """The fields of quorum queues alone; of what only RabbitMQ's have, nothing is counted here."""
+    return {
+        "delivery_limit": queue.rules.delivery_limit,
+        "messages_dlx": 0,
+        "message_bytes_dlx": 0,
+        "messages_ready_high": 0,
+        "messages_ready_normal": queue.ready,
+        "messages_ready_returned": 0,
+        "open_files": {node: 0},
+        "publishers": 0,
+    }
 
 
 def owner(queue: Queue) -> Item:
@@ -140,10 +164,10 @@ def owner(queue: Queue) -> Item:
 
 
 ROUTES = (
-    Route("GET", "/queues", VISIBLE, list_queues),
-    Route("GET", "/queues/detailed", VISIBLE, list_detailed),
-    Route("GET", "/queues/{vhost}", VISIBLE, list_queues),
-    Route("GET", "/queues/{vhost}/{queue}", VISIBLE, get_queue),
+    Route("GET", "/queues", VHOST, list_queues),
+    Route("GET", "/queues/detailed", VHOST, list_detailed),
+    Route("GET", "/queues/{vhost}", VHOST, list_queues),
+    Route("GET", "/queues/{vhost}/{queue}", VHOST, get_queue),
     Route("PUT", "/queues/{vhost}/{queue}", VHOST, put_queue, Declaration),
     Route("DELETE", "/queues/{vhost}/{queue}", VHOST, delete_queue),
     Route("DELETE", "/queues/{vhost}/{queue}/contents", VHOST, purge_queue),

@@ -28,7 +28,7 @@ class VHostBody(msgspec.Struct):
 
 async def list_vhosts(request: Request) -> Listing[VHost]:
     """Those that the user sees."""
-    figures, vhosts = Figures(request), request.vhosts()
+    figures, vhosts = Figures(request), request.visible_vhosts()
     totals = await totals_of(vhosts, request.host.connections())
     node = request.node.name
     return Listing(vhosts, lambda vhost: described(node, figures, totals, vhost), lambda vhost: vhost.name)
