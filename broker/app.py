@@ -225,6 +225,13 @@ def keep_heap() -> None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
 
 
+def freeze_heap() -> None:
+    """Leave all that the start has made out of later collections, and collect rarely."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 def trim_heap() -> None:
     """Give all of the heap that is free back to the system."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -304,7 +311,8 @@ async def run(config: Config, sources: Sources) -> int:
         return BAD_CONFIGURATION
     node.scheduler.report = report
     resources = Resources(node.alarms, store.free_bytes, trim_heap, memory_bytes=config.total_memory_bytes)
-    committer = Committer(store.journal, resources.disk_has_room, resources.disk_full, lost, node.commits.count)
+    has_room, full = resources.disk_has_room, resources.disk_full
+    committer = Committer(store.journal, has_room, full, lost, node.commits.count, delayed)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)
     server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config), supervisor)
@@ -319,9 +327,7 @@ async def run(config: Config, sources: Sources) -> int:
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
         return UNAVAILABLE
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    freeze_heap()
     storage = "memory" if config.memory else config.sync
     control = Control(Daemon(host, server, partial(listen, server, config), ending.begin))
     bound |= services.bound(host) | await control.open()
@@ -358,6 +364,11 @@ def lost(error: Exception) -> None:
     the process ends here and now, and the next start reads what there is."""
     log.critical("storage_failed", reason=str(error))
     os._exit(FAILED)
+
+
+def delayed(error: OSError) -> None:
+    """A batch of the journal is tried again, as the system has no descriptor or memory for it now."""
+    log.error("storage_delayed", reason=str(error))
 
 
 def serve(config: Config, sources: Sources) -> int:

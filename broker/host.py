@@ -18,6 +18,7 @@ from .core.node import Node
 from .core.users import Insider, User
 from .core.vhost import VHost
 from .errors import Unknown
+from .net.connection_limits import Pool
 from .net.listener import Listener
 from .net.resources import Resources
 from .net.server import Server
@@ -197,12 +198,16 @@ class Host:
 
     # Listening
 
-    async def bind(self, protocol: str, host: str, port: int, tls: TLS | None = None) -> list[socket.socket]:
-        """Sockets that listen there, port 0 being any, of which nobody accepts yet. Raises OSError."""
-        listener = Listener(asyncio.Protocol, self._server.socket_options, self.report, self.supervisor, tls)
-        sockets = await listener.bind(host, port)
+    async def bind(self, protocol: str, host: str, port: int, pool: Pool, tls: TLS | None = None) -> Listener:
+        """A listener there, port 0 being any, that accepts nobody yet. Its connections count in the pool.
+
+        Raises OSError.
+        """
+        server = self._server
+        listener = Listener(server.socket_options, self.report, self.supervisor, server.limits, tls, pool)
+        await listener.bind(host, port)
         self._bound += [Listening(protocol, address, tls) for address in listener.addresses]
-        return sockets
+        return listener
 
     def listening(self) -> list[Listening]:
         """All addresses of the node, those for AMQP first."""

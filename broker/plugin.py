@@ -62,8 +62,11 @@ from .core.users import User
 from .core.vhost import VHost
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
 from .host import Command, Host, Listening, Service
+from .net.connection_limits import Pool, Slot
 from .net.expiry import authority_expiries, server_expiry
+from .net.listener import Listener
 from .net.supervisor import Child, Supervisor
+from .net.tls import TLS
 from .properties import Properties
 from .session.channel import Channel
 from .session.connection import Connection
@@ -100,6 +103,7 @@ __all__ = [
     "SIZES",
     "STORED",
     "TAKEN",
+    "TLS",
     "UPSTREAM",
     "UPSTREAM_SET",
     "VHOST_LIMITS",
@@ -132,6 +136,7 @@ __all__ = [
     "Inflow",
     "Invalid",
     "Latencies",
+    "Listener",
     "Listening",
     "Management",
     "Message",
@@ -149,6 +154,7 @@ __all__ = [
     "Peer",
     "Permission",
     "Policy",
+    "Pool",
     "PreconditionFailed",
     "Prometheus",
     "Properties",
@@ -160,6 +166,7 @@ __all__ = [
     "Service",
     "SingleActiveConsumers",
     "Sink",
+    "Slot",
     "Statistics",
     "Stored",
     "StoredGlobalParameter",

@@ -81,7 +81,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "net": LEAVES
     | {"session", "wire", "core.alarms", "core.definitions", "core.ports", "core.node", "core.passwords"}
     | {"argon2", "uvloop", "structlog"},
-    "plugin": LEAVES | {"core", "config", "host", "session", "net.expiry", "net.supervisor"},
+    "plugin": LEAVES | {"core", "config", "host", "session", "net.connection_limits", "net.expiry", "net.listener"}
+    | {"net.supervisor", "net.tls"},
     "host": EVERYTHING,
     "config": set(),
     "logs": {"config.values", "structlog"},

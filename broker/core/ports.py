@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .queue import Queue
 
+# The process, or the system, has no file or memory to spare now: it is tried again, as nothing is wrong with the disk.
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk without room is one to wait for; any other failure of one is final
 
 

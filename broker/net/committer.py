@@ -1,7 +1,8 @@
 """The one worker thread: it makes the journal's batches durable, one after the other, while the loop fills the next.
 
 The loop seals a batch and hands it over; the worker writes and syncs it, and calls back. Nothing else is shared, so
-there is no lock. A disk that is full is tried again; any other failure of a write or a sync is final, because nobody
+there is no lock. A disk that is full is tried again, and so is a batch for which the system has no descriptor or memory
+to spare; any other failure of a write or a sync is final, because nobody
 can know what of it is on the disk: nothing is confirmed any more, and the node ends.
 """
 
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from ..core.ports import FULL, Batch, Journal
+from ..core.ports import EXHAUSTED, FULL, Batch, Journal
 
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is looked at again
@@ -23,7 +24,8 @@ SYNC_S = 0.05  # until declarations that no message depends on are synced
 class Committer:
     """`enough` says whether the disk has room to spare. `full` is told when it has not, so that nothing more comes in
     while there is still room to write what becomes of the messages that are there. `failed` is told, once, that the
-    journal is lost. `took` is told how many seconds each batch needed.
+    journal is lost. `took` is told how many seconds each batch needed, `exhausted` why a batch is tried again, as there
+    was no descriptor or memory for it.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Committer:
         full: Callable[[bool], None],
         failed: Callable[[Exception], None],
         took: Callable[[float], None] = lambda seconds: None,
+        exhausted: Callable[[OSError], None] = lambda error: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._journal = journal
@@ -42,6 +45,7 @@ class Committer:
         self._syncing: asyncio.TimerHandle | None = None
         self._failed = failed
         self._took = took
+        self._exhausted = exhausted
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         self._outstanding = False
         self._idle = asyncio.Event()
@@ -99,6 +103,9 @@ class Committer:
                 self._idle.set()
         elif isinstance(error, OSError) and error.errno in FULL:
             self._full(True)
+            self._loop.call_later(RETRY_S, self._work.put, batch)
+        elif isinstance(error, OSError) and error.errno in EXHAUSTED:
+            self._exhausted(error)
             self._loop.call_later(RETRY_S, self._work.put, batch)
         else:
             self._failed(error)

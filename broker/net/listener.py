@@ -1,7 +1,7 @@
 """Where connections are accepted: one address, of one or several sockets, plain or with TLS.
 
-TLS sockets are accepted here and not by asyncio, which would say nothing of a handshake that failed, and would keep the
-context it was given first.
+Sockets are accepted here and not by asyncio, which would take all that wait at once, past every limit, give up where
+the system has no more files, say nothing of a handshake that failed, and keep the context it was given first.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from .connection_limits import ConnectionLimits, Pool, Slot
 from .supervisor import Supervisor
 from .tls import TLS, Report
 
 # Under way on one listener. Who comes then takes the place of the one that has taken longest: of a thousand that do
 # not go on, each would keep everybody else out for seconds.
 HANDSHAKES_LIMIT = 1000
-ACCEPTS = 16  # from one socket in a turn: each costs a handshake
+ACCEPTS = 16  # from one socket in a turn: each may cost a handshake
 RETRY_S = 1.0  # until accepting is tried again, where the system has no more files or memory for it
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
 
-Protocol = Callable[[], asyncio.Protocol]
+Protocol = Callable[[Slot], asyncio.Protocol]
 
 
 class SocketOptions:
@@ -58,64 +59,58 @@ class SocketOptions:
 
 
 class Listener:
-    """`addresses` are those it is bound to, as host:port."""
+    """One address, whose connections are accepted once it is told which protocol is spoken there.
+
+    `addresses` are those it is bound to, as host:port. `pool` is what its connections are counted in until they have
+    logged in.
+    """
 
     def __init__(
         self,
-        protocol: Protocol,
         options: SocketOptions,
         report: Report,
         supervisor: Supervisor,
+        limits: ConnectionLimits,
         tls: TLS | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.tls = tls
         self.addresses: list[str] = []
+        self.sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
-        self._protocol = protocol
         self._options = options
         self._report = report
         self._supervisor = supervisor
-        self._servers: list[asyncio.Server] = []
-        self._sockets: list[socket.socket] = []
+        self._limits = limits
+        self._pool = pool or limits.before_login
+        self._protocol: Protocol | None = None
         self._handshakes: dict[asyncio.Task[None], str] = {}  # whose they are, the oldest first
+        self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
 
-    async def bind(self, host: str, port: int) -> list[socket.socket]:
+    async def bind(self, host: str, port: int) -> None:
         """Listen there, port 0 being any, and accept nobody yet. Raises OSError, with nothing left open."""
         try:
             for family, address in await self._resolve(host, port):
                 bound = self._bind(family, address)
-                self._sockets.append(bound)
+                self.sockets.append(bound)
                 self.addresses.append(address_of(bound.getsockname()))
         except OSError:
             self.close()
             raise
-        return self._sockets
 
-    async def open(self, host: str, port: int) -> None:
-        """Listen there and accept connections. Raises OSError, with nothing left open."""
-        await self.bind(host, port)
-        try:
-            if self.tls is None:
-                for bound in self._sockets:
-                    backlog = self._options.backlog
-                    self._servers.append(await self._loop.create_server(self._protocol, sock=bound, backlog=backlog))
-                self._sockets.clear()
-            else:
-                self._accept_again()
-        except OSError:
-            self.close()
-            raise
+    def accept(self, protocol: Protocol) -> None:
+        """Accept connections from now on, each with a protocol that is made for its slot."""
+        self._protocol = protocol
+        self._accept_again()
 
     def close(self) -> None:
         """Accept no more; handshakes under way end too."""
-        for server in self._servers:
-            server.close()
-        for listening in self._sockets:
+        for listening in self.sockets:
             self._loop.remove_reader(listening)
             listening.close()
-        self._sockets.clear()
-        for task in list(self._handshakes):
+        self.sockets.clear()
+        for task in [*self._handshakes, *self._opening]:
             task.cancel()
         if self._retry is not None:
             self._retry.cancel()
@@ -134,11 +129,11 @@ class Listener:
         self._options.apply(bound)  # for what is settled while a connection is being made
         return bound
 
-    # With TLS
+    # Accepting
 
     def _accept_again(self) -> None:
         self._retry = None
-        for listening in self._sockets:
+        for listening in self.sockets:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
@@ -151,38 +146,58 @@ class Listener:
                 if error.errno not in EXHAUSTED:
                     raise
                 self._report("cannot_accept", "error", {"reason": str(error)})
-                for socket_ in self._sockets:
+                for socket_ in self.sockets:
                     self._loop.remove_reader(socket_)
                 self._retry = self._loop.call_later(RETRY_S, self._accept_again)
                 return
-            if len(self._handshakes) >= HANDSHAKES_LIMIT:
-                self._give_up_oldest()
-            peer = address_of(address)
-            task = self._supervisor.run("tls_handshake", self._admit(accepted, peer), peer=peer)
+            self._admit(accepted, address)
+
+    def _admit(self, accepted: socket.socket, address: tuple[object, ...]) -> None:
+        slot = self._limits.enter(str(address[0]) if address else "", self._pool, accepted.close)
+        if slot is None:
+            accepted.close()
+            return
+        if self.tls is not None and len(self._handshakes) >= HANDSHAKES_LIMIT:
+            self._give_up_oldest()
+        accepted.setblocking(False)
+        if self.tls is not None and self._pool is not self._limits.before_login:
+            self.tls.look()  # of AMQP's certificates the server has a look by and by; nobody else has one of these
+        peer = address_of(address)
+        name = "connection_opening" if self.tls is None else "tls_handshake"
+        task = self._supervisor.run(name, self._open(accepted, peer, slot), peer=peer)
+        slot.abort = task.cancel
+        if self.tls is not None:
             self._handshakes[task] = peer
-            task.add_done_callback(partial(self._admitted, accepted))
+        self._opening.add(task)
+        task.add_done_callback(partial(self._opened, accepted, slot))
 
     def _give_up_oldest(self) -> None:
         task = next(iter(self._handshakes))
         self._report("tls_handshake_failed", "warning", {"peer": self._handshakes.pop(task), "reason": "too many"})
         task.cancel()
 
-    async def _admit(self, accepted: socket.socket, address: str) -> None:
-        assert self.tls is not None
-        accepted.setblocking(False)
+    async def _open(self, accepted: socket.socket, address: str, slot: Slot) -> None:
+        assert self._protocol is not None
         try:
+            if self.tls is None:
+                await self._loop.connect_accepted_socket(partial(self._protocol, slot), accepted)
+                return
             await self._loop.connect_accepted_socket(
-                self._protocol,
+                partial(self._protocol, slot),
                 accepted,
                 ssl=self.tls.context,
                 ssl_handshake_timeout=self.tls.options.handshake_timeout_s,
             )
         except OSError as error:  # of which ssl.SSLError, ConnectionError and TimeoutError are kinds
-            self._report("tls_handshake_failed", "warning", {"peer": address, "reason": str(error) or "closed"})
+            slot.leave()
+            if self.tls is not None:
+                self._report("tls_handshake_failed", "warning", {"peer": address, "reason": str(error) or "closed"})
 
-    def _admitted(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+    def _opened(self, accepted: socket.socket, slot: Slot, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
-        if task.cancelled():
+        self._opening.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            slot.leave()
             accepted.close()  # it may not have begun
 
 

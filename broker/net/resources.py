@@ -71,8 +71,9 @@ class Resources:
         self._every(DISK_LOOK_S, look_at_disk)
 
     def _every(self, seconds: float, look: Callable[[], None]) -> None:
-        look()
+        # First the timer: whatever becomes of this look, there is another.
         self._timers[look] = asyncio.get_running_loop().call_later(seconds, self._every, seconds, look)
+        look()
 
     def stop(self) -> None:
         for timer in self._timers.values():

@@ -14,6 +14,7 @@ from ..session.connection import Connection
 from ..session.link import Peer
 from ..session.settings import Settings
 from ..session.timeouts import Timeouts
+from .connection_limits import ConnectionLimits, connection_limit, raise_descriptor_limit
 from .departures import Departures
 from .evictions import Evictions
 from .listener import Listener, SocketOptions
@@ -45,6 +46,7 @@ class Server:
         self.handshake_timeout_s = handshake_timeout_s
         self.report = report
         self.supervisor = supervisor or Supervisor(report)
+        self.limits = ConnectionLimits(connection_limit(raise_descriptor_limit()), report)
         self.socket_options = socket_options or SocketOptions()
         self.departures = Departures(self.loop)
         self.connections: dict[Transport, Connection] = {}
@@ -64,8 +66,9 @@ class Server:
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
         """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""
-        listener = Listener(lambda: Transport(self, tls), self.socket_options, self.report, self.supervisor, tls)
-        await listener.open(host, port)
+        listener = Listener(self.socket_options, self.report, self.supervisor, self.limits, tls)
+        await listener.bind(host, port)
+        listener.accept(lambda slot: Transport(self, tls, slot=slot))
         for address in listener.addresses:
             self.report("listener_started", "info", {"address": address, "tls": tls is not None})
         self.listeners.append(listener)

@@ -15,6 +15,7 @@ from ..session.connection import Connection
 from ..session.holding import HOLD_MS
 from ..session.link import Link, Peer
 from ..wire.encode import HEARTBEAT
+from .connection_limits import Slot
 from .peers import peer_of
 from .tls import TLS
 
@@ -33,8 +34,11 @@ WRITES = 8  # in one turn: what one fast consumer can take before the others hav
 class Transport(asyncio.Protocol, Link):
     """Owned by the loop until the socket is gone. `peer` is who is at the other end, where the socket does not tell."""
 
-    def __init__(self, server: Server, tls: TLS | None = None, peer: Peer | None = None) -> None:
+    def __init__(
+        self, server: Server, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
+    ) -> None:
         self._server = server
+        self._slot = slot
         self._tls = tls
         self._peer = peer
         self._loop = server.loop
@@ -61,6 +65,8 @@ class Transport(asyncio.Protocol, Link):
         raw = socket_.get_extra_info("socket")
         if raw is not None:
             self._server.socket_options.apply(raw)
+        if self._slot is not None:
+            self._slot.abort = self.abort
         self._connection = self._server.connected(self, self._peer or peer_of(socket_, self._tls))
         self._end_timer = self._loop.call_later(self._server.handshake_timeout_s, self._handshake_late)
 
@@ -121,6 +127,8 @@ class Transport(asyncio.Protocol, Link):
         if self._watched and self._socket is not None:
             self._watch_peer(self._socket, False)
         self._socket = None
+        if self._slot is not None:
+            self._slot.leave()
         if self._connection is not None:
             self._connection.lost(str(exc) if exc is not None else DEPARTED)
             self._server.disconnected(self)
@@ -162,6 +170,8 @@ class Transport(asyncio.Protocol, Link):
             self._socket.writelines(buffers)
 
     def running(self, heartbeat_s: int) -> None:
+        if self._slot is not None:
+            self._slot.logged_in()
         if self._end_timer is not None:
             self._end_timer.cancel()
             self._end_timer = None

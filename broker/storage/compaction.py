@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ..core.ports import FULL
+from ..core.ports import EXHAUSTED, FULL
 from . import checkpoint, records
 from .segments import OFFSET_BITS, Segment
 
@@ -71,7 +71,7 @@ class Compaction:
             try:
                 checkpoint.save(disk, encoded)
             except OSError as error:
-                if error.errno in FULL:
+                if error.errno in (*FULL, *EXHAUSTED):
                     return  # another time
                 raise
             for segment in dead:

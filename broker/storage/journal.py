@@ -324,7 +324,7 @@ class Journal(ports.Journal):
         try:
             checkpoint.save(self.disk, self.snapshot().encode())
         except OSError as error:
-            if error.errno not in ports.FULL:  # without it, the next start only has more to read
+            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without it, the next start only has more to read
                 raise
         for segment in self.segments.values():
             segment.close()

@@ -87,6 +87,15 @@ _STEPS: tuple[tuple[str, ...], ...] = (
 )
 VERSION = len(_STEPS)
 
+PRIMARY_CODE = 0xFF  # of SQLite's result codes; what is above it says more
+# What an error of a transaction means where it is not that the disk is lost. The database is open already, so what
+# cannot be opened is a file for which there is no descriptor.
+ERRNOS = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_CANTOPEN: errno.EMFILE,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+}
+
 
 class _Shelf:
     """The table of one kind of record: its columns are the record's slots, and the `key` finds it."""
@@ -126,6 +135,7 @@ class Metadata:
         self._wal = Path(f"{path}-wal")
         self._unsynced = durable  # also by the process before, which may have been killed
         self._durable = durable
+        self._descriptor = -1  # of the write-ahead log, once it is there: a sync must not need a free descriptor
         self._named = False  # in the folder, for good: the file of the write-ahead log is there until the end
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds the hashes of passwords
@@ -216,7 +226,8 @@ class Metadata:
     def apply(self, changes: list[Change]) -> None:
         """Write all of them, or none; to do so again changes nothing. A killed process loses them no more.
 
-        Raises OSError: with ENOSPC where the disk is full and it may be tried again; with EIO all else is final.
+        Raises OSError: with ENOSPC where the disk is full, with EMFILE or ENOMEM where there is no descriptor or no
+        memory, and it may be tried again; with EIO all else is final.
         """
         ask = self._connection.execute
         try:
@@ -233,19 +244,17 @@ class Metadata:
         except sqlite3.Error as error:
             self._roll_back()
             # Errors that sqlite3 raises of its own accord, on a closed connection for one, carry no code.
-            full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
-            raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(self._path)) from error
+            number = ERRNOS.get(getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE, errno.EIO)
+            raise OSError(number, str(error), str(self._path)) from error
 
     def sync(self) -> None:
         """What was applied survives a power cut as well. Raises OSError, which is final."""
         if not self._unsynced:
             return
-        if self._wal.exists():
-            descriptor = os.open(self._wal, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                sync_data(descriptor)
-            finally:
-                os.close(descriptor)
+        if self._descriptor < 0 and self._wal.exists():
+            self._descriptor = os.open(self._wal, os.O_RDWR | os.O_CLOEXEC)
+        if self._descriptor >= 0:
+            sync_data(self._descriptor)
             if not self._named:
                 sync_folder(self._wal.parent)
                 self._named = True
@@ -253,6 +262,9 @@ class Metadata:
 
     def close(self) -> None:
         """With all in its place: SQLite syncs what it moves there from the write-ahead log."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
         self._connection.close()
 
     def _roll_back(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.plugin import Child, Host, Management, Service
 
 from ..web.door import Doors, Entrance
+from .access_log import AccessLog
 from .sampler import Sampler
 from .state import State
 
@@ -25,6 +26,8 @@ class ManagementService(Service):
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError; not where the port is taken that nobody asked for."""
         config = host.config.management
+        if config.http_log_dir:
+            AccessLog(config.http_log_dir, host.report).prepare()  # a start that fails is seen, a request is not
         state = self._state = State(host)
 
         def application() -> ASGIApp:

@@ -46,7 +46,7 @@ class Web:
         self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
         self._requests = 0  # under way, health checks aside
         self._storing = 0  # changes that wait for the disk
-        self._log = AccessLog(state.config.http_log_dir) if state.config.http_log_dir else None
+        self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"

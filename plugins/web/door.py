@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import socket
-import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from broker.plugin import Child, Host, HTTPListener, SSLOptions
+from broker.plugin import TLS, Child, Host, HTTPListener, Listener, Pool, SSLOptions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+# A connection that is over the limit takes the place of the oldest one of the address that has most.
+CONNECTIONS_LIMIT = 1024  # of one service
+SOURCE_LIMIT = 512  # of these, from one address: a proxy in front of many has a lot, but never all of them
 STOP_WAIT_S = 2.0  # for requests under way when the node stops
 
 
@@ -42,6 +44,7 @@ class Doors:
         self._host = host
         self._entrance = entrance
         self._doors: list[Door] = []
+        self._pool = Pool(f"for {entrance.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT)
 
     def __len__(self) -> int:
         return len(self._doors)
@@ -57,21 +60,21 @@ class Doors:
             await self._open(tcp, protocol, None, optional=tcp == stock)
         if tls.port is not None:
             secure = protocol.replace("http", "https", 1)
-            await self._open(tls, secure, secure_context(self._host, options), optional=False)
+            await self._open(tls, secure, self._host.tls(options), optional=False)
 
-    async def _open(self, at: HTTPListener, protocol: str, context: ssl.SSLContext | None, optional: bool) -> None:
+    async def _open(self, at: HTTPListener, protocol: str, tls: TLS | None, optional: bool) -> None:
         assert at.port is not None
         host = self._host
         for address in [at.ip] if at.ip else dict.fromkeys(name for name, _ in host.config.listeners_tcp):
             try:
-                sockets = await host.bind(protocol, address, at.port)
+                listener = await host.bind(protocol, address, at.port, self._pool, tls)
             except OSError as error:
                 reason = f"{address}:{at.port}: {error.strerror or error}"
                 if not optional:
                     raise OSError(error.errno, reason) from None
                 host.report("cannot_listen", "warning", {"service": self._entrance.service, "reason": reason})
                 continue
-            self._doors.append(Door(host, self._entrance, at, sockets, context))
+            self._doors.append(Door(host, self._entrance, at, listener))
 
     async def close(self) -> None:
         await asyncio.gather(*(door.close() for door in self._doors))
@@ -80,37 +83,41 @@ class Doors:
 class Door:
     """Sockets that are answered from their first request on."""
 
-    def __init__(
-        self,
-        host: Host,
-        entrance: Entrance,
-        at: HTTPListener,
-        sockets: list[socket.socket],
-        context: ssl.SSLContext | None,
-    ) -> None:
+    def __init__(self, host: Host, entrance: Entrance, at: HTTPListener, listener: Listener) -> None:
         self._host = host
         self._entrance = entrance
         self._at = at
-        self._sockets = sockets
-        self._context = context
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._serving: Child | None = None
         self._closing = asyncio.Event()
-        for listening in sockets:
+        for listening in listener.sockets:
             self._loop.add_reader(listening, self._knocked)
 
     def _knocked(self) -> None:
-        for listening in self._sockets:
+        for listening in self._listener.sockets:
             self._loop.remove_reader(listening)
         self._serving = self._host.supervisor.keep("http_server", self._serve, service=self._entrance.service)
 
     async def _serve(self) -> None:
-        # Beside the loop, as importing takes a few tenths of a second.
-        await self._loop.run_in_executor(None, import_all, self._entrance.module)
-        from .serving import serve
+        with ExitStack() as undo:
+            undo.callback(self._turn_away)
+            # Beside the loop, as importing takes a few tenths of a second.
+            await self._loop.run_in_executor(None, import_all, self._entrance.module)
+            from .serving import serve
 
-        application = self._entrance.application()
-        await serve(self._host, application, self._at, self._sockets, self._context, self._closing)
+            application = self._entrance.application()
+            undo.pop_all()
+        await serve(self._host, application, self._at, self._listener, self._closing)
+
+    def _turn_away(self) -> None:
+        """Close the connections that wait, as nobody can serve them: else they would wait without an end."""
+        for listening in self._listener.sockets:
+            for _ in range(CONNECTIONS_LIMIT):
+                try:
+                    listening.accept()[0].close()
+                except OSError:
+                    break
 
     async def close(self) -> None:
         """Requests under way are still answered, if that does not take long."""
@@ -120,25 +127,9 @@ class Door:
                 await asyncio.wait_for(self._serving.ended(), STOP_WAIT_S)
             except TimeoutError:
                 self._serving.cancel()
-        for listening in self._sockets:
-            if self._serving is None:
-                self._loop.remove_reader(listening)
-            listening.close()
+        self._listener.close()
 
 
 def import_all(module: str) -> None:
     importlib.import_module(".serving", __package__)
     importlib.import_module(module)
-
-
-def secure_context(host: Host, options: SSLOptions) -> ssl.SSLContext:
-    """Whose certificates are read again when their files change: each connection looks. Raises OSError, ValueError."""
-    tls = host.tls(options)
-    context = tls.context
-
-    def newest(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext) -> None:
-        tls.look()
-        connection.context = tls.context
-
-    context.sni_callback = newest
-    return context

@@ -6,7 +6,9 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from broker.plugin import HTTPListener
+from broker.plugin import HTTPListener, Slot
+
+STALL_LOOK_S = 15.0  # output that waits must get less, or have been gone for a moment, between two looks
 
 
 class Protocol(H11Protocol):
@@ -17,13 +19,19 @@ class Protocol(H11Protocol):
 
     request_within_s = 5.0  # the whole head of one, from its first octet or the connection's beginning
     requests_limit = 100  # of one connection
+    slot: Slot | None = None
 
     _deadline: asyncio.TimerHandle | None = None
     _counted: object = None  # the request that was counted last
     _requests = 0
+    _stalled: asyncio.TimerHandle | None = None
+    _waiting_bytes = 0  # of output, at the last look
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.slot is not None:
+            self.slot.abort = transport.abort
+        self._stalled = self.loop.call_later(STALL_LOOK_S, self._look_at_output)
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
@@ -43,7 +51,24 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        if self.slot is not None:
+            self.slot.leave()
         super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        self._waiting_bytes = 0
+        super().resume_writing()
+
+    def _look_at_output(self) -> None:
+        """Abort the connection of a client that does not read, closed or not: it would be kept with all its output."""
+        waiting_bytes = self.transport.get_write_buffer_size()
+        if waiting_bytes and self._waiting_bytes and waiting_bytes >= self._waiting_bytes:
+            self.transport.abort()
+            return
+        self._waiting_bytes = waiting_bytes
+        self._stalled = self.loop.call_later(STALL_LOOK_S, self._look_at_output)
 
     def _await_request(self) -> None:
         if self._deadline is None and not self.transport.is_closing():

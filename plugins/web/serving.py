@@ -6,22 +6,42 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from broker.plugin import Host, HTTPListener
+from broker.plugin import Host, HTTPListener, Listener, Slot
 
-from .protocol import protocol
+from .protocol import Protocol, protocol
 
-CONNECTIONS_LIMIT = 1024  # beyond it requests are answered with 503
+REQUESTS_LIMIT = 1280  # beyond it requests are answered with 503; connections have a limit of their own below it
 STOP_WAIT_S = 1  # for answers that are being written when the node stops
 
 
 class Server(uvicorn.Server):
-    """One that leaves the signals to the broker."""
+    """One that leaves the signals to the broker, and accepting connections to its listener."""
+
+    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self.servers = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        self._listener.accept(self._protocol)
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listener.close()
+        await super().shutdown()
+
+    def _protocol(self, slot: Slot) -> Protocol:
+        kind = self.config.http_protocol_class
+        assert isinstance(kind, type) and issubclass(kind, Protocol)
+        made = kind(self.config, self.server_state, self.lifespan.state)
+        made.slot = slot
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -43,11 +63,10 @@ async def serve(
     host: Host,
     application: ASGIApp,
     at: HTTPListener,
-    sockets: list[socket.socket],
-    context: ssl.SSLContext | None,
+    listener: Listener,
     closing: asyncio.Event,
 ) -> None:
-    """Until `closing`; the sockets are closed then."""
+    """Until `closing`; the listener is closed then."""
     logger = logging.getLogger("uvicorn.error")
     logger.handlers, logger.propagate = [Lines(host)], False
     config = uvicorn.Config(
@@ -59,15 +78,14 @@ async def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_LIMIT,
+        limit_concurrency=REQUESTS_LIMIT,
         timeout_keep_alive=max(1, at.idle_timeout // 1000),
         timeout_graceful_shutdown=STOP_WAIT_S,
     )
     config.load()
-    config.ssl = context
-    server = Server(config)
+    server = Server(config, listener)
     ending = host.supervisor.run("http_server_end", end(server, closing))
-    await server.serve(sockets)
+    await server.serve()
     ending.cancel()
 
 

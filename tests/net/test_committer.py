@@ -62,7 +62,10 @@ class Scene:
         self.failures: list[Exception] = []
         self.failed = asyncio.Event()
         self.took: list[float] = []
-        self.committer = Committer(self.journal, lambda: self.room, self.alarms.append, self._fail, self.took.append)
+        self.delays: list[OSError] = []
+        self.committer = Committer(
+            self.journal, lambda: self.room, self.alarms.append, self._fail, self.took.append, self.delays.append
+        )
 
     def _fail(self, error: Exception) -> None:
         self.failures.append(error)
@@ -92,6 +95,21 @@ async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then(monkeypa
     assert scene.journal.done == [1]
     assert scene.alarms == [True, True, False]
     assert scene.failures == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_batch_without_a_descriptor_or_memory_is_tried_again_without_an_alarm(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(committer_module, "RETRY_S", 0.001)
+    scene = Scene()
+    scene.journal.errors = [OSError(number, "not now")]
+    scene.journal.added = 1
+    scene.committer.commit_soon()
+    assert await scene.committer.stop()
+    assert (scene.journal.done, scene.alarms, scene.failures) == ([1], [False], [])
+    assert [error.errno for error in scene.delays] == [number]
 
 
 @pytest.mark.asyncio

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from broker.net.connection_limits import ConnectionLimits
 from broker.net.listener import Listener, SocketOptions
 from broker.net.supervisor import Supervisor
 
@@ -17,8 +18,8 @@ def report(event: str, level: str, fields: dict[str, object]) -> None:
 
 def bound_to(host: str) -> list[str]:
     async def bind() -> list[str]:
-        listener = Listener(asyncio.Protocol, SocketOptions(), report, Supervisor(report))
-        await listener.open(host, 0)
+        listener = Listener(SocketOptions(), report, Supervisor(report), ConnectionLimits(10, report))
+        await listener.bind(host, 0)
         listener.close()
         return [address.rpartition(":")[0] for address in listener.addresses]
 

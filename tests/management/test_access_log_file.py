@@ -1,0 +1,36 @@
+"""The log of requests where it cannot be written."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from plugins.management.access_log import AccessLog
+from plugins.management.service import ManagementService
+from tests.support.http import Api
+
+
+def test_a_folder_that_cannot_be_written_fails_the_start_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    api = Api()
+    management = dataclasses.replace(api.host.config.management, http_log_dir=str(tmp_path / "file"))
+    api.host.config = dataclasses.replace(api.host.config, management=management)
+    try:
+        with pytest.raises(OSError, match=r"management\.http_log_dir: .*file: File exists"):
+            asyncio.run(ManagementService().start(api.host))
+    finally:
+        api.close()
+
+
+def test_requests_are_answered_while_it_cannot_be_written_and_the_log_tells_once(tmp_path: Path) -> None:
+    lines: list[tuple[str, str, dict[str, object]]] = []
+    log = AccessLog(str(tmp_path / "gone" / "http"), lambda *line: lines.append(line))
+    for _ in range(3):
+        log.write("127.0.0.1", "guest", "GET / HTTP/1.1", 200, 2, {}, 0)
+    assert [(event, fields["reason"]) for event, _, fields in lines] == [
+        ("http_log_not_written", "No such file or directory")
+    ]
+    log.prepare()
+    log.write("127.0.0.1", "guest", "GET / HTTP/1.1", 200, 2, {}, 0)
+    assert (tmp_path / "gone" / "http" / "access.log").read_text().startswith("127.0.0.1 - guest ")

@@ -1,0 +1,87 @@
+"""Which connection is closed where a limit is reached."""
+
+import pytest
+
+from broker.net.connection_limits import ConnectionLimits, Pool, Slot, connection_limit, open_descriptors, source_of
+
+
+class Door:
+    """Opens connections; `closed` are those that were closed in favour of others, `lines` what was logged."""
+
+    def __init__(self, limit: int = 100, pool_limit: int = 100, source_limit: int = 100) -> None:
+        self.closed: list[str] = []
+        self.lines: list[dict[str, object]] = []
+        self.limits = ConnectionLimits(limit, lambda event, level, fields: self.lines.append(fields))
+        self.pool = Pool("before login", pool_limit, source_limit)
+
+    def enter(self, name: str, address: str) -> Slot | None:
+        return self.limits.enter(address, self.pool, lambda: self.closed.append(name))
+
+    def login(self, name: str, address: str) -> Slot:
+        slot = self.enter(name, address)
+        assert slot is not None
+        slot.logged_in()
+        return slot
+
+
+def test_the_oldest_of_the_address_that_has_most_makes_room() -> None:
+    door = Door(pool_limit=3)
+    for name, address in (("other", "10.0.0.9"), ("first", "10.0.0.1"), ("second", "10.0.0.1")):
+        door.enter(name, address)
+    door.enter("newcomer", "10.0.0.2")
+    assert door.closed == ["first"]
+    assert (door.pool.count, door.limits.open) == (3, 3)
+
+
+def test_one_address_has_a_limit_of_its_own() -> None:
+    door = Door(source_limit=2)
+    for name in ("first", "second", "third"):
+        door.enter(name, "10.0.0.1")
+    door.enter("other", "10.0.0.2")
+    assert door.closed == ["first"]
+
+
+def test_who_has_logged_in_is_not_closed_for_others() -> None:
+    door = Door(limit=2)
+    door.login("user", "10.0.0.1")
+    door.enter("stranger", "10.0.0.1")
+    assert door.enter("newcomer", "10.0.0.2") is not None
+    assert door.closed == ["stranger"]
+
+
+def test_where_all_have_logged_in_a_newcomer_is_refused() -> None:
+    door = Door(limit=2)
+    first = door.login("one", "10.0.0.1")
+    door.login("two", "10.0.0.1")
+    assert door.enter("newcomer", "10.0.0.2") is None
+    first.leave()
+    first.leave()
+    assert door.enter("newcomer", "10.0.0.2") is not None
+    assert (door.closed, door.limits.open) == ([], 2)
+
+
+def test_the_log_tells_of_many_refusals_once() -> None:
+    door = Door(source_limit=1)
+    for number in range(50):
+        door.enter(str(number), "10.0.0.1")
+    assert door.lines == [{"limit": "connections before login of one address", "source": "10.0.0.1", "closed": 1}]
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_a_source_is_an_ipv4_address_or_a_network_of_ipv6(address: str, source: str) -> None:
+    assert source_of(address) == source
+
+
+def test_connections_leave_descriptors_for_the_journal() -> None:
+    assert connection_limit(1 << 20) == (1 << 20) - open_descriptors() - 1024
+    assert connection_limit(256) == 256 - open_descriptors() - 32
+    assert connection_limit(8) == 1

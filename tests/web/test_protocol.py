@@ -1,0 +1,127 @@
+"""Connections of HTTP whose clients do not read."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from broker.plugin import HTTPListener, SSLOptions
+from plugins.web import door as door_module
+from plugins.web import protocol as protocol_module
+from plugins.web.door import Doors, Entrance
+from tests.support.http import Api
+
+pytestmark = pytest.mark.sockets
+
+PATIENCE_S = 20
+NOWHERE = HTTPListener()
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LONG = "x" * (32 << 20)  # more than the buffers of two sockets take
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    yield made
+    made.close()
+
+
+async def opened(api: Api, text: str) -> tuple[Doors, int]:
+    doors = Doors(api.host, Entrance("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
+    await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+    (listening,) = api.host.listening()
+    return doors, listening.port
+
+
+async def until_open_are(api: Api, count: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while api.peer.server.limits.open != count:  # noqa: ASYNC110  # no event is set for it
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("ending", ["", "Connection: close\r\n"])
+def test_a_client_that_does_not_read_its_answer_is_closed(
+    api: Api, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(protocol_module, "STALL_LOOK_S", 0.2)
+
+    async def visit() -> None:
+        doors, port = await opened(api, LONG)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\n" + ending.encode() + b"\r\n"))
+            await until_open_are(api, 1)
+            await until_open_are(api, 0)
+        await doors.close()
+
+    asyncio.run(visit())
+
+
+def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol_module, "STALL_LOOK_S", 0.5)
+
+    async def visit() -> None:
+        doors, port = await opened(api, LONG)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        got = 0
+        while data := await asyncio.wait_for(reader.read(1 << 20), PATIENCE_S):
+            got += len(data)
+            await asyncio.sleep(0.02)
+        writer.close()
+        assert got > len(LONG)
+        await doors.close()
+
+    asyncio.run(visit())
+
+
+def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "SOURCE_LIMIT", 3)
+
+    async def visit() -> None:
+        doors, port = await opened(api, "hello")
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
+        await until_open_are(api, 3)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        assert (await asyncio.wait_for(reader.readline(), PATIENCE_S)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        for client in clients:
+            client.close()
+        await doors.close()
+
+    asyncio.run(visit())
+
+
+def test_an_application_that_cannot_be_made_is_logged_and_tried_again_and_nobody_waits_for_it(api: Api) -> None:
+    """The connection that found it so is closed, a later one is answered."""
+    made: list[int] = []
+
+    def application() -> PlainTextResponse:
+        made.append(1)
+        if len(made) == 1:
+            raise OSError(13, "Permission denied")
+        return PlainTextResponse("hello")
+
+    async def ask(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(REQUEST)
+            return await reader.readline()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+    async def visit() -> None:
+        doors = Doors(api.host, Entrance("greeter", "http/greeting", "json", application))
+        await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+        (listening,) = api.host.listening()
+        assert await asyncio.wait_for(ask(listening.port), PATIENCE_S) == b""
+        assert (await asyncio.wait_for(ask(listening.port), PATIENCE_S)).startswith(b"HTTP/1.1 200 ")
+        failed = [fields for event, _, fields in api.peer.log if event == "task_failed"]
+        assert [(fields["task"], fields["service"]) for fields in failed] == [("http_server", "greeter")]
+        await doors.close()
+
+    asyncio.run(visit())
