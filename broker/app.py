@@ -105,6 +105,7 @@ class Store:
         self.next_queue = journal.next_queue
         for line in journal.report:
             log.warning("log_damaged", what=line)
+        journal.reader.log = lambda line: log.error("cannot_read_log", what=line)
         self.journal = journal
 
     def free_bytes(self) -> int:

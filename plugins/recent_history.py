@@ -48,7 +48,8 @@ class RecentHistoryExchange(ExchangeType):
 
     def restore(self, stored: Stored) -> None:
         assert self._host is not None, "it was attached"
-        self._kept.extend(self._host.read([(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]))
+        pages = [(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]
+        self._kept.extend([message for message in self._host.read(pages) if message is not None])
 
     def bound(self, binding: Binding) -> list[Notice]:
         self._bound.add(binding.destination)

@@ -1,5 +1,7 @@
 """The part of a queue that lies on the disk: for each message its id and place in the journal, 16 octets in memory."""
 
+from __future__ import annotations
+
 from array import array
 
 
@@ -41,20 +43,57 @@ class Backlog:
         self._ids.append(id_)
         self._places.append(place)
 
+    def extend(self, other: Backlog) -> None:
+        """With all that another has."""
+        seqs = other._seqs[other._first :]
+        if seqs:
+            self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
+            self._seqs.extend(seqs)
+        self._ids.extend(other._ids[other._first :])
+        self._places.extend(other._places[other._first :])
+
     def seqs(self, count: int) -> list[int]:
         """Of the first pages, that many or as many as there are; `Message.seq` of each."""
         end = min(self._first + count, len(self._ids))
         known = self._seqs[self._first : end].tolist()
         return known + [0] * (end - self._first - len(known))
 
-    def take(self, count: int) -> list[tuple[int, int]]:
+    def peek(self, count: int) -> list[tuple[int, int]]:
         """The first pages, that many or as many as there are."""
         end = min(self._first + count, len(self._ids))
-        pages = list(zip(self._ids[self._first : end], self._places[self._first : end], strict=True))
-        self._first = end
+        return list(zip(self._ids[self._first : end], self._places[self._first : end], strict=True))
+
+    def take(self, count: int) -> list[tuple[int, int]]:
+        """Likewise, and they leave."""
+        pages = self.peek(count)
+        self._first = end = self._first + len(pages)
         if end * 2 > len(self._ids):  # what was taken is as long as what is left: let go of it
             del self._ids[:end]
             del self._places[:end]
             del self._seqs[:end]
             self._first = 0
         return pages
+
+
+class Unread:
+    """Pages that the disk did not give when it was their turn, each with the position that is kept for its message."""
+
+    __slots__ = ("pages", "_positions")
+
+    def __init__(self) -> None:
+        self.pages = Backlog()
+        self._positions = array("Q")
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+    def append(self, position: int, id_: int, place: int, seq: int) -> None:
+        self.pages.append(id_, place, seq)
+        self._positions.append(position)
+
+    def take(self, count: int) -> list[tuple[int, int, int, int]]:
+        """The first of them, that many or as many as there are: position, id, place and `Message.seq` of each."""
+        positions, seqs = self._positions[:count], self.pages.seqs(count)
+        del self._positions[:count]
+        pages = self.pages.take(count)
+        return [(at, *page, seq) for at, page, seq in zip(positions, pages, seqs, strict=True)]

@@ -28,8 +28,10 @@ HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # of the plugin for RabbitMQ; what is longer is not delayed
 SLICE = 500  # messages that go at once: some milliseconds, then others have their turn
 DROP_SLICE = 10_000  # likewise, of an exchange that is deleted
+RETRY_MS = 10_000  # until a message is tried again that was due and could not be read or released
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
+TURN_AND_PLACE = (1 << DEADLINE_SHIFT) - 1
 
 
 class Delay(Sink):
@@ -138,27 +140,46 @@ class Delay(Sink):
         self._timer = self.host.call_at(when_ms, self._due)
 
     def _due(self) -> None:
+        """Release a slice of what is due. What cannot be read is tried again in a while; so is a message whose release
+        raises, and all behind it go by the timer of the next slice."""
         self._timer = None
-        end = self.host.clock.now_ms() + 1 << DEADLINE_SHIFT
+        now_ms = self.host.clock.now_ms()
+        end = now_ms + 1 << DEADLINE_SHIFT
         entries: list[int] = []
         while self._heap and self._heap[0] < end and len(entries) < SLICE:
             entries.append(heappop(self._heap))
-        for message in self._read(entries):
-            self._release(message)
-            if message.place:  # its copies are stored: whatever happens now, one of them is there
-                self.host.drop(message.id, message.place, message.persistent)
-        self._expect()
+        messages = self._read(entries)
+        done = 0
+        later: list[int] = []
+        try:
+            for entry, message in zip(entries, messages, strict=True):
+                done += 1
+                later.append(entry if message is None else entry & ~MASK | message.place)
+                if message is None:
+                    continue
+                self._release(message)
+                later.pop()
+                if message.place:  # its copies are stored: whatever happens now, one of them is there
+                    self.host.drop(message.id, message.place, message.persistent)
+                else:
+                    del self._resident[entry >> TURN_SHIFT & MASK]
+        finally:
+            for entry in later:
+                heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_PLACE)
+            for entry, message in zip(entries[done:], messages[done:], strict=True):
+                heappush(self._heap, entry if message is None else entry & ~MASK | message.place)
+            self._expect()
 
-    def _read(self, entries: list[int]) -> list[Message]:
-        """In this order; but the disk is read in its own."""
+    def _read(self, entries: list[int]) -> list[Message | None]:
+        """In this order; but the disk is read in its own. None for one that cannot be read."""
         if self._resident:
-            return [self._resident.pop(entry >> TURN_SHIFT & MASK) for entry in entries]
+            return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
         order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
-        messages = self.host.read([self._page(entries[index]) for index in order])
-        if len(messages) == len(entries):
-            ordered = sorted(zip(order, messages, strict=True), key=lambda pair: pair[0])
-            return [message for _, message in ordered]
-        return sorted(messages, key=lambda message: message.life.deadline_ms if message.life is not None else NEVER)
+        read = self.host.read([self._page(entries[index]) for index in order])
+        messages: list[Message | None] = [None] * len(entries)
+        for index, message in zip(order, read, strict=True):
+            messages[index] = message
+        return messages
 
 
 def delay_ms(raw: bytes) -> int:

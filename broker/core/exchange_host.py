@@ -38,8 +38,10 @@ class ExchangeHost:
         """Call `fn` then, by `clock.now_ms`; what it delivers reaches consumers at once."""
 
         def due() -> None:
-            fn()
-            self.home.pump()
+            try:
+                fn()
+            finally:
+                self.home.pump()
 
         return self.clock.call_at(when_ms, due)
 
@@ -76,9 +78,9 @@ class ExchangeHost:
             message.persistent = len(numbers) > 0
         self.home.journal.append(numbers, messages)
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message]:
-        """Stored messages by id and place, which may be others by now; what was damaged is missing. Raises OSError."""
-        return self.home.journal.read(pages, self.number)
+    def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
+        """Stored messages by id and place, which may be others by now; None for one that cannot be read."""
+        return self.home.journal.read_all(pages, self.number)
 
     def drop(self, id_: int, place: int, durable: bool) -> None:
         """It need not be stored any more. An exchange that is deleted drops all it has."""

@@ -8,6 +8,7 @@ from .backlog import Budget
 from .message import Message
 from .message_log import MessageLog
 from .ports import Clock, Journal
+from .rereading import Rereading
 from .rules import Rulebook
 from .scheduler import Scheduler
 from .statistics import Statistics
@@ -28,6 +29,7 @@ class Home:
         self.pending = scheduler.pending
         self.rulebook = Rulebook()
         self.statistics = Statistics()
+        self.rereading = Rereading(clock, self.pump)
         self.message_log: MessageLog | None = None  # while what becomes of messages is logged
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

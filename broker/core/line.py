@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
-from .backlog import Backlog, Budget
+from .backlog import Backlog, Budget, Unread
 from .life import NEVER
 from .message import Message
 from .ports import Journal
@@ -22,6 +22,7 @@ from .ports import Journal
 LEVEL_SHIFT = 48  # a position's bits above it are the level (`Rules.level`)
 BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
 PAGE_ABOVE = 4_000  # messages that a line may have in memory even when the node's budget is spent
+UNREAD_LIMIT = 10_000  # messages that are set aside at once, one after the other, because they cannot be read
 UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and octets by their average
 
 
@@ -39,6 +40,7 @@ class Removed:
 class Line:
     """`number` is what the journal knows the queue by, 0 where it is not durable.
 
+    `unread` are those that the disk did not give: they are not ready, and come back to their places when it does.
     `timed` says that some of them may have a deadline. Positions below `restored_until` were there before a restart,
     and count as delivered before.
     """
@@ -49,6 +51,7 @@ class Line:
         "head",
         "returned",
         "backlog",
+        "unread",
         "restored_until",
         "timed",
         "_number",
@@ -62,6 +65,7 @@ class Line:
         self.head = (level << LEVEL_SHIFT) + 1
         self.returned: list[tuple[int, Message]] = []
         self.backlog = Backlog()
+        self.unread: Unread | None = None
         self.restored_until = 0
         self.timed = False
         self._number = number
@@ -99,11 +103,15 @@ class Line:
             self.backlog.append(id_, place)
 
     def front(self, average_bytes: int) -> Message | None:
-        """The next to go, read back if need be; a body takes about that many octets."""
+        """The next to go, read back if need be; a body takes about that many octets.
+
+        None also where so many cannot be read that others are to have their turn first.
+        """
         if self.returned:
             return self.returned[0][1]
-        while not self.fresh and len(self.backlog):
-            self._unpage(average_bytes)
+        passed = 0
+        while not self.fresh and len(self.backlog) and passed < UNREAD_LIMIT:
+            passed += self._unpage(average_bytes)
         return self.fresh[0] if self.fresh else None
 
     @property
@@ -165,6 +173,9 @@ class Line:
 
     def remove_all(self) -> Removed:
         """Take out all, at once however many they are. The budget and the journal still count them (`release`)."""
+        if self.unread is not None:
+            self.backlog.extend(self.unread.pages)
+            self.unread = None
         removed = Removed(self.fresh, self.returned, self.backlog)
         self.head = self.tail
         self.fresh, self.returned, self.backlog = deque(), [], Backlog()
@@ -180,21 +191,51 @@ class Line:
         for page in pages:
             self.backlog.append(page.id, page.place, page.seq)
 
-    def _unpage(self, average_bytes: int) -> None:
-        """Read the next of the backlog."""
+    def _unpage(self, average_bytes: int) -> int:
+        """Read the next of the backlog; how many in front of them the disk did not give, which are set aside."""
         count = min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
-        seqs = self.backlog.seqs(count)
-        messages = self._journal.read(self.backlog.take(count), self._number)
-        if len(messages) < len(seqs):
-            seqs = [0] * len(messages)  # something is damaged: nobody knows which they are
-        for message, seq in zip(messages, seqs, strict=True):
-            message.seq = seq
-            if not (self._number and message.persistent):
-                self._journal.settle(0, message.id, message.place)
-                message.id = message.place = 0
-        messages = [each.counted(each.life) if each.life and each.life.attempts else each for each in messages]
-        self.fresh.extend(messages)
-        self._budget.add(len(messages), sum(message.body_bytes for message in messages))
+        read = self._journal.read(self.backlog.peek(count), self._number)
+        seqs = self.backlog.seqs(len(read))
+        fresh: list[Message] = []
+        for page, seq, message in zip(self.backlog.take(len(read)), seqs, read, strict=True):
+            if message is not None:
+                fresh.append(self._resident(message, seq))
+            else:
+                self._set_aside(self.head, page, seq)
+                self.head += 1
+        self.fresh.extend(fresh)
+        self._budget.add(len(fresh), sum(message.body_bytes for message in fresh))
+        return len(read) - len(fresh)
+
+    def reread(self) -> list[Message]:
+        """Try again some of those that could not be read; the ones that are in their places now."""
+        if self.unread is None:
+            return []
+        entries = self.unread.take(UNPAGE)
+        messages: list[Message] = []
+        read = self._journal.read_all([(id_, place) for _, id_, place, _ in entries], self._number)
+        for (position, id_, place, seq), message in zip(entries, read, strict=True):
+            if message is None:
+                self._set_aside(position, (id_, place), seq)
+            else:
+                messages.append(self._resident(message, seq))
+                self.back(position, messages[-1])
+        if not len(self.unread):
+            self.unread = None
+        return messages
+
+    def _set_aside(self, position: int, page: tuple[int, int], seq: int) -> None:
+        if self.unread is None:
+            self.unread = Unread()
+        self.unread.append(position, *page, seq)
+
+    def _resident(self, message: Message, seq: int) -> Message:
+        """One that was read, as it was before it was paged out."""
+        message.seq = seq
+        if not (self._number and message.persistent):
+            self._journal.settle(0, message.id, message.place)
+            message.id = message.place = 0
+        return message.counted(message.life) if message.life and message.life.attempts else message
 
 
 def due(message: Message, now_ms: int) -> bool:

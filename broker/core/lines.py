@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .backlog import Budget
 from .life import NEVER
 from .line import LEVEL_SHIFT, Line, Removed
-from .message import Message
+from .message import Message, total_bytes
 from .ports import Journal
 from .rules import NONE, Rules
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 
 class Lines:
     """`default` is the line of messages without a priority of their own.
 
-    `count` is how many there are in all, `body_bytes` the sum of their bodies.
+    `count` is how many there are in all, `body_bytes` the sum of their bodies. Those that could not be read belong to
+    neither; as nobody knows how long they are, the sum is an estimate from then until all that are ready are in memory.
     """
 
-    __slots__ = ("default", "all", "count", "body_bytes", "_rules", "_number", "_journal", "_budget")
+    __slots__ = (
+        "default",
+        "all",
+        "count",
+        "body_bytes",
+        "_estimated",
+        "_rules",
+        "_queue",
+        "_number",
+        "_journal",
+        "_budget",
+    )
 
-    def __init__(self, rules: Rules, number: int, journal: Journal, budget: Budget) -> None:
+    def __init__(self, queue: Queue, rules: Rules, number: int, journal: Journal, budget: Budget) -> None:
         self.default = Line(0, number, journal, budget)
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
+        self._estimated = False
         self._rules = rules
+        self._queue = queue
         self._number = number
         self._journal = journal
         self._budget = budget
@@ -31,7 +50,7 @@ class Lines:
     @property
     def average_bytes(self) -> int:
         """Of a body."""
-        return self.body_bytes // (self.count or 1)
+        return max(self.body_bytes, 0) // (self.count or 1)
 
     @property
     def timed(self) -> bool:
@@ -98,20 +117,48 @@ class Lines:
         return None
 
     def front(self) -> Line | None:
-        """Likewise, read back."""
+        """Likewise, read back; None also where very many cannot be read, and some are still to be tried."""
         line = self.first()
         while line is not None and self.read_back(line) is None:
-            line = self.first()  # nothing of it could be read
+            if len(line.backlog):
+                return None
+            line = self.first()
         return line
 
     def read_back(self, line: Line) -> Message | None:
-        """The next of this line; what cannot be read counts no more."""
+        """The next of this line; what cannot be read is not ready any more."""
         if line.fresh or line.returned:
             return line.next
         there = len(line)
-        message = line.front(self.average_bytes)
-        self.count += len(line) - there
+        average_bytes = self.average_bytes
+        message = line.front(average_bytes)
+        unread = there - len(line)
+        if unread or self._estimated:
+            self.count -= unread
+            self._correct(unread, average_bytes)
         return message
+
+    def _correct(self, unread: int, average_bytes: int) -> None:
+        """So many more could not be read, of which each was about that long."""
+        if unread:
+            self.body_bytes = max(self.body_bytes - unread * average_bytes, 0)
+            self._estimated = True
+            self._queue.home.rereading.add(self._queue)
+        if not any(len(line.backlog) for line in self.all):
+            self.body_bytes = sum(message.body_bytes for message in self.resident())
+            self._estimated = False
+
+    @property
+    def unread_count(self) -> int:
+        """Messages that could not be read."""
+        return sum(len(line.unread) for line in self.all if line.unread is not None)
+
+    def reread(self) -> int:
+        """Try again some that could not be read; how many are ready now."""
+        back = [message for line in self.all for message in line.reread()]
+        self.count += len(back)
+        self.body_bytes += sum(message.body_bytes for message in back)
+        return len(back)
 
     def pop(self, line: Line) -> tuple[int, Message, bool]:
         """The one at the front of this line, which is in memory, as (position, message, redelivered)."""
@@ -125,10 +172,14 @@ class Lines:
         dead: list[Message] = []
         for line in self.all:
             if line.timed:
-                there = len(line)
-                dead += line.expired(now_ms, self.average_bytes, limit - len(dead))
-                self.count += len(line) - there
-        self.body_bytes -= sum(message.body_bytes for message in dead)
+                there, average_bytes = len(line), self.average_bytes
+                expired = line.expired(now_ms, average_bytes, limit - len(dead))
+                unread = there - len(line) - len(expired)
+                self.count -= there - len(line)
+                self.body_bytes -= total_bytes(expired)
+                if unread or self._estimated:
+                    self._correct(unread, average_bytes)
+                dead += expired
         return dead
 
     def surplus(self, max_length: int, max_bytes: int, limit: int) -> list[Message]:
@@ -140,6 +191,14 @@ class Lines:
                 break
             dropped.append(self.pop(line)[1])
         return dropped
+
+    def resident(self) -> list[Message]:
+        """Those that are in memory."""
+        there: list[Message] = []
+        for line in self.all:
+            there += [message for _, message in line.returned]
+            there += line.fresh
+        return there
 
     def next_deadline_ms(self) -> int:
         """When the next of them is due, NEVER where none is."""
@@ -155,4 +214,5 @@ class Lines:
         """Take out all, at once however many they are. The budget and the journal still count them (`release`)."""
         self.count = 0
         self.body_bytes = 0
+        self._estimated = False
         return [line.remove_all() for line in self.all]

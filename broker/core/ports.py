@@ -122,9 +122,21 @@ class Journal:
         """Nothing is outstanding, and nothing follows."""
         raise NotImplementedError
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
-        """Stored messages by id and place, each with the attempts that this queue counted; raises OSError."""
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+        """Stored messages by id and place, in this order, each with the attempts that this queue counted.
+
+        A page that was read is used up: the message says where it is kept now. None is for a page that the disk does
+        not give, or that was damaged; it may be read again later, and the journal has logged where it is. The list ends
+        in front of such a page that follows one that could be read: what is missing at the end was not tried.
+        """
         raise NotImplementedError
+
+    def read_all(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+        """Likewise, to the end, whatever cannot be read on the way."""
+        messages = self.read(pages, queue)
+        while len(messages) < len(pages):
+            messages += self.read(pages[len(messages) :], queue)
+        return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once `durable` has reached the ticket; it has not yet. Calls come in the order of tickets."""

@@ -96,7 +96,7 @@ class Queue(Destination):
         self.rules = home.rulebook.rules(arguments, NO_POLICY)
         self.incoming: dict[bytes, Binding] = {}
         self.consumers = SingleActiveConsumers(self.rules.type == QUORUM) if self.rules.single else Consumers()
-        self.lines = Lines(self.rules, number, home.journal, home.budget)
+        self.lines = Lines(self, self.rules, number, home.journal, home.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.deleted = self.dirty = False
         self.paused = 0  # jobs that bring back what is to be delivered first
@@ -125,8 +125,8 @@ class Queue(Destination):
 
     @property
     def ready_bytes(self) -> int:
-        """The sum of their bodies."""
-        return self.lines.body_bytes
+        """The sum of their bodies; an estimate while some cannot be read (`Lines`)."""
+        return max(self.lines.body_bytes, 0)
 
     def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
         """Work by these policies from now on. What is queued keeps the deadline that it has (spec/core.md 14, 22)."""
@@ -237,6 +237,9 @@ class Queue(Destination):
                     return
                 lines.read_back(line)
                 if not line.fresh:
+                    if len(line.backlog):  # very many cannot be read: others have their turn first
+                        self._expiry.at_once()
+                        return
                     continue
             # When something has come back it goes first, one by one: it is rare, and has a position of its own.
             takers, room = consumers.take_turn(1 if line.returned else len(line.fresh), lines.average_bytes)

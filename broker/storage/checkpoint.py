@@ -14,6 +14,7 @@ first segment, as it also says what salt the segments have, should the head of o
 from __future__ import annotations
 
 from binascii import crc32
+from contextlib import suppress
 from struct import Struct
 
 from .disk import Disk
@@ -63,7 +64,7 @@ class Checkpoint:
 
 def save(disk: Disk, encoded: bytes) -> None:
     """Raises OSError; the old one stays until the new one is safe."""
-    if NEW_NAME in disk.names():
+    with suppress(FileNotFoundError):
         disk.remove(NEW_NAME)
     file = disk.open(NEW_NAME, True)
     try:

@@ -8,6 +8,7 @@ later: whenever the machine stops, there is at least one of them, and recovery c
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,13 @@ class Compaction:
         if self._source is None:
             self._source = self._choose()
             self._at = records.SEGMENT_HEAD_BYTES
-        if self._source is not None:
+        if self._source is None:
+            return
+        try:
             self._copy(self._source)
+        except OSError as error:
+            self._journal.reader.failed(self._source, self._at, error)
+            self._leave(self._source)
 
     def removal(self, current: Segment) -> Callable[[], None] | None:
         """What the worker does once the batch being sealed is durable: a checkpoint, then the end of dead segments."""
@@ -75,8 +81,7 @@ class Compaction:
                     return  # another time
                 raise
             for segment in dead:
-                segment.close()
-                if segment.name in disk.names():
+                with suppress(FileNotFoundError):  # nothing was written to it, or a full disk came in between
                     disk.remove(segment.name)
                 removed.append(segment)
             disk.sync_folder()
@@ -85,6 +90,7 @@ class Compaction:
 
     def committed(self) -> None:
         for segment in self._removed:
+            self._journal.reader.forget(segment)
             self._journal.segments.pop(segment.number, None)
             if segment is self._source:
                 self._source = None
@@ -100,11 +106,11 @@ class Compaction:
     def _copy(self, source: Segment) -> None:
         """Copy what is wanted of the next slice to the end of the log."""
         journal = self._journal
-        file = source.open(journal.disk)
-        data = file.read(self._at, SLICE_BYTES)
+        reader = journal.reader
+        data = reader.read(source, self._at, min(SLICE_BYTES, source.length - self._at))
         if len(data) >= records.RECORD_BYTES and not records.whole(source.salt, data, 0):
             length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
-            data = file.read(self._at, min(length, records.LARGEST_RECORD))
+            data = reader.read(source, self._at, min(length, source.length - self._at))
         at = 0
         while end := records.whole(source.salt, data, at):
             start = at + records.RECORD_BYTES
@@ -114,9 +120,15 @@ class Compaction:
             at = end
         if at:
             self._at += at
-        else:  # its end, or damage that recovery has reported: what stands behind that stays where it is
-            self._source = None
-            source.total = 0  # never chosen again
+            return
+        if data:
+            reader.bad(source, self._at)
+        self._leave(source)
+
+    def _leave(self, source: Segment) -> None:
+        """Its end, or a record that cannot be read: what stands behind that stays where it is."""
+        self._source = None
+        source.total = 0  # never chosen again
 
     def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
         journal = self._journal

@@ -89,7 +89,7 @@ class FolderFile(File):
             sync_data(self._descriptor)
 
     def read(self, offset: int, octets: int) -> bytes:
-        return os.pread(self._descriptor, max(min(octets, self.size - offset), 0), offset)
+        return os.pread(self._descriptor, max(octets, 0), offset)
 
     def truncate(self, octets: int) -> None:
         os.ftruncate(self._descriptor, octets)
@@ -148,9 +148,11 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """What was made, renamed and removed in it stays so. Raises OSError."""
+    """What was made, renamed and removed in it stays so. Raises OSError; EIO where it is the sync that fails."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(errno.EIO, f"not synced: {error.strerror}", str(folder)) from error
     finally:
         os.close(descriptor)

@@ -24,6 +24,7 @@ from . import checkpoint, records
 from .checkpoint import Checkpoint
 from .compaction import Compaction
 from .disk import Disk
+from .reader import READ_BYTES, Reader
 from .recovery import recover
 from .segments import OFFSET_BITS, OFFSET_MASK, Segment
 
@@ -33,16 +34,28 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64 << 20
 BUFFER_LIMIT = 16 << 20  # octets that may gather while a batch is written; then publishers wait for the disk
-READ_BYTES = 256 << 10  # read at once from a backlog that lies on the disk
 
 
 class Batch(ports.Batch):
     """What is written and synced together. `commit` runs on the worker, and may be called again after a full disk.
 
-    `sync` is False where it has nothing but changes, which need not survive a power cut yet.
+    `sync` is False where it has nothing but changes, which need not survive a power cut yet. `last` says that the
+    segment gets no more.
     """
 
-    __slots__ = ("number", "segment", "start", "data", "sync", "_changes", "_disk", "_metadata", "_after")
+    __slots__ = (
+        "number",
+        "segment",
+        "start",
+        "data",
+        "sync",
+        "_last",
+        "_written",
+        "_changes",
+        "_disk",
+        "_metadata",
+        "_after",
+    )
 
     def __init__(
         self,
@@ -51,6 +64,7 @@ class Batch(ports.Batch):
         start: int,
         data: bytes,
         sync: bool,
+        last: bool,
         changes: list[Change],
         disk: Disk,
         metadata: Metadata,
@@ -61,6 +75,8 @@ class Batch(ports.Batch):
         self.start = start
         self.data = data
         self.sync = sync
+        self._last = last
+        self._written = False
         self._changes = changes
         self._disk = disk
         self._metadata = metadata
@@ -74,12 +90,13 @@ class Batch(ports.Batch):
         if self.sync:
             self._metadata.sync()  # first, so that the log knows of nothing that is not there
         if self.data:
-            file = self.segment.open(self._disk)
-            if not file.size:
-                file.write(self.segment.head + self.data)
-            elif file.size == self.start:
-                file.write(self.data)
-            file.sync()
+            if not self._written:
+                self.segment.append(self._disk, self.start, self.data)
+                self._written = True
+            if self.segment.file is not None:
+                self.segment.file.sync()
+            if self._last:
+                self.segment.close()
         if self._after is not None:
             self._after()
 
@@ -90,6 +107,7 @@ class Journal(ports.Journal):
     def __init__(self, disk: Disk, metadata: Metadata, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.durable = 0
         self.report: list[str] = []
+        self.reader = Reader(disk, self.report.append)
         self.recovered_bytes: dict[int, int] = {}  # by queue, the sum of the bodies that `recover` found
         self.recovered_levels: dict[int, bytes] = {}  # and, where any is not 0, each message's priority
         self.recovered_deadlines: dict[int, array[int]] = {}  # likewise, where any has one
@@ -141,6 +159,8 @@ class Journal(ports.Journal):
         self._start = self._current.length
         if self._start >= self._segment_bytes:
             self._roll()
+        elif last is not None:
+            last.open(self.disk)  # here, before the worker begins
         if not found.checkpointed:
             checkpoint.save(self.disk, self.snapshot().encode())
         return found.queues
@@ -279,6 +299,7 @@ class Journal(ports.Journal):
         data = bytes(self._buffer)
         self.written_bytes += len(data)
         segment = self._current
+        last = segment.length + len(data) >= self._segment_bytes
         sync = self._sync_due or bool(data)
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
@@ -288,6 +309,7 @@ class Journal(ports.Journal):
             self._start,
             data,
             sync,
+            last,
             self._changes,
             self.disk,
             self._metadata,
@@ -300,7 +322,7 @@ class Journal(ports.Journal):
         self._changes = []
         segment.length += len(data)
         self._start = segment.length
-        if self._start >= self._segment_bytes:
+        if last:
             self._roll()
         return self._outstanding
 
@@ -326,6 +348,7 @@ class Journal(ports.Journal):
         except OSError as error:
             if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without it, the next start only has more to read
                 raise
+        self.reader.close()
         for segment in self.segments.values():
             segment.close()
 
@@ -336,30 +359,33 @@ class Journal(ports.Journal):
 
     # Reading back
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
-        """The messages with these ids and places, in this order, with the attempts that this queue counted.
-
-        One damaged since is reported and left out.
-        """
-        messages: list[Message] = []
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+        messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
-        for id_, place in pages:
-            if self._compaction.moved:
-                id_, place = self._compaction.forward(id_, place)
+        for page in pages:
+            place = self._compaction.where(*page)[1] if self._compaction.moved else page[1]
             number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
+            segment = self.segments[number]
             at = offset - base
-            if number != segment_number or at < 0 or not records.complete(data, at):
-                data, segment_number, base = self._octets(number, offset), number, offset
-                at = 0
-            message = records.parsed(self.segments[number].salt, data, at)
-            if message is None:
-                self.report.append(f"{self.segments[number].name}: a damaged record at offset {offset} is left out")
-                continue
-            message.id, message.place = id_, place
-            if self.counted:
-                self._recount(queue, message)
+            message = None
+            try:
+                if number != segment_number or at < 0 or not records.complete(data, at):
+                    data, segment_number, base, at = self._octets(segment, offset), number, offset, 0
+                message = records.parsed(segment.salt, data, at)
+                if message is None:
+                    self.reader.bad(segment, offset)
+            except OSError:
+                segment_number = -1
+            if message is not None:
+                if self._compaction.moved:
+                    self._compaction.forward(*page)
+                message.place = place
+                if self.counted:
+                    self._recount(queue, message)
+                self.read_messages += 1
+            elif messages and messages[-1] is not None:
+                break
             messages.append(message)
-        self.read_messages += len(messages)
         return messages
 
     def _recount(self, queue: int, message: Message) -> None:
@@ -368,19 +394,23 @@ class Journal(ports.Journal):
             message.life = message.life or Life()
             message.life.attempts = attempts
 
-    def _octets(self, number: int, offset: int) -> bytes:
-        """What stands there, at least one whole record; not all of it need have been written yet."""
-        segment = self.segments[number]
+    def _octets(self, segment: Segment, offset: int) -> bytes:
+        """What stands there, at least one whole record; not all of it need have been written yet. Raises OSError."""
         batch = self._outstanding
         if segment is self._current and offset >= self._start:
-            return bytes(self._buffer[offset - self._start :])
-        if batch is not None and segment is batch.segment and offset >= batch.start:
-            return batch.data[offset - batch.start :]
-        file = segment.open(self.disk)
-        data = file.read(offset, READ_BYTES)
-        length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
+            return _piece(self._buffer, offset - self._start)
+        end = segment.length
+        if batch is not None and segment is batch.segment:
+            if offset >= batch.start:
+                return _piece(batch.data, offset - batch.start)
+            end = batch.start  # what stands behind that is being written
+        data = self.reader.record(segment, offset, end)
         self.reads += 1
-        if length > len(data):
-            data = file.read(offset, length)
         self.read_bytes += len(data)
         return data
+
+
+def _piece(data: bytes | bytearray, at: int) -> bytes:
+    """What stands there, at least one whole record."""
+    length = records.RECORD_HEAD.unpack_from(data, at)[2] + records.RECORD_BYTES
+    return bytes(data[at : at + max(length, READ_BYTES)])

@@ -36,7 +36,7 @@ class MemoryJournal(Journal):
     def committed(self, number: int) -> None:
         raise AssertionError("nothing was sealed")
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
         raise AssertionError("nothing was stored")
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:

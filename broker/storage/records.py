@@ -204,7 +204,7 @@ def parsed(salt: int, data: bytes, at: int) -> Message | None:
     if not end:
         return None
     start = at + RECORD_BYTES
-    _, _, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
+    _, id_, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
     life: Life | None = None
     queues_at = start + MESSAGE_HEAD.size
     if flags & HAS_LIFE:
@@ -219,5 +219,6 @@ def parsed(salt: int, data: bytes, at: int) -> Message | None:
     )
     persistent = flags & PERSISTENT != 0
     message = Message(address, data[frames_at:end], channel, body_bytes, largest, persistent)
+    message.id = id_
     message.life = life
     return message

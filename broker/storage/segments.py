@@ -6,6 +6,8 @@ messages only whether it is dead, one bit by its id, and how many are not.
 
 from __future__ import annotations
 
+import errno
+
 from .disk import Disk, File
 from .records import SEGMENT_HEAD_BYTES, Head
 
@@ -15,7 +17,11 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class Segment:
-    """`length` counts what is still to be written; `live` are the messages that are still wanted, of `total`."""
+    """`length` counts what is still to be written; `live` are the messages that are still wanted, of `total`.
+
+    `file` is what batches are appended to. Once the worker runs it is the worker's alone: the loop reads by files of
+    its own (`Reader`), as two threads that open the same file may each take a stale size for the true one.
+    """
 
     __slots__ = ("number", "first_id", "salt", "length", "live", "total", "file", "_dead")
 
@@ -63,13 +69,23 @@ class Segment:
     def restore(self, bitmap: bytes) -> None:
         self._dead = bytearray(bitmap)
 
-    def open(self, disk: Disk) -> File:
-        """The file, created when it is not there yet."""
+    def append(self, disk: Disk, start: int, data: bytes) -> None:
+        """Write this at `start`, the end of the file, which is created where it begins the segment. Raises OSError."""
         if self.file is None:
-            create = self.name not in disk.names()
-            self.file = disk.open(self.name, create)
-            if create:
-                disk.sync_folder()
+            self.file = disk.open(self.name, True)
+            disk.sync_folder()
+        file = self.file
+        if start == SEGMENT_HEAD_BYTES and not file.size:
+            file.write(self.head + data)
+        elif file.size == start:
+            file.write(data)
+        else:
+            raise OSError(errno.EIO, f"the file has {file.size} bytes where {start} were written", self.name)
+
+    def open(self, disk: Disk) -> File:
+        """The file, which is there. Raises OSError."""
+        if self.file is None:
+            self.file = disk.open(self.name, False)
         return self.file
 
     def close(self) -> None:

@@ -1,11 +1,13 @@
 """What waits in an exchange: what is held and for how long, in which order it goes, what the journal keeps of it."""
 
+import errno
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pamqp.commands import Exchange, Queue
 
+from broker.core.delay import RETRY_MS
 from broker.core.delayed_exchange import DelayedExchange
 from broker.core.message import Address, Message, framed
 from broker.core.node import Node
@@ -390,9 +392,57 @@ def test_a_damaged_message_keeps_back_no_other() -> None:
     for body in (b"a", b"c", b"b"):
         broker.send(body, 1000)
     broker.commit()
-    for segment in broker.journal.segments.values():
-        segment.close()
     (name,) = [name for name in broker.disk.names() if name.endswith(".log")]
     data = broker.disk.content(name)
     broker.disk.put(name, data.replace(b"\x00\x00\x00\x01c\xce", b"\x00\x00\x00\x01?\xce"))
     assert broker.due(1000) == [b"a", b"b"]
+
+
+class Refusal(Exception):
+    """Of a queue or a route, for one message."""
+
+
+def test_a_message_whose_release_fails_keeps_back_no_other_and_is_tried_again() -> None:
+    broker = Restarting()
+    for body in (b"a", b"poison", b"b"):
+        broker.send(body, 1000)
+    broker.send(b"later", 3000)
+    broker.commit()
+    type_ = broker.vhost.exchanges["x"].type
+    assert isinstance(type_, DelayedExchange) and type_._delay is not None
+    release, failing = type_._delay._release, True
+
+    def failing_release(message: Message) -> None:
+        if failing and message.body == b"poison":
+            raise Refusal
+        release(message)
+
+    type_._delay._release = failing_release
+    with pytest.raises(Refusal):
+        broker.due(1000)
+    assert broker.due(0) == [b"a", b"b"]
+    assert broker.due(2000) == [b"later"]
+    assert type_.messages_delayed == 1
+    failing = False
+    assert broker.due(RETRY_MS) == [b"poison"]
+    assert type_.messages_delayed == 0
+
+
+def test_messages_that_the_disk_does_not_give_are_tried_again_and_keep_back_no_other() -> None:
+    broker = Restarting()
+    for body in (b"a", b"b", b"c"):
+        broker.send(body, 1000)
+        broker.commit()
+    broker.crash()
+    broker.send(b"later", 3000)
+
+    def fail(what: str, name: str) -> None:
+        if what == "read":
+            raise OSError(errno.EIO, "injected", name)
+
+    broker.disk.before = fail
+    assert broker.due(1000) == broker.due(2000) == []
+    assert any("00000001.log" in line and "offset" in line for line in broker.journal.report)
+    broker.disk.before = None
+    broker.journal.reader.now_s = lambda: 1e9
+    assert broker.due(RETRY_MS) == [b"a", b"b", b"c", b"later"]

@@ -202,11 +202,10 @@ class SimulatedDisk(Disk):
         return bytes(self._inodes[name].data)
 
     def put(self, name: str, data: bytes) -> None:
-        """Damage: from now on this is, for certain, what the file holds."""
-        inode = Inode()
-        inode.append(data)
-        inode.sync()
-        self._inodes[name] = inode
+        """Damage: from now on this is, for certain, what the file holds, also where it is open."""
+        inode = self._inodes.setdefault(name, Inode())
+        inode.data, inode.synced = bytearray(data), bytearray(data)
+        inode.dirty, inode.sizes = set(), [len(data)]
         self._meant.pop(name, None)
 
     def crash(self) -> SimulatedDisk:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, cast
 from broker.core import life as core_life
 from broker.core.definitions import Change, StoredQueue
 from broker.core.message import Address, Message, content_frames
-from broker.storage import compaction
-from broker.storage import journal as journal_module
+from broker.storage import compaction, reader
 from broker.storage.journal import Batch, Journal
 from tests.simulation.disk import SimulatedDisk, Stopped
 from tests.simulation.metadata import MemoryMetadata
@@ -28,6 +27,7 @@ QUEUES = 10
 BODY_BYTES = (0, 1, 40, 100, 300, 513, 1500)
 SEGMENT_BYTES = (300, 1000, 3000, 10_000, 50_000)
 SLICE_BYTES = (200, 1000, 1 << 18)
+READING = ("open", "read")  # the calls that the loop makes
 ADDRESSES = (("", "q"), ("amq.topic", "a.b"), ("x" * 255, "\udcff" * 255), ("", ""))
 
 
@@ -46,7 +46,7 @@ class World:
         self.trace: list[str] = []
         # Chosen once, as they are for all of a life.
         compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
-        journal_module.READ_BYTES = self.random.choice(SLICE_BYTES)
+        reader.READ_BYTES = self.random.choice(SLICE_BYTES)
 
     def message(self, persistent: bool = True) -> tuple[int, Message]:
         """A message that there has not been yet, and its number."""
@@ -85,6 +85,7 @@ class Life:
         self.pages: list[Entry] = []  # stored for the sake of memory, of no durable queue
         self._in_commit = False
         self._quiet = False  # the loop does nothing more
+        self._failing = 0.0  # how likely it is that the disk refuses to read for the loop
 
     def trace(self, line: str) -> None:
         self.world.trace.append(line)
@@ -104,7 +105,8 @@ class Life:
                 assert there or queue.declared > durable or queue.deleted is not None, f"queue {queue.number} is lost"
             pages = found.get(queue.number, [])
             assert there or not pages, f"queue {queue.number} is gone, its messages are not"
-            messages = self.journal.read(pages, queue.number)
+            messages = [each for each in self.journal.read(pages, queue.number) if each is not None]
+            assert len(messages) == len(pages), f"queue {queue.number} has what cannot be read"
             numbers = [world.numbers.get(content(message), -1) for message in messages]
             self.trace(f"recovered queue {queue.number}: {numbers}")
             check(queue, numbers, durable)
@@ -114,6 +116,7 @@ class Life:
         for queue in world.queues.values():
             queue.declared, queue.deleted = ALWAYS, None
         world.disk.before = self._between
+        self.journal.reader.now_s = lambda: len(world.trace)
 
     def _restore(self, queue: Queue, numbers: list[int], messages: list[Message], durable: int) -> None:
         """The queue is what was found from now on; the lives of its messages are as they were."""
@@ -142,6 +145,7 @@ class Life:
         """A clean stop: nothing happens any more but what has gathered is made durable."""
         self.world.disk.limit_bytes = None
         self._quiet = True
+        self._failing = 0.0
         for _ in range(1000):
             if self.batch is None and not self._seal():
                 break
@@ -160,7 +164,9 @@ class Life:
                 queue.declared = NEVER
 
     def _between(self, what: str, name: str) -> None:
-        """The loop's turn, while the worker is about to make this call."""
+        """The loop's turn, while the worker is about to make this call; or the loop's own call, which may fail."""
+        if not self._in_commit and what in READING and self.random.random() < self._failing:
+            raise OSError(errno.EIO, "injected", name)
         if self._in_commit and not self._quiet:
             self._in_commit = False
             while not self.random.randrange(3):
@@ -181,6 +187,7 @@ class Life:
             (3, self._wait),
             (3, self._sync),
             (1, self._fill),
+            (2, self._refuse),
         ]
         if len(alive) < 2:
             self._declare(alive)
@@ -229,7 +236,7 @@ class Life:
             if self.random.random() < 0.8:
                 del self.pages[start : start + len(entries)]
                 for entry in entries:
-                    self.journal.settle(0, entry.id, entry.place)
+                    self.journal.settle(0, *entry.page)
 
     def _publish(self, alive: list[Queue]) -> None:
         count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
@@ -279,9 +286,17 @@ class Life:
 
     def _take(self, entries: list[Entry], queue: int) -> None:
         turn, self._in_commit = self._in_commit, False
-        messages = self.journal.read([entry.page for entry in entries], queue)
+        lines = len(self.journal.report)
+        messages = self.journal.read_all([entry.page for entry in entries], queue)
         self._in_commit = turn
+        for line in self.journal.report[lines:]:
+            self.trace(f"while reading: {line}")
+            assert ".log" in line and "offset" in line and "cannot be read" in line
+        assert None not in messages or self._failing, "a sound disk did not give a message"
         for entry, message in zip(entries, messages, strict=True):
+            if message is None:  # it is where it was, and will be read another time
+                assert self.journal.reader.errors
+                continue
             assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
             assert not queue or attempts_of(message) == entry.attempts, f"message {entry.number} is counted wrongly"
             entry.message = None
@@ -307,6 +322,11 @@ class Life:
         disk = self.world.disk
         disk.limit_bytes = disk.used_bytes + self.random.randrange(2000)
         self.trace(f"room for {disk.free_bytes()} octets")
+
+    def _refuse(self, alive: list[Queue]) -> None:
+        """The disk begins to fail when it is read, or stops to."""
+        self._failing = self.random.choice((0.0, 0.0, 0.1, 0.5, 1.0))
+        self.trace(f"reads fail in {self._failing} of all cases")
 
     # Group commit
 
@@ -352,8 +372,14 @@ class Life:
 
 
 def stop_after(disk: SimulatedDisk, error: int | None) -> None:
-    """The process ends in the middle of a call to the disk that chance picks, or the call fails."""
-    kind = disk.random.choice(("", "sync", "sync", "sync", "write", "rename", "remove", "sync_folder"))
+    """The process ends in the middle of a call to the disk that chance picks, or the call fails.
+
+    A disk can be full in any call but those that sync, which fail for good, and those that read.
+    """
+    kinds = ["", "sync", "sync", "sync", "write", "rename", "remove", "sync_folder"]
+    if error == errno.ENOSPC:
+        kinds = ["open", "write", "write", "rename", "remove"]
+    kind = disk.random.choice(kinds)
     before, left = disk.before, disk.random.randint(1, 60 if not kind else 6)
 
     def counting(what: str, name: str) -> None:

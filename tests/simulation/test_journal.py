@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.storage import compaction
-from broker.storage import journal as journal_module
+from broker.storage import compaction, reader
 from tests.simulation.disk import Stopped
 from tests.simulation.life import Life, World, stop_after
 
@@ -25,15 +24,16 @@ BLOCK = 25  # seeds in one test
 TRACE_LINES = 60  # of what happened before a failure
 
 # How a life ends, and how often.
-ENDS = {"kill": 1, "power": 1, "stopped": 2, "stopped without power": 4, "failing disk": 1, "close": 1}
+ENDS = {"kill": 1, "power": 1, "stopped": 2, "stopped without power": 4, "failing disk": 2, "full disk": 2, "close": 1}
+FAILURES = {"failing disk": errno.EIO, "full disk": errno.ENOSPC}
 
 
 @pytest.fixture(autouse=True)
 def sizes() -> Iterator[None]:
     """The simulation makes slices small; afterwards they are what they were."""
-    before = compaction.SLICE_BYTES, journal_module.READ_BYTES
+    before = compaction.SLICE_BYTES, reader.READ_BYTES
     yield
-    compaction.SLICE_BYTES, journal_module.READ_BYTES = before
+    compaction.SLICE_BYTES, reader.READ_BYTES = before
 
 
 def cut(world: World, power: bool) -> None:
@@ -45,13 +45,15 @@ def cut(world: World, power: bool) -> None:
 
 
 def interrupted_start(world: World) -> None:
-    """A recovery that does not come to its end; if it did, nobody has seen it."""
-    stop_after(world.disk, None)
+    """A recovery that does not come to its end, or fails; if it did, nobody has seen it."""
+    stop_after(world.disk, errno.EIO if world.random.random() < 0.4 else None)
     world.trace.append("a recovery is interrupted")
     try:
         Life(world).journal.recover(set(world.metadata.queues))
     except Stopped:
         pass
+    except OSError as error:
+        assert error.errno == errno.EIO
     cut(world, world.random.random() < 0.6)
 
 
@@ -60,7 +62,7 @@ def live(world: World, durable: int, end: str) -> int:
     random = world.random
     life = Life(world)
     life.start(durable)
-    failure = errno.EIO if end == "failing disk" else None
+    failure = FAILURES.get(end)
     try:
         if failure is not None or end.startswith("stopped"):
             stop_after(world.disk, failure)
@@ -70,9 +72,9 @@ def live(world: World, durable: int, end: str) -> int:
     except Stopped:
         assert end.startswith("stopped")
     except OSError as error:
-        assert error.errno == errno.EIO and failure is not None
+        assert error.errno == failure == errno.EIO, "only a failed write or sync ends a node"
     durable = life.journal.durable
-    power = end in ("power", "stopped without power", "close") or end == "failing disk" and random.random() < 0.5
+    power = end in ("power", "stopped without power", "close") or failure is not None and random.random() < 0.5
     world.trace.append(f"end by {end}, {durable} durable, {life.synced} synced")
     cut(world, power)
     life.forget_unsynced(power)

@@ -6,7 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from broker.core.message import Address, Message, content_frames
-from broker.storage.journal import READ_BYTES, Journal
+from broker.storage.journal import Journal
+from broker.storage.reader import READ_BYTES
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
 

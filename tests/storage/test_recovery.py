@@ -34,7 +34,8 @@ def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Jou
     """A journal after its start, and the bodies that it found."""
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     found = journal.recover()
-    return journal, {queue: [m.body for m in journal.read(pages)] for queue, pages in found.items() if pages}
+    read = {queue: journal.read(pages) for queue, pages in found.items() if pages}
+    return journal, {queue: [m.body for m in messages if m is not None] for queue, messages in read.items()}
 
 
 def commit(journal: Journal) -> None:
@@ -325,9 +326,8 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
             fresh.put(FIRST, bytes(damaged))
-            for segment in journal.segments.values():
-                segment.close()
-            assert [m.body for m in journal.read(pages)] == [b"one", b"three", b"four"], f"octet {at}, bit {bit}"
+            read = journal.read_all(pages)
+            assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"octet {at}, bit {bit}"
             assert len(journal.report) == 1 and f"offset {starts[1]}" in journal.report[0]
 
 

@@ -97,11 +97,11 @@ class SlowJournal(Journal):
     def change(self, change: Change) -> None:
         self._added = True
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message]:
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
         """Others each time, as from a disk."""
         self.reads += 1
         stored = self.loose | {id_: message for (_, id_), message in self.live.items()}
-        messages = []
+        messages: list[Message | None] = []
         for id_, place in pages:
             assert place == place_of(id_)
             messages.append(stored[id_].again())

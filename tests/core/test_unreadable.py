@@ -1,0 +1,148 @@
+"""Messages that the disk does not give: nothing is lost in memory, the rest is served, and they come when it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import line as line_module
+from broker.core.backlog import Budget
+from broker.core.message import Message
+from broker.core.queue import Queue
+from broker.core.rereading import REREAD_MS
+from tests.support.clock import FakeClock
+from tests.support.queues import Delivery, Taker, enqueue, message, new_queue
+from tests.support.session import SlowJournal
+
+RESIDENT, UNPAGE = 3, 4
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", RESIDENT - 1)
+    monkeypatch.setattr(line_module, "UNPAGE", UNPAGE)
+
+
+class FailingJournal(SlowJournal):
+    """`unreadable` are the numbers of messages, from 1 on in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unreadable: set[int] = set()
+
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+        read: list[Message | None] = []
+        for (id_, _), each in zip(pages, super().read(pages, queue), strict=True):
+            if id_ in self.unreadable and read and read[-1] is not None:
+                break
+            read.append(None if id_ in self.unreadable else each)
+        return read
+
+
+def paged(count: int, *unreadable: int, number: int = 1) -> tuple[Queue, FailingJournal]:
+    """A queue of so many messages, whose frames are their numbers; the first few of them are in memory."""
+    journal = FailingJournal()
+    journal.unreadable = set(unreadable)
+    queue = new_queue(number=number, journal=journal, budget=Budget(0))
+    for each in range(1, count + 1):
+        enqueue([message(each, True, b"%d" % each)], queue)
+    return queue, journal
+
+
+def drained(queue: Queue) -> list[int]:
+    found = []
+    while (got := queue.get(False)) is not None:
+        found.append(int(got[1].frames))
+    return found
+
+
+def pass_ms(queue: Queue, ms: int) -> None:
+    assert isinstance(queue.home.clock, FakeClock)
+    queue.home.clock.advance(ms)
+
+
+def test_what_cannot_be_read_keeps_back_no_other_and_comes_once_it_can() -> None:
+    queue, journal = paged(20, 4, 5, 11, 20)
+    assert drained(queue) == [each for each in range(1, 21) if each not in journal.unreadable]
+    assert (queue.ready, queue.ready_bytes) == (0, 0)
+    assert len(journal.live) == 20, "the journal keeps what nobody has"
+    journal.unreadable = {11}
+    pass_ms(queue, REREAD_MS)
+    assert (queue.ready, queue.ready_bytes) == (3, 4 + 5 + 20)
+    assert drained(queue) == [4, 5, 20]
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    assert drained(queue) == [11]
+    assert not queue.lines.unread_count and not queue.home.budget.used_bytes
+
+
+def test_a_disk_that_gives_nothing_for_a_while_loses_nothing() -> None:
+    queue, journal = paged(20, *range(1, 21))
+    log: list[Delivery] = []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 100))
+    queue.pump()
+    assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3]
+    enqueue([message(1, True, b"21")], queue)
+    queue.pump()
+    assert int(log[-1][2].frames) == 21
+    journal.unreadable.clear()
+    for _ in range(20 // UNPAGE):
+        pass_ms(queue, REREAD_MS)
+    assert sorted(int(each.frames) for _, _, each, _ in log) == list(range(1, 22))
+    assert len({position for _, position, _, _ in log}) == 21
+    assert [int(each.frames) for _, _, each, _ in log][4:] == list(range(4, 21))
+
+
+def test_what_is_requeued_goes_in_front_of_what_could_not_be_read_before_it() -> None:
+    queue, journal = paged(6, 4)
+    assert (queue.get(False) or (0,))[0] == 1
+    got = [queue.get(False) for _ in range(4)]
+    assert [int(each[1].frames) for each in got if each is not None] == [2, 3, 5, 6]
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    for each in got:
+        assert each is not None
+        queue.requeue(each[0], each[1])
+    assert drained(queue) == [2, 3, 4, 5, 6]
+
+
+def test_bytes_are_right_again_when_what_is_ready_is_in_memory() -> None:
+    queue, _ = paged(12, 5, 6)
+    for _ in range(6):
+        queue.get(False)
+    assert queue.ready == 12 - 2 - 6
+    while queue.lines.default.backlog:
+        queue.get(False)
+    assert queue.ready_bytes == sum(each.body_bytes for each in queue.lines.resident())
+
+
+def test_a_purge_settles_what_could_not_be_read_as_well() -> None:
+    queue, journal = paged(12, 5, 6)
+    for _ in range(6):
+        queue.get(True)
+    queue.purge()
+    assert not journal.live and not queue.lines.unread_count
+    pass_ms(queue, REREAD_MS)
+    assert queue.ready == 0
+
+
+def test_a_deleted_queue_is_not_asked_again() -> None:
+    queue, journal = paged(12, 5, 6)
+    drained(queue)
+    queue.purge()
+    queue.end()
+    reads = journal.reads
+    pass_ms(queue, 3 * REREAD_MS)
+    assert journal.reads == reads
+
+
+def test_very_many_that_cannot_be_read_are_passed_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_module, "UNREAD_LIMIT", 2 * UNPAGE)
+    queue, journal = paged(100, *range(4, 91))
+    log: list[Delivery] = []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 1000))
+    reads = journal.reads
+    queue.pump()
+    assert journal.reads - reads <= 2, "one turn has read more than its share"
+    for _ in range(100):
+        pass_ms(queue, 0)
+    assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3, *range(91, 101)]
