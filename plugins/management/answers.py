@@ -13,8 +13,17 @@ NO_HEADERS: Mapping[str, str] = {}
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
 
+class Pieces:
+    """JSON text of many parts, which are sent one after the other: to join them would hold the loop."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+
 class Answer:
-    """A status with a body: plain values that become JSON, octets as they are, or None for no body.
+    """A status with a body: plain values that become JSON, bytes or Pieces as they are, or None for no body.
 
     `media_type` is that of octets; `gzip` is the compressed body, where that was made beforehand.
     """
@@ -36,9 +45,15 @@ class Answer:
         self.gzip = gzip
 
     def encoded(self) -> bytes:
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes]:
+        """The same, as it was made."""
         if self.body is None:
-            return b""
-        return self.body if isinstance(self.body, bytes) else json_of(self.body)
+            return []
+        if isinstance(self.body, Pieces):
+            return self.body.parts
+        return [self.body if isinstance(self.body, bytes) else json_of(self.body)]
 
 
 def found(body: object) -> Answer:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
 
-from .answers import Answer, Refusal, bad, json_of
+from .answers import Answer, Pieces, Refusal, bad, json_of
 
 T = TypeVar("T")
 Item = dict[str, object]
@@ -132,16 +132,18 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
         objects.reverse()
     if page is not None:
         objects = page.cut(objects)
-    pieces = await in_slices(objects, lambda one: json_of(pruned(listing.describe(one), chosen)))
+    pieces = await in_slices(objects, lambda one: b"," + json_of(pruned(listing.describe(one), chosen)))
     return whole_answer(pieces, page, total, matching)
 
 
 def whole_answer(pieces: list[bytes], page: Page | None, total: int, matching: int) -> Answer:
-    items = b"[" + b",".join(pieces) + b"]"
+    """Of documents that begin with the comma that parts them."""
+    if pieces:
+        pieces[0] = pieces[0].removeprefix(b",")
     if page is None:
-        return Answer(200, items)
+        return Answer(200, Pieces([b"[", *pieces, b"]"]))
     envelope = json_of(page.envelope(total, matching, len(pieces)))
-    return Answer(200, envelope[:-1] + b',"items":' + items + b"}")
+    return Answer(200, Pieces([envelope[:-1] + b',"items":[', *pieces, b"]}"]))
 
 
 async def in_slices(objects: Iterable[T], make: Callable[[T], Any]) -> list[Any]:

@@ -142,6 +142,16 @@ class Request:
         return channel
 
     @contextmanager
+    def lasting_channel(self) -> Iterator[OperatorChannel]:
+        """A channel for a handler that works in slices, each within `host.acting`, until the end of this context."""
+        channel = self.host.channel(self.user, self.here(), self.peer)
+        try:
+            yield channel
+        finally:
+            with self.host.acting(self.user.name):
+                channel.close()
+
+    @contextmanager
     def acting(self) -> Iterator[None]:
         """What is done within is done by the user. Handlers run so; who goes on after a wait has to enter it again."""
         with self.host.acting(self.user.name):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import inspect
-from collections.abc import Awaitable, Mapping
+import io
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from broker.plugin import AMQPError, Host, OperatorError
 
-from ..web.asgi import GZIP_FROM, compressed, headers_of, peer_of, raw_path_of, takes_gzip
+from ..web.asgi import GZIP_FROM, GZIP_LEVEL, THREAD_FROM, headers_of, peer_of, raw_path_of, takes_gzip
 from . import bodies
 from .access import NOBODY, NONE, authenticated, present
 from .access_log import AccessLog
@@ -31,6 +33,8 @@ REQUEST_S = 60.0  # until an answer is made; a list of 100,000 objects takes a t
 STORING_S = 10.0  # a change waits for the disk, before its caller is told that it is not stored yet
 STORING_LIMIT = 128  # changes that wait for the disk at a time; they must not keep others from being answered
 REQUESTS_LIMIT = 512  # under way at a time, health checks aside; half of the connections that the server takes
+CHUNK_BYTES = 256 << 10  # of an answer, that are handed to the socket in one turn of the loop
+NO_CONTENT = 204
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
 
@@ -189,21 +193,59 @@ class Web:
         return made
 
     async def _send(self, answer: Answer, asked: Mapping[str, str], send: Send) -> int:
-        """The octets of the body that were sent."""
-        octets = answer.encoded()
+        """The number of bytes of the body that were sent."""
+        parts = answer.parts()
+        size = sum(map(len, parts))
         headers = {**self._headers, **answer.headers}
-        if answer.body is not None and octets:
+        if size:
             headers["content-type"] = answer.media_type
             if answer.status == 200:
                 headers.setdefault("cache-control", "no-cache")
-        if len(octets) >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
+        if size >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
             headers["content-encoding"] = "gzip"
-            octets = answer.gzip or await compressed(octets)
-        headers["content-length"] = str(len(octets))
+            parts = [answer.gzip or await compressed(parts, size)]
+            size = len(parts[0])
+        if answer.status != NO_CONTENT:  # which has none by definition, and so no length (RFC 9110, 8.6)
+            headers["content-length"] = str(size)
         encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
-        await send({"type": "http.response.body", "body": octets})
-        return len(octets)
+        sent = 0
+        for chunk in chunks(parts):
+            sent += len(chunk)
+            await send({"type": "http.response.body", "body": chunk, "more_body": sent < size})
+            await asyncio.sleep(0)
+        if not size:
+            await send({"type": "http.response.body", "body": b""})
+        return size
+
+
+async def compressed(parts: list[bytes], size: int) -> bytes:
+    """Beside the loop where that takes long."""
+    if size >= THREAD_FROM:
+        return await asyncio.to_thread(gzipped, parts)
+    return gzipped(parts)
+
+
+def gzipped(parts: list[bytes]) -> bytes:
+    with io.BytesIO() as output:
+        with gzip.GzipFile(fileobj=output, mode="wb", compresslevel=GZIP_LEVEL, mtime=0) as file:
+            file.writelines(parts)
+        return output.getvalue()
+
+
+def chunks(parts: list[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of about CHUNK_BYTES."""
+    gathered: list[bytes] = []
+    size = 0
+    for part in parts:
+        for start in range(0, len(part), CHUNK_BYTES):
+            gathered.append(part[start : start + CHUNK_BYTES])
+            size += len(gathered[-1])
+            if size >= CHUNK_BYTES:
+                yield b"".join(gathered)
+                gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
 
 
 async def while_connected(receive: Receive, work: Awaitable[T]) -> T:

@@ -164,3 +164,15 @@ def test_the_form_of_another_site_makes_no_administrator_and_a_script_does(broke
     assert posted(FORM, Content_Type=FORM_TYPE, **elsewhere) == 403
     assert posted(FORM, Content_Type=FORM_TYPE, Host="evil.example", Origin="http://evil.example") == 403
     assert posted(json.dumps(NEW_ADMINISTRATOR).encode(), Content_Type="application/x-www-form-urlencoded") == 204
+
+
+@pytest.mark.sockets
+def test_an_answer_without_content_has_no_length_and_the_connection_goes_on(broker: Broker) -> None:
+    (address,) = broker.ready["http"]
+    basic = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+    with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+        for _ in range(2):
+            connection.request("POST", "/api/definitions", b"{}", basic)
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (204, b"")
+            assert answer.getheader("content-length") is None and answer.getheader("transfer-encoding") is None

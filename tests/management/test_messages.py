@@ -1,11 +1,13 @@
 """Messages over HTTP (spec/operator.md 1.8, 10; acceptance 34 to 37)."""
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
-from tests.support.http import Api
+from plugins.management.api import messages
+from tests.support.http import Api, answered, scope_of
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
 GET = "/queues/%2F/q/get"
@@ -137,3 +139,68 @@ def test_the_callers_permissions_count(queue: Api) -> None:
     assert (status, error) == (400, "bad_request") and reason.startswith("403 ACCESS_REFUSED - write access")
     body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
     assert queue.post(GET, body, user="m").error == (401, "not_authorised", "Access refused.")
+
+
+@pytest.mark.parametrize("ackmode", ["ack_requeue_false", "ack_requeue_true"])
+def test_more_messages_than_an_answer_has_are_refused_and_stay(
+    queue: Api, ackmode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "BODIES_BYTES", 2_000)
+    for _ in range(3):
+        queue.post(PUBLISH, message(payload="x" * 1_000))
+    body = {"count": 3, "ackmode": ackmode, "encoding": "auto"}
+    status, error, reason = queue.post(GET, body).error
+    assert (status, error) == (400, "bad_request") and reason.startswith("3 messages of 1000 bytes are more than the ")
+    assert queue.post(GET, body | {"count": messages.MESSAGES_LIMIT + 1}).status == 400
+    assert queue.get("/queues/%2F/q").json["messages_ready"] == 3
+    assert [one["payload_bytes"] for one in got(queue, 3, truncate=10)] == [1_000] * 3
+
+
+def test_one_message_is_had_whatever_its_size(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "BODIES_BYTES", 2_000)
+    queue.post(PUBLISH, message(payload="x" * 9_000))
+    assert len(got(queue, messages.MESSAGES_LIMIT)) == 1
+
+
+def test_an_answer_ends_with_the_message_that_makes_it_too_long(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "ANSWER_BYTES", 3_000)
+    for size in (10, 5_000, 10):
+        queue.post(PUBLISH, message(payload="x" * size))
+    assert [(one["payload_bytes"], one["message_count"]) for one in got(queue)] == [(10, 2), (5_000, 1)]
+    assert queue.get("/queues/%2F/q").json["messages_ready"] == 1
+
+
+@pytest.mark.parametrize("text", ["ä" * 300_000, "a" + "€" * 200_000, "x" * 192 * 1024, '"\\\n' * 100_000])
+def test_long_payloads_are_told_whole(queue: Api, text: str) -> None:
+    queue.post(PUBLISH, message(payload=text))
+    (first,) = got(queue, ackmode="ack_requeue_true")
+    assert first["payload"] == text
+    (second,) = got(queue, ackmode="ack_requeue_true", encoding="base64")
+    assert base64.b64decode(second["payload"]) == text.encode()
+    octets = base64.b64encode(text.encode() + b"\xff").decode()
+    queue.post(PUBLISH, message(payload=octets, payload_encoding="base64"))
+    assert [one["payload"] for one in got(queue)] == [text, octets]
+
+
+def test_messages_are_taken_in_slices_and_go_back_if_their_reader_leaves(queue: Api) -> None:
+    """Others get their turn after so many messages, and what was taken by then goes back in its order."""
+    for number in range(3 * messages.SLICE_MESSAGES):
+        queue.post(PUBLISH, message(payload=str(number)))
+    core = queue.peer.node.vhosts["/"].queues["q"]
+    out = []
+
+    async def visit() -> None:
+        body = {"count": 1_000, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        asking = asyncio.ensure_future(answered(queue.application, *scope_of("POST", GET, body)))
+        while not asking.done():
+            await asyncio.sleep(0)
+            out.append(core.unacked)
+            if core.unacked > messages.SLICE_MESSAGES:
+                asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(visit())
+    steps = [later - earlier for earlier, later in zip(out, out[1:], strict=False)]
+    assert max(steps) == messages.SLICE_MESSAGES and core.unacked == 0
+    assert [one["payload"] for one in got(queue, 100)] == [str(n) for n in range(3 * messages.SLICE_MESSAGES)]

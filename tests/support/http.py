@@ -118,7 +118,7 @@ class Api:
         self.host = Host(node, config, build_settings(config), self.peer.server, resources, no_tls, [])
         self.state = State(self.host)
         self._changes: list[Callable[[], object]] = []
-        self._application = application(self.host, self.state)
+        self.application = application(self.host, self.state)
 
     def while_waiting(self, change: Callable[[], object]) -> None:
         """Do this once, while the body of the next request that has one is awaited."""
@@ -136,7 +136,7 @@ class Api:
     ) -> Response:
         """`path` comes after /api. A body that is not octets is sent as JSON. The password is the name unless given."""
         scope, octets = scope_of(method, path, body, user, password, headers, address)
-        response = asyncio.run(answered(self._application, scope, octets, self._change))
+        response = asyncio.run(answered(self.application, scope, octets, self._change))
         self.peer.settle()
         return response
 

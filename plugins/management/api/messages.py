@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import codecs
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
 
-from broker.plugin import AMQPError, Got, Properties, json_of_table
+from broker.plugin import AMQPError, Got, Properties, Queue, json_of_table
 
 from ..access import VHOST
-from ..answers import Answer, bad, found, not_found
+from ..answers import Answer, Pieces, bad, found, json_of, not_found
 from ..arguments import table_of
 from ..lists import Item
 from ..request import Request
 from ..routes import Route
 
+MESSAGES_LIMIT = 5_000  # of one answer; all of them go back to the queue in one turn of the loop
+BODIES_BYTES = 16 << 20  # of the messages of one answer, but one message is had whatever its size
+ANSWER_BYTES = 4 * BODIES_BYTES  # of JSON, where the messages at the front are larger than the average
+SLICE_MESSAGES = 20  # that are taken in one turn of the loop
+SLICE_BYTES = 192 << 10  # of a body that are encoded in one turn of the loop; a multiple of 3, as base64 needs
 NUMBERS = ("delivery_mode", "priority", "timestamp")
 TEXTS = (
     *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type"),
@@ -99,49 +107,96 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 # Get
 
 
-def get(request: Request) -> Answer:
+async def get(request: Request) -> Answer:
     """Get messages, and say what is to become of them."""
     body: Get = request.body
     if body.ackmode not in ACK_MODES:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
     if body.encoding not in ("auto", "base64"):
         raise bad("Unsupported encoding. Please use auto or base64.")
-    name = request.path["queue"]
-    if name not in request.here().queues:
+    queue = request.here().queues.get(request.path["queue"])
+    if queue is None:
         raise not_found("queue_not_found")
-    channel = request.channel()
-    messages = channel.get(name, body.count, body.ackmode == TAKEN)
-    documents = [described(got, body) for got in messages]
-    if body.ackmode == DROPPED:
-        channel.reject()
-    elif body.ackmode != TAKEN:
-        channel.give_back(failed=body.ackmode == FAILED)
-    return found(documents)
+    check_size(queue, body)
+    parts: list[bytes] = []
+    size = 0
+    with request.lasting_channel() as channel:
+        for number in range(body.count):
+            with request.host.acting(request.user.name):
+                taken = channel.get(queue.name, 1, body.ackmode == TAKEN)
+            if not taken:
+                break
+            before = len(parts)
+            parts.append(b"[" if number == 0 else b",")
+            for part in document_of(taken[0], body):
+                parts.append(part)
+                if len(part) >= SLICE_BYTES:
+                    await asyncio.sleep(0)
+            size += sum(map(len, parts[before:]))
+            if size > ANSWER_BYTES:
+                break
+            if number % SLICE_MESSAGES == SLICE_MESSAGES - 1:
+                await asyncio.sleep(0)
+        with request.host.acting(request.user.name):
+            if body.ackmode == DROPPED:
+                channel.reject()
+            elif body.ackmode != TAKEN:
+                channel.give_back(failed=body.ackmode == FAILED)
+    return Answer(200, Pieces([*parts, b"]"] if parts else [b"[]"]))
 
 
-def described(got: Got, asked: Get) -> Item:
+def check_size(queue: Queue, asked: Get) -> None:
+    """Raises Refusal (400), before any message is taken, where the answer would be too long.
+
+    Messages that are on the disk have no size in memory, so the average of those that are ready is what counts; where
+    those at the front are much larger, the answer ends with the message that passes ANSWER_BYTES.
+    """
+    if asked.count > MESSAGES_LIMIT:
+        raise bad(f"count should be at most {MESSAGES_LIMIT}, actually was {asked.count}")
+    count = min(asked.count, queue.ready)
+    if count < 2:
+        return
+    each = queue.ready_bytes // queue.ready
+    if asked.truncate is not None:
+        each = min(each, asked.truncate)
+    if count * each > BODIES_BYTES:
+        raise bad(
+            f"{count} messages of {each} bytes are more than the {BODIES_BYTES} bytes of an answer: "
+            "get fewer at a time, or truncate them"
+        )
+
+
+def document_of(got: Got, asked: Get) -> Iterator[bytes]:
+    """The JSON of a message, in parts of at most about SLICE_BYTES."""
     message = got.message
-    payload, encoding = payload_as(message.body[: asked.truncate], asked.encoding)
-    return {
+    item = {
         "payload_bytes": message.body_bytes,
         "redelivered": got.redelivered,
         "exchange": message.address.exchange,
         "routing_key": message.address.routing_key,
         "message_count": got.left,
         "properties": json_of_properties(message.properties),
-        "payload": payload,
-        "payload_encoding": encoding,
     }
+    yield json_of(item)[:-1] + b',"payload":"'
+    payload = message.body[: asked.truncate]
+    encoding = "string" if asked.encoding == "auto" and is_text(payload) else "base64"
+    if encoding == "string":
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        for start in range(0, len(payload), SLICE_BYTES):
+            yield json_of(decoder.decode(payload[start : start + SLICE_BYTES]))[1:-1]
+    else:
+        for start in range(0, len(payload), SLICE_BYTES):
+            yield binascii.b2a_base64(payload[start : start + SLICE_BYTES], newline=False)
+    yield f'","payload_encoding":"{encoding}"}}'.encode()
 
 
-def payload_as(octets: bytes, encoding: str) -> tuple[str, str]:
-    """`auto` is text wherever it can be."""
-    if encoding == "auto":
-        try:
-            return octets.decode(), "string"
-        except UnicodeDecodeError:
-            pass
-    return base64.b64encode(octets).decode("ascii"), "base64"
+def is_text(octets: bytes) -> bool:
+    """Whether all of it is UTF-8."""
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def json_of_properties(properties: Properties) -> Item:
