@@ -68,6 +68,7 @@ from .net.listener import Listener
 from .net.supervisor import Child, Supervisor
 from .net.tls import TLS
 from .properties import Properties
+from .redaction import HIDDEN, redacted
 from .session.channel import Channel
 from .session.connection import Connection
 from .session.consuming import Subscription
@@ -91,6 +92,7 @@ __all__ = [
     "FEATURES",
     "FEDERATION",
     "FLOATS",
+    "HIDDEN",
     "INTEGERS",
     "MULTI_HOP",
     "POLICY",
@@ -198,6 +200,7 @@ __all__ = [
     "pid",
     "properties",
     "query_pattern",
+    "redacted",
     "safe_uri",
     "same",
     "server_expiry",

@@ -52,6 +52,7 @@ STARTS: dict[str, str] = {
     "federation/dialling.py::reach": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/openapi.py::Constant.answer": "awaited by those who ask; made anew where it failed",
+    "plugins/management/web.py::compressed": "a call in a thread, awaited",
     "plugins/management/web.py::while_connected": "awaited in the same call",
     "plugins/metrics/service.py::MetricsService.guarded": "a call in a thread, awaited",
     "plugins/throughput/analysis/intake.py::look": "threads that end with the call",
@@ -66,7 +67,7 @@ STARTING = {
     *("create_subprocess_exec", "create_subprocess_shell", "start_soon"),
 }
 
-LEAVES = {"errors", "table", "properties"}
+LEAVES = {"errors", "table", "properties", "redaction"}
 EVERYTHING = {"*"}
 
 # room -> what it may import: rooms, single modules of a room, third-party packages
@@ -74,6 +75,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "table": {"errors"},
     "properties": {"errors", "table"},
+    "redaction": set(),
     "core": LEAVES | {"regex"},
     "wire": LEAVES | {"pamqp"},
     "session": LEAVES | {"wire", "core", "pamqp"},
@@ -85,7 +87,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"net.supervisor", "net.tls"},
     "host": EVERYTHING,
     "config": set(),
-    "logs": {"config.values", "structlog"},
+    "logs": {"config.values", "redaction", "structlog"},
     "log_exchange": LEAVES | {"core"},
     "definition_files": {"core", "errors"},
     "loading": {"core", "host"},

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..properties import Properties
+from ..redaction import redacted
 from ..table import Table
 from .binding import Binding
 from .definitions import (
@@ -183,7 +184,7 @@ class Events(Observer):
         elif isinstance(record, StoredGlobalParameter):
             fields: dict[str, object] = {"component": "global", "name": record.name}
             if change.put:
-                fields["value"] = json.loads(record.value)
+                fields["value"] = redacted(record.name, json.loads(record.value))
             self._tell(f"parameter.{'set' if change.put else 'cleared'}", fields)
         elif isinstance(record, StoredPermission):
             fields = {"user": record.user, "vhost": record.vhost}
@@ -208,7 +209,7 @@ class Events(Observer):
         if component != "policy":
             fields: dict[str, object] = {"vhost": record.vhost, "component": component, "name": record.name}
             if put:
-                fields["value"] = value
+                fields["value"] = redacted(record.name, value)
             self._tell(f"parameter.{'set' if put else 'cleared'}", fields)
         if component in POLICIES:
             fields = {"vhost": record.vhost, "name": record.name}

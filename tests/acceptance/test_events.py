@@ -259,6 +259,15 @@ def test_limits_are_parameters_and_limits(broker: InProcessPeer, listen: Callabl
     ]
 
 
+def test_events_have_no_passwords(broker: InProcessPeer, listen: Callable[..., Listener]) -> None:
+    events = listen("parameter.set")
+    uri = {"uri": "amqp://bob:secret@there"}
+    act(broker, lambda: broker.node.parameters.set_global("g", uri))
+    hidden: Fields = {"value": ("F", Table(Table.encode_items([("uri", text("amqp://bob:[redacted]@there"))])))}
+    assert events.last("parameter.set")["value"] == hidden["value"]
+    assert broker.node.parameters.globals()["g"] == uri
+
+
 def test_global_parameters_are_told(broker: InProcessPeer, listen: Callable[..., Listener]) -> None:
     events = listen("parameter.*")
     act(broker, lambda: broker.node.parameters.set_global("g", [1, "a"]))

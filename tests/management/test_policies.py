@@ -87,6 +87,25 @@ def test_a_parameter_is_set_shown_as_it_was_given_and_cleared(api: Api) -> None:
     assert api.delete(path).status == 404 and api.get(path).status == 404
 
 
+def test_passwords_in_parameters_are_shown_to_administrators_alone(api: Api) -> None:
+    api.peer.add_user("maker", ("policymaker",))
+    path = "/parameters/federation-upstream/%2F/up"
+    value = {"uri": ["amqp://bob:secret@there", "amqps://there?password=secret"], "max-hops": 2}
+    assert api.put(path, {"value": value}).status == 201
+    assert api.get(path).json["value"] == value
+    for at in (path, "/parameters", "/parameters/federation-upstream", "/parameters/federation-upstream/%2F"):
+        answer = api.get(at, user="maker")
+        assert b"bob" in answer.body and b"secret" not in answer.body
+    read = api.get(path, user="maker").json["value"]
+    assert read["max-hops"] == 2
+    status, _, reason = api.put(path, {"value": read}, user="maker").error
+    assert status == 400 and "has to be given again" in reason
+    assert api.get(path).json["value"] == value
+    assert api.put("/global-parameters/g", {"value": {"token": "secret", "size": 3}}).status == 201
+    assert api.get("/global-parameters/g", user="maker").json["value"] == {"token": "[redacted]", "size": 3}
+    assert api.get("/global-parameters/g").json["value"]["token"] == "secret"
+
+
 def test_a_parameter_that_its_component_refuses_is_not_set(api: Api) -> None:
     path = "/parameters/federation-upstream/%2F/up"
     status, error, reason = api.put(path, {"value": {}}).error

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..access import POLICIES
 from ..answers import Answer, done, found, missing, put
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
-from .parameters import ParameterBody
+from .parameters import ParameterBody, check_whole, shown
 
 
-def described(pair: tuple[str, object]) -> Item:
+def described(request: Request, pair: tuple[str, object]) -> Item:
     name, value = pair
-    return {"name": name, "value": value}
+    return {"name": name, "value": shown(request, name, value)}
 
 
 def list_globals(request: Request) -> Listing[tuple[str, object]]:
     """All of them."""
-    return Listing(sorted(request.node.parameters.globals().items(), key=lambda pair: pair[0]), described)
+    return Listing(
+        sorted(request.node.parameters.globals().items(), key=lambda pair: pair[0]), partial(described, request)
+    )
 
 
 def find_global(request: Request) -> tuple[str, object]:
@@ -30,12 +34,13 @@ def find_global(request: Request) -> tuple[str, object]:
 
 def get_global(request: Request) -> Answer:
     """One of them."""
-    return found(described(find_global(request)))
+    return found(described(request, find_global(request)))
 
 
 def put_global(request: Request) -> Answer:
     """Set one of them."""
     body: ParameterBody = request.body
+    check_whole(body.value)
     return put(not request.node.parameters.set_global(request.path["name"], body.value))
 
 

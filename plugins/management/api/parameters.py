@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from broker.plugin import POLICY, Invalid, Parameter
+from broker.plugin import HIDDEN, POLICY, Invalid, Parameter, redacted
 
 from ..access import POLICIES
 from ..answers import Answer, bad, done, found, missing, put
@@ -20,20 +21,34 @@ class ParameterBody(msgspec.Struct):
     value: Any
 
 
-def described(parameter: Parameter) -> Item:
+def described(request: Request, parameter: Parameter) -> Item:
     return {
         "vhost": parameter.vhost,
         "component": parameter.component,
         "name": parameter.name,
-        "value": parameter.value,
+        "value": shown(request, parameter.name, parameter.value),
     }
+
+
+def shown(request: Request, name: str, value: object) -> object:
+    """The value as the caller may see it: passwords, such as those of an upstream's URI, are for administrators."""
+    return value if request.caller.administers else redacted(name, value)
+
+
+def check_whole(value: object) -> None:
+    """Raises Refusal (400) for a value with the mark of a password that was not shown."""
+    if isinstance(value, str) and HIDDEN in value:
+        raise bad(f"the value has {HIDDEN} in place of a password, which has to be given again")
+    if isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            check_whole(inner)
 
 
 def list_parameters(request: Request) -> Listing[Parameter]:
     """Those in the virtual hosts that the user sees, of one component or of all."""
     component, parameters = request.path.get("component"), request.node.parameters
     all_ = [one for vhost in request.vhosts() for one in parameters.all(vhost.name, component)]
-    return Listing([one for one in all_ if one.component != POLICY], described)
+    return Listing([one for one in all_ if one.component != POLICY], partial(described, request))
 
 
 def find_parameter(request: Request) -> Parameter:
@@ -48,13 +63,14 @@ def find_parameter(request: Request) -> Parameter:
 
 def get_parameter(request: Request) -> Answer:
     """One parameter."""
-    return found(described(find_parameter(request)))
+    return found(described(request, find_parameter(request)))
 
 
 def put_parameter(request: Request) -> Answer:
     """Set a parameter, by which its component works at once."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
+    check_whole(body.value)
     try:
         new = request.node.parameters.set(request.here().name, component, name, body.value)
     except Invalid as error:

@@ -1,4 +1,4 @@
-"""No credential gets into the log: not as a field, not inside a URI, not in a traceback."""
+"""Redaction of credentials in what is logged or shown: fields, URIs, headers in tracebacks."""
 
 from __future__ import annotations
 
