@@ -1,8 +1,14 @@
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.http import Api
+from tests.support.installed import ROOT, installed
+from tests.support.logging_broker import Broker
 
 
 @pytest.fixture
@@ -11,3 +17,15 @@ def api() -> Iterator[Api]:
     made = Api()
     yield made
     made.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker process with the HTTP API, on free ports of loopback."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(tmp_path)), str(ROOT)])}
+    line = [sys.executable, "-m", "broker.cli", "serve", "--memory", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield Broker(process)
+        finally:
+            process.kill()

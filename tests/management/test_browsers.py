@@ -4,19 +4,14 @@ import base64
 import dataclasses
 import http.client
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
-from tests.support.installed import ROOT, installed
 from tests.support.logging_broker import Broker
 
 HOST = "mq.example:15672"
@@ -138,17 +133,6 @@ def test_a_loopback_address_is_asked_by_names_of_this_machine_and_those_allowed(
     assert api.get("/vhosts", headers={"Host": host}).status == 200
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(tmp_path)), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", "serve", "--memory", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield Broker(process)
-        finally:
-            process.kill()
-
-
 @pytest.mark.sockets
 def test_the_form_of_another_site_makes_no_administrator_and_a_script_does(broker: Broker) -> None:
     (address,) = broker.ready["http"]
@@ -164,15 +148,3 @@ def test_the_form_of_another_site_makes_no_administrator_and_a_script_does(broke
     assert posted(FORM, Content_Type=FORM_TYPE, **elsewhere) == 403
     assert posted(FORM, Content_Type=FORM_TYPE, Host="evil.example", Origin="http://evil.example") == 403
     assert posted(json.dumps(NEW_ADMINISTRATOR).encode(), Content_Type="application/x-www-form-urlencoded") == 204
-
-
-@pytest.mark.sockets
-def test_an_answer_without_content_has_no_length_and_the_connection_goes_on(broker: Broker) -> None:
-    (address,) = broker.ready["http"]
-    basic = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
-    with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
-        for _ in range(2):
-            connection.request("POST", "/api/definitions", b"{}", basic)
-            answer = connection.getresponse()
-            assert (answer.status, answer.read()) == (204, b"")
-            assert answer.getheader("content-length") is None and answer.getheader("transfer-encoding") is None
