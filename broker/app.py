@@ -250,13 +250,13 @@ def set_watermarks(resources: Resources, config: Config) -> None:
     resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
 
 
-def reload(sources: Sources, server: Server, node: str) -> None:
-    """What can change without a restart: the log, and certificates."""
+def reload(sources: Sources, daemon: Daemon) -> None:
+    """Read again what can change without a restart: the configuration of the log, and certificates."""
     try:
-        logs.configure(sources.reload(), node=node)
+        daemon.configure_log(sources.reload())
     except (ConfigError, OSError) as error:
         log.error("configuration_not_reloaded", reason=str(error))
-    server.reload_certificates()
+    daemon.server.reload_certificates()
 
 
 def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | int:
@@ -322,15 +322,16 @@ async def run(config: Config, sources: Sources) -> int:
     set_watermarks(resources, config)
     resources.watch(committer.look)
     committer.commit_soon()  # before anything that clients are told is stored: what was made so far
-    loop.add_signal_handler(signal.SIGHUP, reload, sources, server, config.node)
-    bound = await listen(server, config)
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
+    daemon = Daemon(host, server, partial(listen, server, config), ending.begin)
+    loop.add_signal_handler(signal.SIGHUP, reload, sources, daemon)
+    bound = await listen(server, config)
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
         return UNAVAILABLE
     freeze_heap()
     storage = "memory" if config.memory else config.sync
-    control = Control(Daemon(host, server, partial(listen, server, config), ending.begin))
+    control = Control(daemon)
     bound |= services.bound(host) | await control.open()
     log.info("ready", node=config.node, **bound, storage=storage, data=config.data_dir, pid=os.getpid())
     log.info("started", ms=round((loop.time() - begun_s) * 1000))

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from .. import logs
+from ..config.values import Log
 from .answers import Answer, no_user, no_vhost
 from .question import Options, Question
 
@@ -35,6 +37,11 @@ class Daemon:
         self.listen = listen
         self.stop = stop
         self.log = host.config.log  # as it is now
+
+    def configure_log(self, log: Log) -> None:
+        """Log as `log` says from now on, with files opened anew. Raises OSError; nothing has changed then."""
+        logs.configure(log, node=self.host.node.name)
+        self.log = log
 
     def acting(self) -> AbstractContextManager[None]:
         """What is done within is told as the command line's, delivered and stored."""

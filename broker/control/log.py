@@ -85,10 +85,9 @@ def rotate_logs(call: Call) -> None:
 def configure(daemon: Daemon, log: Log) -> None:
     """Raises Refused (69)."""
     try:
-        logs.configure(log, node=daemon.host.node.name)
+        daemon.configure_log(log)
     except OSError as error:
         raise Refused(UNAVAILABLE, f"cannot open the log: {error}") from None
-    daemon.log = log
 
 
 COMMANDS: dict[str, Handler] = {

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pika
@@ -56,6 +56,12 @@ class Broker:
                 assert isinstance(found[-1], dict)
                 return found[-1]
             assert time.monotonic() < give_up and self.process.poll() is None, self.console()
+            time.sleep(0.01)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + WITHIN_S
+        while not condition():
+            assert time.monotonic() < give_up, self.console()
             time.sleep(0.01)
 
     def connect(self, password: str = PASSWORD) -> pika.BlockingConnection:
@@ -117,16 +123,38 @@ def test_a_refused_login_is_logged_without_the_password(broker: Broker) -> None:
 def test_what_is_logged_can_change_while_the_broker_runs(broker: Broker) -> None:
     broker.configuration.write_text(CONFIG + "log.connection.level = error\nlog.file = other.log\n")
     broker.process.send_signal(signal.SIGHUP)
-    give_up = time.monotonic() + WITHIN_S
-    while not (broker.folder / "other.log").exists():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
+    broker.until((broker.folder / "other.log").exists)
     broker.connect().close()
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         broker.connect("wrong")
     broker.told("login_refused")
     assert "connection_opened" not in broker.console()
     assert "PLAIN login refused" in (broker.folder / "other.log").read_text()
+
+
+@LEFT_OPEN
+def test_rotated_logs_stay_where_the_reloaded_configuration_put_them(broker: Broker) -> None:
+    """logrotate renames the file, sends SIGHUP once the configuration has changed, and calls rotate_logs."""
+    broker.configuration.write_text(CONFIG + "log.file = other.log\n")
+    broker.process.send_signal(signal.SIGHUP)
+    other = broker.folder / "other.log"
+    broker.until(other.exists)
+    other.rename(broker.folder / "other.log.1")
+    control = broker.told("ready")["control"][0]  # type: ignore[index]
+    line = [sys.executable, "-m", "broker.ctl", "--data", str(Path(str(control)).parent)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def warrenctl(command: str) -> str:
+        done = subprocess.run([*line, command], env=environment, capture_output=True, text=True, timeout=50, check=True)
+        return done.stdout
+
+    warrenctl("rotate_logs")
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        broker.connect("wrong")
+    broker.told("login_refused")
+    assert "PLAIN login refused" in other.read_text()
+    assert not (broker.folder / "broker.log").read_text()
+    assert warrenctl("log_location").splitlines()[-1] == "other.log"
 
 
 def test_a_log_file_that_cannot_be_written_ends_the_start_with_one_line(tmp_path: Path) -> None:
