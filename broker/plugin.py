@@ -8,7 +8,7 @@ from .config import Config, HTTPListener, Management, Prometheus, SSLOptions, Th
 from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
 from .core.breakdown import Breakdown
-from .core.consumers import SingleActiveConsumers
+from .core.consumers import SingleActiveConsumers, is_active
 from .core.definitions import (
     Change,
     StoredGlobalParameter,
@@ -196,6 +196,7 @@ __all__ = [
     "hash_password",
     "http_login",
     "imported",
+    "is_active",
     "json_of_table",
     "pid",
     "properties",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.consumers import SingleActiveConsumers
+from ..core.consumers import is_active
 from ..core.json_table import json_of_table
 from ..core.ports import Consumer
 from ..session.channel import Channel
@@ -96,20 +96,14 @@ def list_channels(call: Call) -> Rows:
     return listed(CHANNEL, call.arguments, default, channels(call.daemon))
 
 
-def is_active(consumer: Consumer) -> bool:
-    """Of a queue with a single active consumer the one that is served, of others each."""
-    consumers = consumer.queue.consumers
-    return not isinstance(consumers, SingleActiveConsumers) or consumers.active is consumer
-
-
 CONSUMER: Columns[Consumer] = {
     "queue_name": lambda consumer: consumer.queue.name,
     "channel_pid": lambda consumer: pid(consumer.channel) if isinstance(consumer, Subscription) else "",
     "consumer_tag": lambda consumer: consumer.tag,
     "ack_required": lambda consumer: not consumer.no_ack,
     "prefetch_count": lambda consumer: consumer.prefetch if isinstance(consumer, Subscription) else 0,
-    "active": lambda consumer: is_active(consumer),
-    "activity_status": lambda consumer: "up" if is_active(consumer) else "waiting",
+    "active": is_active,
+    "activity_status": lambda consumer: consumer.queue.consumers.activity_status(consumer),
     "exclusive": lambda consumer: consumer.exclusive,
     "arguments": lambda consumer: json_of_table(consumer.arguments) if isinstance(consumer, Subscription) else {},
 }

@@ -8,6 +8,12 @@ from collections import deque
 
 from .ports import Consumer
 
+WAITING = "waiting"  # activity status of a consumer that another one is served before
+
+
+def is_active(consumer: Consumer) -> bool:
+    return consumer.queue.consumers.activity_status(consumer) != WAITING
+
 
 class Consumers:
     __slots__ = ("_all", "_turns", "_order", "exclusive")
@@ -24,6 +30,10 @@ class Consumers:
     def all(self) -> list[Consumer]:
         """All of them, in the order in which they came."""
         return list(self._all)
+
+    def activity_status(self, consumer: Consumer) -> str:
+        """RabbitMQ's word for whether the consumer gets deliveries: up, single_active or waiting."""
+        return "up"
 
     def add(self, consumer: Consumer) -> None:
         self._all.append(consumer)
@@ -117,6 +127,9 @@ class SingleActiveConsumers(Consumers):
         super().__init__()
         self.active: Consumer | None = None
         self.preempts = preempts
+
+    def activity_status(self, consumer: Consumer) -> str:
+        return "single_active" if consumer is self.active else WAITING
 
     def add(self, consumer: Consumer) -> None:
         super().add(consumer)

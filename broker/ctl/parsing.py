@@ -58,8 +58,8 @@ def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
 
 def parse(line: list[str]) -> Request:
     """Its command is empty where help is wanted of all. Raises Wrong."""
-    command = next((word for word in line if word in COMMANDS), "")
-    own = COMMANDS[command].short if command else SHORT
+    command = command_of(line)
+    own = COMMANDS[command].short if command in COMMANDS else SHORT
     parser = click.Command("warrenctl", params=parameters(own), add_help_option=False)
     try:
         context = parser.make_context("warrenctl", list(line), resilient_parsing=False)
@@ -81,6 +81,21 @@ def parse(line: list[str]) -> Request:
     if not options.get("help"):
         check(COMMANDS[name], request, line)
     return request
+
+
+def command_of(line: list[str]) -> str:
+    """The first word that is neither an option nor the value of one, empty where there is none.
+
+    It is found before the line is parsed, because short options mean different things to different commands.
+    """
+    parser = click.Command(
+        "warrenctl", params=parameters(), add_help_option=False, context_settings={"ignore_unknown_options": True}
+    )
+    try:
+        words = parser.make_context("warrenctl", list(line), resilient_parsing=True).params["words"]
+    except click.UsageError:  # an option without its value, which the whole line is refused for
+        return ""
+    return next((word for word in words or () if not word.startswith("-")), "")
 
 
 def check(command: Command, request: Request, line: list[str]) -> None:

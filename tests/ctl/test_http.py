@@ -86,13 +86,18 @@ def test_what_is_told_by_http_is_what_is_told_by_the_socket(
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.queue_declare("kept", arguments={"x-max-length": 5})
+        channel.queue_declare("alone", arguments={"x-single-active-consumer": True})
+        channel.basic_consume("alone", lambda *_: None, consumer_tag="first")
+        channel.basic_consume("alone", lambda *_: None, consumer_tag="second")
         channel.basic_publish("", "kept", b"1")
         channel.basic_publish("", "kept", b"2")
         channel.basic_qos(prefetch_count=1)
         channel.basic_consume("kept", lambda *_: None, consumer_tag="tag")
-        until(lambda: warrenctl("list_queues -s messages_unacknowledged")[1] == "1\n")
+        until(lambda: "1" in warrenctl("list_queues -s messages_unacknowledged")[1].splitlines())
         for line in ALIKE:
             assert (line, *sorted_lines(by_http(line))) == (line, *sorted_lines(warrenctl(line)))
+        found = warrenctl("list_consumers -s consumer_tag active activity_status")[1].splitlines()
+        assert sorted(found) == ["first\ttrue\tsingle_active", "second\tfalse\twaiting", "tag\ttrue\tup"]
 
 
 def sorted_lines(told: tuple[int, str, str]) -> tuple[int, list[str], str]:

@@ -43,6 +43,16 @@ def test_short_options_are_the_long_ones() -> None:
     assert read("delete_queue -e -u q")[2] == {"if-empty": True, "if-unused": True}
 
 
+@pytest.mark.parametrize("line", ["-p list list_queues", "--vhost list list_queues", "list_queues -p list"])
+def test_the_value_of_an_option_may_be_called_as_a_command(line: str) -> None:
+    assert read(line) == ("list_queues", [], {"vhost": "list"})
+
+
+def test_an_argument_may_be_called_as_a_command_with_other_short_options() -> None:
+    assert read("delete_queue list -e")[1:] == (["list"], {"if-empty": True})
+    assert read("-E list -m")[2] == {"enabled": True, "minimal": True}
+
+
 def test_short_options_are_those_of_the_command() -> None:
     assert read("list -E -e -m")[2] == {"enabled": True, "implicitly-enabled": True, "minimal": True}
     assert read("delete_queue -e list")[1:] == (["list"], {"if-empty": True})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.plugin import Queue, SingleActiveConsumers, Subscription, json_of_table
+from broker.plugin import Queue, Subscription, is_active, json_of_table
 
 from ..access import ANY
 from ..breakdowns import channel_details
@@ -28,16 +28,13 @@ def consumers_of(queue: Queue) -> list[Subscription]:
 
 def described(consumer: Subscription) -> Item:
     queue, channel = consumer.queue, consumer.channel
-    consumers = queue.consumers
-    alone = isinstance(consumers, SingleActiveConsumers)
-    active = not isinstance(consumers, SingleActiveConsumers) or consumers.active is consumer
     return {
         "consumer_tag": consumer.tag,
         "exclusive": consumer.exclusive,
         "ack_required": not consumer.no_ack,
         "prefetch_count": consumer.prefetch,
-        "active": active,
-        "activity_status": ("single_active" if active else "waiting") if alone else "up",
+        "active": is_active(consumer),
+        "activity_status": queue.consumers.activity_status(consumer),
         "arguments": json_of_table(consumer.arguments),
         "consumer_timeout": channel.connection.settings.consumer_timeout_ms,
         "queue": {"name": queue.name, "vhost": queue.vhost},
