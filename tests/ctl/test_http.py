@@ -86,9 +86,9 @@ def test_what_is_told_by_http_is_what_is_told_by_the_socket(
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.queue_declare("kept", arguments={"x-max-length": 5})
-        channel.queue_declare("alone", arguments={"x-single-active-consumer": True})
-        channel.basic_consume("alone", lambda *_: None, consumer_tag="first")
-        channel.basic_consume("alone", lambda *_: None, consumer_tag="second")
+        channel.queue_declare("lone", arguments={"x-single-active-consumer": True})
+        channel.basic_consume("lone", lambda *_: None, consumer_tag="first")
+        channel.basic_consume("lone", lambda *_: None, consumer_tag="second")
         channel.basic_publish("", "kept", b"1")
         channel.basic_publish("", "kept", b"2")
         channel.basic_qos(prefetch_count=1)
