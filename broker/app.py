@@ -20,16 +20,17 @@ from . import logs, services
 from .config import NO_LOGIN, Config, ConfigError, Sources
 from .control.call import Daemon
 from .control.server import Control
-from .core.definitions import Definitions, StoredUser, first_definitions
+from .core.definitions import Definitions, first_definitions
 from .core.durability import Recorder, restore
 from .core.node import Node
 from .core.parameters import CLUSTER_ID
-from .core.passwords import Hashing, PasswordRules, hash_password
+from .core.passwords import Hashing, PasswordRules
 from .core.ports import Clock, Journal
 from .core.registry import Registry
 from .core.statistics import QueueChurn
 from .core.stored import Stored
 from .core.users import Users
+from .default_user import default_user
 from .host import Host, Service
 from .listeners import listen, socket_options, tls
 from .loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
@@ -134,8 +135,7 @@ def build_node(
         node.system_exchanges.append(LOG)
     definitions = store.definitions or Definitions()
     if definitions.empty and not config.load_definitions:
-        password_hash = hash_password(config.default_pass, os.urandom(4))
-        user = StoredUser(config.default_user, password_hash, config.default_user_tags)
+        user = default_user(config, report)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
         definitions = first_definitions(config.default_vhost, [user], permission)

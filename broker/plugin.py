@@ -4,7 +4,7 @@ What stands here keeps its name and meaning; the modules it comes from may chang
 """
 
 from . import properties
-from .config import Config, HTTPListener, Management, Prometheus, SSLOptions, Throughput
+from .config import Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput
 from .core.arguments import SHORT_STRING
 from .core.binding import Binding, Destination
 from .core.breakdown import Breakdown
@@ -138,6 +138,7 @@ __all__ = [
     "Inflow",
     "Invalid",
     "Latencies",
+    "Links",
     "Listener",
     "Listening",
     "Management",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .cutter import Delivery
     from .dialling import UpstreamChannel, UpstreamConnection
 
-CLOSE_S = 5.0  # for the goodbye to an upstream, and to remove what is there
+CLOSE_S = 5.0  # to remove what is at an upstream, and for all of the end of a link twice as long
 LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
 REJECTED_S = 60.0  # between lines about messages that are not taken: there may be many, all alike
 JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
@@ -63,6 +63,13 @@ class Link:
         if not self.wanted.policy:
             return "Federation link"
         return f"Federation link (upstream: {self.wanted.key.upstream}, policy: {self.wanted.policy})"
+
+    @property
+    def close_s(self) -> float:
+        """The time that closing a connection to an upstream may take: federation.*.connection_close_timeout."""
+        config = self.host.config.federation
+        links = config.exchanges if self.wanted.key.kind == "exchange" else config.queues
+        return links.connection_close_timeout / 1000
 
     # What a kind of link does
 
@@ -223,7 +230,7 @@ class Link:
                 if self._removing and self._left_behind:
                     await self._remove(connection)
             finally:
-                await connection.close(CLOSE_S)
+                await connection.close(self.close_s)
 
     async def _until_lost(self) -> None:
         raise await asyncio.shield(self._lost)
@@ -259,7 +266,7 @@ class Link:
                 try:
                     await self.clean_up(connection)
                 finally:
-                    await connection.close(CLOSE_S)
+                    await connection.close(self.close_s)
         except (LinkFault, TimeoutError) as error:
             reason = error.text if isinstance(error, LinkFault) else "timeout"
             self._report("federation_not_removed", "warning", reason=reason)

@@ -12,6 +12,7 @@ from broker.plugin import (
     Change,
     Exchange,
     Host,
+    Links,
     Node,
     Observer,
     Queue,
@@ -64,12 +65,17 @@ class FederationService(Service):
             self._host.node.observers.remove(self._watcher)
         if self._timer is not None:
             self._timer.cancel()
-        cleanup = self._host.config.federation.graceful_shutdown_cleanup
-        links = [*self.links.values(), *self._ending.values()]
-        for link in self.links.values():
-            link.end(removing=cleanup)
+        config = self._host.config.federation
+        links = {"exchange": list[Link](), "queue": list[Link]()}
+        for key, link in self.links.items():
+            links[key.kind].append(link)
         self.links.clear()
-        await asyncio.gather(*(link.ended() for link in links))
+        removing = config.graceful_shutdown_cleanup
+        await asyncio.gather(
+            end_in_batches(links["exchange"], config.exchanges, removing),
+            end_in_batches(links["queue"], config.queues, removing),
+            *(link.ended() for link in self._ending.values()),
+        )
         self._host = None
 
     # For other services
@@ -181,6 +187,24 @@ class FederationService(Service):
 
     def queue_links(self, queue: Queue) -> list[QueueLink]:
         return self._queue_links.get((queue.vhost, queue.name), NO_QUEUE_LINKS)
+
+
+async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> None:
+    """End the links of a node that stops, a batch at a time; after `shutdown_timeout` all that are left at once.
+
+    The keys are RabbitMQ's, federation.exchanges.shutdown.* and federation.queues.shutdown.*.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + settings.shutdown_timeout / 1000
+    for start in range(0, len(links), settings.link_batch_size):
+        end = start + settings.link_batch_size if loop.time() < deadline_s else len(links)
+        batch = links[start:end]
+        for link in batch:
+            link.end(removing)
+        await asyncio.gather(*(link.ended() for link in batch))
+        if end >= len(links):
+            return
+        await asyncio.sleep(settings.throttle_delay / 1000)
 
 
 def deduplicates(node: Node, vhost: str, name: str) -> bool:

@@ -105,6 +105,13 @@ def test_the_image_listens_everywhere_and_lets_guest_in(tmp_path: Path) -> None:
     assert config.loopback_users == ()
 
 
+def test_the_image_has_no_password_that_everybody_knows(tmp_path: Path) -> None:
+    image = folders(tmp_path)
+    assert Sources(environment=image).load().initial_password is None
+    given_one = image | {"RABBITMQ_DEFAULT_PASS": "guest"}
+    assert Sources(environment=given_one).load().initial_password == "guest"
+
+
 @pytest.mark.parametrize(
     ("text", "listeners"),
     [

@@ -91,11 +91,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "log_exchange": LEAVES | {"core"},
     "definition_files": {"core", "errors"},
     "loading": {"core", "host"},
+    "default_user": {"config.values", "core"},
     "services": EVERYTHING,
     "listeners": EVERYTHING,
     "app": EVERYTHING,
     "cli": EVERYTHING,
-    "control": LEAVES | {"core", "config", "definition_files", "host", "logs", "net", "session", "regex"},
+    "control": LEAVES
+    | {"core", "config", "default_user", "definition_files", "host", "logs", "net", "session", "regex"},
     # Of control what knows no node: the words that both of them use.
     "ctl": {"cli", "click", "pamqp"}
     | {f"control.{name}" for name in ("answers", "columns", "links", "place", "plugins", "question", "status")},

@@ -3,13 +3,14 @@
 from .errors import ConfigError
 from .kinds import parse_address
 from .sources import Sources
-from .values import NO_LOGIN, Config, HTTPListener, Management, Prometheus, SSLOptions, Throughput
+from .values import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput
 
 __all__ = [
     "NO_LOGIN",
     "Config",
     "ConfigError",
     "HTTPListener",
+    "Links",
     "Management",
     "Prometheus",
     "SSLOptions",

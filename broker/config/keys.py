@@ -52,7 +52,7 @@ LIMITS = (
 ACCESS = (
     Key("default_vhost", Text(empty=False), "default_vhost", "of a node that has nothing stored yet"),
     Key("default_user", Text(empty=False), "default_user", "of such a node"),
-    Key("default_pass", Text(empty=False), "default_pass", "of that user", secret=True),
+    Key("default_pass", Text(empty=False), "default_pass", "of that user; default: guest", secret=True),
     Key("default_user_tags.$", Boolean(), "default_user_tags", "the tag is the user's", NAMES),
     Key("default_permissions.configure", Text(), "default_permissions.configure", "of the user in the virtual host"),
     Key("default_permissions.write", Text(), "default_permissions.write", "likewise"),
@@ -100,6 +100,8 @@ OBJECTS = (
 )  # fmt: skip
 
 OWN = (
+    Key("warren.generate_default_pass", Boolean(), "generate_default_pass",
+        "true: a random default_pass, which the log shows once, unless one is given"),
     Key("warren.node", Text(empty=False), "node", "NAME@HOST; default: warren on this machine"),
     Key("warren.data_dir", Text(empty=False), "data_dir", "what is durable is kept here"),
     Key("warren.memory", Boolean(), "memory", "true: nothing is stored, nothing survives the process"),
@@ -108,7 +110,20 @@ OWN = (
         "octets of ready messages; default: 40 %, at most 1.5 GiB"),
 )  # fmt: skip
 
-KEYS: tuple[Key, ...] = (
-    *LISTENERS, *tls_keys("ssl_options", "ssl_options"), *LIMITS, *ACCESS, *RESOURCES, *OBJECTS, *LOG, *OWN,
-    *MANAGEMENT_KEYS, *PROMETHEUS_KEYS, *FEDERATION_KEYS, *THROUGHPUT_KEYS,
-)  # fmt: skip
+# Headings of the reference of all keys, and the keys below each.
+SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    ("Listeners", LISTENERS),
+    ("TLS, for listeners.ssl", tls_keys("ssl_options", "ssl_options")),
+    ("Limits", LIMITS),
+    ("Users and logins", ACCESS),
+    ("Memory and disk", RESOURCES),
+    ("Definitions, queues, names", OBJECTS),
+    ("Log", LOG),
+    ("Warren's own", OWN),
+    ("HTTP API", MANAGEMENT_KEYS),
+    ("Metrics, for Prometheus", PROMETHEUS_KEYS),
+    ("Federation", FEDERATION_KEYS),
+    ("Throughput export, with the extra `analytics`", THROUGHPUT_KEYS),
+)
+
+KEYS: tuple[Key, ...] = tuple(key for _, keys in SECTIONS for key in keys)

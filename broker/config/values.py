@@ -12,6 +12,8 @@ from typing import Literal
 NO_LOGIN = "none"  # RabbitMQ's word for an account that is switched off
 ANONYMOUS = "ANONYMOUS"
 
+DEFAULT_PASS = "guest"
+
 MESSAGE_SIZE_LIMIT = 536_870_912  # RabbitMQ's own upper bound of max_message_size
 SMALLEST_FRAME = 4096  # that every peer has to take (AMQP 0-9-1, frame-min-size)
 
@@ -211,7 +213,8 @@ class Config(Part):
 
     default_vhost: str = "/"
     default_user: str = "guest"
-    default_pass: str = "guest"
+    default_pass: str = ""  # empty: `initial_password` says which
+    generate_default_pass: bool = False
     default_user_tags: tuple[str, ...] = ("administrator",)
     default_permissions: Permissions = Permissions()
     loopback_users: tuple[str, ...] = ("guest",)  # may log in from a loopback address only
@@ -265,6 +268,11 @@ class Config(Part):
             raise ValueError(f"frame_max: less than {SMALLEST_FRAME}, the smallest that AMQP 0-9-1 allows")
         if self.listeners_ssl and not self.ssl_options.certfile:
             raise ValueError("listeners.ssl: needs ssl_options.certfile")
+
+    @property
+    def initial_password(self) -> str | None:
+        """The default user's, when that user is made; None: a random one."""
+        return self.default_pass or (None if self.generate_default_pass else DEFAULT_PASS)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
-from ..core.definitions import StoredUser
 from ..core.document import is_internal
 from ..core.features import DEPRECATED_FEATURES, FEATURES
 from ..core.parameters import CLUSTER_NAME
-from ..core.passwords import hash_password
+from ..default_user import default_user
 from .answers import UNAVAILABLE, USAGE, Answer, Refused, Rows, bad_argument
 from .call import Call, Daemon, Handler
 from .columns import Columns, listed
@@ -98,8 +95,7 @@ def reset(call: Call) -> None:
             node.parameters.clear_global(name)
     config = daemon.host.config
     node.add_vhost(config.default_vhost)
-    password_hash = hash_password(config.default_pass, os.urandom(4))
-    node.users.put(StoredUser(config.default_user, password_hash, config.default_user_tags))
+    node.users.put(default_user(config, daemon.host.report))
     rights = config.default_permissions
     node.users.set_permission(config.default_user, config.default_vhost, rights.configure, rights.write, rights.read)
 

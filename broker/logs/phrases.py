@@ -152,6 +152,9 @@ PHRASES: dict[str, Phrase] = {
     "alarm_set": _alarm_set,
     "alarm_cleared": _alarm_cleared,
     "http_login_refused": lambda fields: f"HTTP access denied: {fields.get('reason')}",
+    "default_user_generated": lambda fields: (
+        f"The new user '{fields.get('user')}' has this password, which is shown only once: {fields.get('shown_once')}"
+    ),
     "started": lambda fields: f"Time to start RabbitMQ: {fields.get('ms')} ms",
     "federation_connected": _linked("connected to"),
     "federation_disconnected": _linked("disconnected from"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # A connection that is over the limit takes the place of the oldest one of the address that has most.
 CONNECTIONS_LIMIT = 1024  # of one service
 SOURCE_LIMIT = 512  # of these, from one address: a proxy in front of many has a lot, but never all of them
-STOP_WAIT_S = 2.0  # for requests under way when the node stops
+STOP_WAIT_S = 1.0  # for the server to end, beyond the time that it gives to requests under way
 
 
 class Entrance:
@@ -124,7 +124,7 @@ class Door:
         self._closing.set()
         if self._serving is not None:
             try:
-                await asyncio.wait_for(self._serving.ended(), STOP_WAIT_S)
+                await asyncio.wait_for(self._serving.ended(), self._at.shutdown_timeout / 1000 + STOP_WAIT_S)
             except TimeoutError:
                 self._serving.cancel()
         self._listener.close()

@@ -16,7 +16,6 @@ from broker.plugin import Host, HTTPListener, Listener, Slot
 from .protocol import Protocol, protocol
 
 REQUESTS_LIMIT = 1280  # beyond it requests are answered with 503; connections have a limit of their own below it
-STOP_WAIT_S = 1  # for answers that are being written when the node stops
 
 
 class Server(uvicorn.Server):
@@ -80,7 +79,7 @@ async def serve(
         proxy_headers=False,
         limit_concurrency=REQUESTS_LIMIT,
         timeout_keep_alive=max(1, at.idle_timeout // 1000),
-        timeout_graceful_shutdown=STOP_WAIT_S,
+        timeout_graceful_shutdown=max(1, at.shutdown_timeout // 1000),
     )
     config.load()
     server = Server(config, listener)

@@ -1,32 +1,20 @@
-"""The part of docker/rabbitmq.conf that lists every key: `python -m tests.config.sample` prints it."""
+"""The reference of all keys, docker/rabbitmq.conf.example: `python -m tests.config.sample` prints it."""
 
-from broker.config.http_keys import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from broker.config.key import ANY, NONE, Key
-from broker.config.keys import ACCESS, LIMITS, LISTENERS, LOG, OBJECTS, OWN, RESOURCES
+from broker.config.keys import SECTIONS
 from broker.config.printing import DEFAULTS, lines_of
-from broker.config.throughput_keys import THROUGHPUT_KEYS
-from broker.config.tls_keys import tls_keys
 
-SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
-    ("Listeners", LISTENERS),
-    ("TLS, for listeners.ssl", tls_keys("ssl_options", "ssl_options")),
-    ("Limits", LIMITS),
-    ("Users and logins", ACCESS),
-    ("Memory and disk", RESOURCES),
-    ("Definitions, queues, names", OBJECTS),
-    ("Log", LOG),
-    ("Warren's own", OWN),
-    ("HTTP API; the user interface is still to come", MANAGEMENT_KEYS),
-    ("Metrics, for Prometheus", PROMETHEUS_KEYS),
-    ("Throughput export, with the extra `analytics`", THROUGHPUT_KEYS),
-)
 OF_THIS_MACHINE = ("warren.node",)
 DOC_COLUMN = 58
+HEAD = (
+    "# Every key that Warren follows, in a comment, with its default. Sizes may have a unit: kB, MB, GB of 1000; k,",
+    "# KiB, M, MiB of 1024. Without a configuration the broker listens on loopback; guest may log in from there only.",
+)
 
 
 def text() -> str:
     """Each key in a comment, with its default where it has one."""
-    lines: list[str] = []
+    lines = list(HEAD)
     for title, keys in SECTIONS:
         lines += ["", f"## {title}"]
         for key in keys:

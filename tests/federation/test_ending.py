@@ -1,0 +1,45 @@
+"""How the links of a broker that stops end: in batches, with a pause in between, and within a time."""
+
+import asyncio
+
+from broker.config.values import Links
+from federation.link import Link
+from federation.service import end_in_batches
+
+
+class EndedLink(Link):
+    """A link without a task that writes down when it was ended; one that `hangs` takes a while to end."""
+
+    def __init__(self, log: list[str], name: str, hangs: bool = False) -> None:
+        self.log = log
+        self.label = name
+        self.hangs = hangs
+
+    def end(self, removing: bool) -> None:
+        self.log.append(f"end {self.label}{' and remove' if removing else ''}")
+
+    async def ended(self) -> None:
+        await asyncio.sleep(0.01 if self.hangs else 0)
+        self.log.append(f"ended {self.label}")
+
+
+def ended(settings: Links, names: str, hangs: bool = False, removing: bool = False) -> list[str]:
+    log: list[str] = []
+    links: list[Link] = [EndedLink(log, name, hangs) for name in names]
+    asyncio.run(end_in_batches(links, settings, removing))
+    return log
+
+
+def test_a_batch_ends_before_the_next_one_begins_to() -> None:
+    log = ended(Links(link_batch_size=2, throttle_delay=1), "abc")
+    assert log == ["end a", "end b", "ended a", "ended b", "end c", "ended c"]
+
+
+def test_after_the_timeout_all_that_are_left_end_at_once() -> None:
+    log = ended(Links(link_batch_size=1, throttle_delay=1, shutdown_timeout=1), "abc", hangs=True, removing=True)
+    assert log[:4] == ["end a and remove", "ended a", "end b and remove", "end c and remove"]
+    assert sorted(log[4:]) == ["ended b", "ended c"]
+
+
+def test_there_may_be_none() -> None:
+    assert ended(Links(), "") == []
