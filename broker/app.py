@@ -226,13 +226,8 @@ def keep_heap() -> None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
 
 
-<<<<<<< HEAD
 def freeze_heap() -> None:
     """Leave all that the start has made out of later collections, and collect rarely."""
-=======
-def spare_collector() -> None:
-    """Leave what the start has made out of every later collection, and collect rarely."""
->>>>>>> 881693f (Set the garbage collector up in one function)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -334,11 +329,7 @@ async def run(config: Config, sources: Sources) -> int:
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
         return UNAVAILABLE
-<<<<<<< HEAD
     freeze_heap()
-=======
-    spare_collector()
->>>>>>> 881693f (Set the garbage collector up in one function)
     storage = "memory" if config.memory else config.sync
     control = Control(daemon)
     bound |= services.bound(host) | await control.open()
