@@ -77,6 +77,7 @@ class ExchangeLink(Link):
         self._left_behind = True
         if consumers:
             self._report("federation_queue_shared", "warning", queue=self._queue, consumers=consumers)
+            self.status.degrade("another broker with the same cluster name takes messages from the queue upstream")
         if settings.ack_mode != NO_ACK:
             await consuming.qos(settings.prefetch_count)
         await consuming.consume(self._queue, "", settings.ack_mode == NO_ACK, Table.EMPTY)
@@ -150,6 +151,7 @@ class ExchangeLink(Link):
             return False
         if not connection.inside:
             self._report("federation_same_cluster_name", "warning", cluster_name=self.cluster_name)
+            self.status.degrade(f"the upstream has the same cluster name, '{self.cluster_name}': messages are lost")
         return connection.inside and key.upstream_name == key.name
 
     async def _may_listen(self, connection: UpstreamConnection) -> bool:

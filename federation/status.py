@@ -12,7 +12,8 @@ FLOWING, PAUSED, BLOCKED = "flowing", "paused", "blocked"
 
 class Status:
     """`forwarded` are messages published here, `confirmed` those of them that are safe here; `retries` are attempts
-    since the link last ran, `reconnects` how often it ran and broke. Times are wall time, in seconds."""
+    since the link last ran, `reconnects` how often it ran and broke. `degraded` says why a link that runs does not do
+    all that is expected of it, empty where it does. Times are wall time, in seconds."""
 
     __slots__ = (
         "status",
@@ -22,6 +23,7 @@ class Status:
         "changed_s",
         "state",
         "reason",
+        "degraded",
         "since_s",
         "retries",
         "reconnects",
@@ -46,6 +48,7 @@ class Status:
         self._told = told
         self.status = STARTING
         self.error = self.uri = self.connection = self.state = self.reason = ""
+        self.degraded = ""
         self.changed_s = self.since_s = now_s()
         self.next_attempt_s: float | None = None
         self.backlog: int | None = None
@@ -71,7 +74,7 @@ class Status:
     def _change(self, status: str, error: str = "", connection: str = "", next_attempt_s: float | None = None) -> None:
         self.status, self.error, self.connection, self.next_attempt_s = status, error, connection, next_attempt_s
         if status != RUNNING:  # else it flows, or not, already
-            self.state = self.reason = ""
+            self.state = self.reason = self.degraded = ""
         self.changed_s = self._now_s()
         self._told()
 
@@ -81,6 +84,10 @@ class Status:
             self.dropped_max_hops += 1
         else:
             self.dropped_seen += 1
+
+    def degrade(self, reason: str) -> None:
+        """Until the link is down, besides what else is told of it."""
+        self.degraded = f"{self.degraded}; {reason}" if self.degraded else reason
 
     def flow(self, state: str, reason: str) -> None:
         """Of a link that runs: whether it moves messages, and why."""
@@ -107,7 +114,8 @@ class Status:
             "local_connection": self.connection,
             "changed_s": self.changed_s,
             "state": self.state,
-            "reason": self.reason,
+            "reason": "; ".join([reason for reason in (self.reason, self.degraded) if reason]),
+            "degraded": bool(self.degraded),
             "since_s": self.since_s,
             "retries": self.retries,
             "reconnects": self.reconnects,

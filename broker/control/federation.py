@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Protocol, runtime_checkable
 
 from .answers import UNAVAILABLE, Refused, Rows
 from .call import Call, Handler
+from .columns import Columns, listed
 from .links import COLUMNS, local_time
 
 SERVICE = "federation"
@@ -32,8 +34,8 @@ def federation_status(call: Call) -> Rows:
     rows = links.status() if links is not None else []
     if call.flag("only-down"):
         rows = [row for row in rows if row["status"] not in UP]
-    described = [described_link(row) for row in rows]
-    return Rows(list(COLUMNS), ([one[column] for column in COLUMNS] for one in described))
+    columns: Columns[dict[str, object]] = {name: itemgetter(name) for name in COLUMNS}
+    return listed(columns, call.arguments, COLUMNS, map(described_link, rows))
 
 
 def described_link(row: dict[str, object]) -> dict[str, object]:
@@ -43,7 +45,9 @@ def described_link(row: dict[str, object]) -> dict[str, object]:
     told |= {column: row[column] for column in COLUMNS if column in row}
     told |= {kind: row["name"], f"upstream_{kind}": row["upstream_name"]}
     told["last_changed"] = local_time(changed_s) if isinstance(changed_s, (int, float)) else ""
-    return told
+    next_s = row.get("next_attempt_s")
+    told["next_attempt_at"] = local_time(next_s) if isinstance(next_s, (int, float)) else ""
+    return {column: "" if value is None else value for column, value in told.items()}
 
 
 def restart_federation_link(call: Call) -> None:

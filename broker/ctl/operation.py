@@ -93,7 +93,10 @@ ACTIONS = [
 
 FEDERATION = [
     Command(
-        "federation_status [--only-down]", "Displays the state of federation links", federation_banner, format="maps"
+        f"federation_status [--only-down] {COLUMNS}",
+        "Displays the state of federation links",
+        federation_banner,
+        format="maps",
     ),
     Command(
         "restart_federation_link <link_id>",

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 
+from broker.control.links import COLUMNS, RABBITMQ
 from broker.host import Host, Service
 from tests.support.warrenctl import Controlled, Warrenctl
 
@@ -80,7 +81,7 @@ def told(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
 
 
 def test_links_are_told_in_rabbitmqs_columns(links: Links, at_controlled: Warrenctl) -> None:
-    exchange, queue, failed, _ = told(at_controlled, "federation_status")
+    exchange, queue, failed, _ = told(at_controlled, f"federation_status {' '.join(RABBITMQ)}")
     changed = datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
     same = {"vhost": "/", "upstream": "origin", "uri": "amqp://far", "last_changed": changed}
     where = {"type": "exchange", "exchange": "x", "upstream_exchange": "y"}
@@ -89,6 +90,22 @@ def test_links_are_told_in_rabbitmqs_columns(links: Links, at_controlled: Warren
     from_queue = {"type": "queue", "queue": "q", "upstream_queue": "p", "consumer_tag": "tag"}
     assert queue == same | from_queue | {"id": "bbbbbbbb", "status": "starting"}
     assert failed == same | where | {"id": "cccccccc", "status": "error", "error": '"refused"'}
+
+
+def test_all_that_is_counted_of_links_is_told_beside_it(links: Links, at_controlled: Warrenctl) -> None:
+    links.rows = [
+        link("aaaaaaaa", state="blocked", reason="a queue refuses", degraded=True, backlog=7, dropped_seen=3),
+        link("cccccccc", status="error", retries=4, next_attempt_s=AT_S, dropped_invalid=2),
+    ]
+    blocked, failed = told(at_controlled, "federation_status")
+    assert (blocked["state"], blocked["reason"], blocked["degraded"]) == ("blocked", "a queue refuses", True)
+    assert (blocked["backlog"], blocked["dropped_seen"], blocked["dropped_max_hops"]) == (7, 3, 0)
+    assert (failed["retries"], failed["dropped_invalid"]) == (4, 2)
+    assert failed["next_attempt_at"] == datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
+    table = at_controlled("federation_status -s --formatter table state backlog,reason")[1]
+    assert table.splitlines()[-2:] == ["blocked\t7\ta queue refuses", "\t\t"]
+    status, _, err = at_controlled("federation_status state colour")
+    assert status == 64 and "colour" in err
 
 
 def test_links_that_are_down_are_told_alone(links: Links, at_controlled: Warrenctl) -> None:
@@ -108,7 +125,7 @@ def test_links_are_written_as_erlang_writes_maps(links: Links, at_controlled: Wa
         assert banner == "Listing federation links on node node..."
         assert terms.startswith(map_)
         assert ",status => error,type => exchange,upstream => " in terms
-    assert at_controlled("federation_status -s --formatter table")[1].count("\t") == 13
+    assert at_controlled("federation_status -s --formatter table")[1].count("\t") == len(COLUMNS) - 1
 
 
 def test_without_links_the_list_is_empty(controlled: Controlled, at_controlled: Warrenctl) -> None:

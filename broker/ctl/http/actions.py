@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
+from functools import partial
 
 from ...control.answers import UNAVAILABLE, USAGE, Refused, Rows
-from ...control.links import COLUMNS
+from ...control.columns import Columns, listed
+from ...control.links import COLUMNS, local_time
 from .api import Missing, Refusal
 from .call import Handler, HTTPCall, Item
 from .listing import connections, pid
@@ -74,14 +77,18 @@ def close_all_connections(call: HTTPCall) -> str:
 
 def federation_status(call: HTTPCall) -> Rows:
     found = call.listed(*(DOWN if call.flag("only-down") else DOWN[:1]))  # none of a broker without federation
-    return Rows(list(COLUMNS), ([cell(link, column) for column in COLUMNS] for link in found))
+    columns: Columns[Item] = {name: partial(cell, column=name) for name in COLUMNS}
+    return listed(columns, call.arguments, COLUMNS, found)
 
 
 def cell(link: Item, column: str) -> object:
-    if column != "last_changed":
-        return link.get(column, "")
-    day, _, clock = str(link.get("timestamp", "")).partition(" ")  # in which the hour has no zero in front
-    return f"{day} {clock:0>8}" if clock else ""
+    if column == "last_changed":
+        day, _, clock = str(link.get("timestamp", "")).partition(" ")  # in which the hour has no zero in front
+        return f"{day} {clock:0>8}" if clock else ""
+    if column == "next_attempt_at":
+        return local_time(datetime.fromisoformat(link[column]).timestamp()) if column in link else ""
+    value = link.get(column)
+    return "" if value is None else value
 
 
 def restart_federation_link(call: HTTPCall) -> None:

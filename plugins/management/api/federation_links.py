@@ -18,7 +18,7 @@ ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # what is told as 
 # What RabbitMQ does not tell.
 MORE = (
     *("policy", "retries", "reconnects", "backlog", "lag_ms", "forwarded", "unconfirmed", "nacked"),
-    *("dropped_max_hops", "dropped_seen", "bindings"),
+    *("dropped_max_hops", "dropped_seen", "dropped_invalid", "bindings", "degraded"),
 )
 
 
@@ -30,6 +30,11 @@ def list_links(request: Request) -> Listing[Row]:
 def list_down(request: Request) -> Listing[Row]:
     """Those of them that neither run nor start."""
     return listed(request, (row for row in rows(request) if row["status"] not in UP))
+
+
+def no_list(request: Request) -> Answer:
+    """Refuse what is no list of links, as RabbitMQ does: 400 without a word."""
+    return Answer(400)
 
 
 def restart(request: Request) -> Answer:
@@ -109,6 +114,7 @@ def seconds(value: object) -> float:
 ROUTES = (
     Route("GET", "/federation-links", MONITOR, list_links),
     Route("GET", "/federation-links/{vhost}", MONITOR, list_links),
+    Route("GET", "/federation-links/{vhost}/{list}", MONITOR, no_list),
     Route("GET", "/federation-links/state/down", MONITOR, list_down),
     Route("GET", "/federation-links/{vhost}/state/down", MONITOR, list_down),
     Route("DELETE", "/federation-links/vhost/{vhost}/{id}/{node}/restart", POLICIES, restart),

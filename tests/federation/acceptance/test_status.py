@@ -17,6 +17,8 @@ pytestmark = pytest.mark.sockets
 COLUMNS = {
     *("exchange", "upstream_exchange", "queue", "upstream_queue", "consumer_tag", "type", "vhost", "upstream", "id"),
     *("status", "local_connection", "uri", "error", "last_changed"),
+    *("policy", "state", "reason", "degraded", "backlog", "lag_ms", "retries", "reconnects", "next_attempt_at"),
+    *("forwarded", "unconfirmed", "nacked", "dropped_max_hops", "dropped_seen", "dropped_invalid", "bindings"),
 }
 
 

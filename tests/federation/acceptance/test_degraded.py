@@ -1,0 +1,48 @@
+"""Links that run and cannot do all that is expected of them: their status says so."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.background import BackgroundLoop
+from tests.support.federation import Site, until
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture
+def namesakes(loop: BackgroundLoop) -> Iterator[list[Site]]:
+    """Three brokers with one cluster name, as brokers of one host have that were given none."""
+    sites = [Site(loop, "same") for _ in range(3)]
+    yield sites
+    for site in sites:
+        site.close()
+
+
+def test_a_link_between_brokers_of_one_cluster_name_says_what_it_cannot_do(namesakes: list[Site]) -> None:
+    up, one, other = [site.place("shared") for site in namesakes]
+    up.ch.exchange("fed.x", "fanout")
+    for down in (one, other):
+        down.ch.exchange("fed.x", "fanout")
+        down.federate("^fed", up.uri)
+        row = down.running()[0]
+        assert row["degraded"] is True
+        assert "the upstream has the same cluster name, 'same'" in row["reason"]
+    shared = "another broker with the same cluster name takes messages from the queue upstream"
+    until(lambda: shared in other.row()["reason"], lambda: str(other.row()))
+    [listed] = other.site.request("GET", f"/federation-links/{other.vhost}").json
+    assert listed["degraded"] is True and shared in listed["reason"] and listed["state"] == "flowing"
+    assert other.site.request("GET", f"/federation-links/{other.vhost}/none").status == 400
+
+
+def test_a_link_that_does_all_it_should_is_not_degraded(loop: BackgroundLoop) -> None:
+    up, down = Site(loop, "one"), Site(loop, "two")
+    try:
+        down.place("v").ch.exchange("fed.x", "fanout")
+        there, here = up.place("v"), down.place("v")
+        here.federate("^fed", there.uri)
+        row = here.running()[0]
+        assert (row["degraded"], row["reason"]) == (False, "")
+    finally:
+        down.close()
+        up.close()
