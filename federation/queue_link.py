@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from broker.plugin import Host, Queue, Table
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from .dialling import UpstreamChannel, UpstreamConnection
 
 NOT_FOUND = 404
-# How often a queue with consumers is looked at: what is not told of is that it is empty, or that a consumer has room.
-LOOK_S, LOOK_HOLDING_S = 0.05, 0.01
+LOOK_S = 0.01  # between two looks at what consumers here want, however often that changes
 BACKLOG_S = 5.0
 CHANGED = 2  # times as much, or as little, as what was asked for when it began: then the link begins anew to consume
 
@@ -46,6 +46,8 @@ class QueueLink(Link):
         self._path: Path = ()  # for whom it consumes
         self._pull = 0  # the prefetch that it consumes with
         self._turn = asyncio.Event()
+        self._at_once = False  # the next look waits for nothing, as an acknowledgement waits for it
+        self._counting: UpstreamChannel | None = None
 
     # Setting up
 
@@ -58,6 +60,8 @@ class QueueLink(Link):
         self._channel.cancelled = self._cancelled
         self.needs(self._channel)
         self._forwarding = self._forwarding_from(connection)
+        self.queue.demand_followers += (self._turn.set,)
+        self.node.alarms.hooks.append(self._alarm_changed)
         self.status.flow(PAUSED, "no consumer here wants more")
         self.look()
 
@@ -93,16 +97,17 @@ class QueueLink(Link):
 
     async def _count(self, connection: UpstreamConnection) -> bool:
         """See how much is upstream; whether the queue is there at all."""
-        channel = await connection.channel()
+        if self._counting is None:
+            self._counting = await connection.channel()
         name = self.wanted.key.upstream_name
         try:
-            self.status.backlog, _ = await channel.declare_queue(name, True, False, Table.EMPTY, passive=True)
+            self.status.backlog, _ = await self._counting.declare_queue(name, True, False, Table.EMPTY, passive=True)
         except LinkFault as fault:
+            self._counting = None
             if fault.code != NOT_FOUND:
                 raise
             self.status.backlog = None
             return False
-        await channel.close()
         return True
 
     async def _declare(self, connection: UpstreamConnection) -> None:
@@ -121,7 +126,11 @@ class QueueLink(Link):
 
     def look(self) -> None:
         """Something may be different with the queue here or with its consumers."""
+        self._at_once = True
         self._turn.set()
+
+    def _alarm_changed(self, resource: str, on: bool) -> None:
+        self.look()
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         assert self._connection is not None and self._channel is not None and self._forwarding is not None
@@ -136,21 +145,22 @@ class QueueLink(Link):
     async def _follow_demand(
         self, connection: UpstreamConnection, channel: UpstreamChannel, forwarding: Forwarding
     ) -> None:
+        loop, clock, demand = asyncio.get_running_loop(), self.node.clock, self._demand
         while True:
             self._turn.clear()
+            self._at_once = False
             await self._look(connection, channel, forwarding)
-            if self._demand.holding:
-                patience_s: float | None = LOOK_HOLDING_S
-            else:
-                patience_s = LOOK_S if len(self.queue.consumers) else None
-            try:
+            looked_s = loop.time()
+            patience_s = None if demand.look_at_ms is None else max(demand.look_at_ms - clock.now_ms(), 0) / 1000
+            with suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await self._turn.wait()
-            except TimeoutError:
-                pass
+            if not self._at_once:
+                await asyncio.sleep(max(looked_s + LOOK_S - loop.time(), 0))
 
     async def _look(self, connection: UpstreamConnection, channel: UpstreamChannel, forwarding: Forwarding) -> None:
         key, demand = self.wanted.key, self._demand
+        self.queue.consumers.put_off()
         own = (self.cluster_name, key.vhost, key.name)
         now = wants(self.queue, own, self._upstream(connection), self.wanted.multi_hop, self._path)
         alarm = self.node.alarms.reason
@@ -207,7 +217,9 @@ class QueueLink(Link):
     def broken(self) -> None:
         if self._forwarding is not None:
             self._forwarding.close()
-        self._forwarding = self._connection = self._channel = None
+            self.node.alarms.hooks.remove(self._alarm_changed)
+        self.queue.demand_followers = tuple(one for one in self.queue.demand_followers if one != self._turn.set)
+        self._forwarding = self._connection = self._channel = self._counting = None
         self._consuming = False
         self._demand.disconnected()
 

@@ -62,6 +62,13 @@ class Consumers:
             consumer.waiting = False
             self._turn(consumer.priority).append(consumer)
 
+    def put_off(self) -> None:
+        """Take those without room out of the turn before there is anything for them: each wakes when it has room."""
+        for turn in self._turns.values():
+            for consumer in [one for one in turn if one.room(0) <= 0]:
+                turn.remove(consumer)
+                consumer.waiting = True
+
     def any_ready(self) -> bool:
         """Whether some consumer is in a turn, as far as is known."""
         return any(self._turns.values())
@@ -143,6 +150,12 @@ class SingleActiveConsumers(Consumers):
         elif self.preempts and self.active is not None:
             self.wake(self.active)  # it may have given way to this one
         return there
+
+    def put_off(self) -> None:
+        active = self.active
+        if active is not None and not active.waiting and active.room(0) <= 0:
+            active.waiting = True
+            self._turn(active.priority).remove(active)
 
     def any_ready(self) -> bool:
         return self.active is not None and not self.active.waiting

@@ -78,6 +78,7 @@ class Queue(Destination):
         "_pumped",
         "_slice",
         "_journal",
+        "demand_followers",
     )
     kind = "queue"
 
@@ -109,6 +110,7 @@ class Queue(Destination):
         self.lease = Lease(self)
         self.dying = Dying(self)
         self._expiry = Expiry(self)
+        self.demand_followers: tuple[Callable[[], None], ...] = ()  # what looks whether consumers here want more
         self._came_back = self._feeding = False
         self._pumped = 0  # of what was published, when last pumped
         self._slice = SLICE  # how many more may expire or be dropped now
@@ -197,6 +199,8 @@ class Queue(Destination):
         if self.dying.waiting:
             self.dying.bury_slice(self.published - self._pumped)
         self._pumped = self.published
+        if self.demand_followers and not self.ready:
+            self._demand_changed()
         if self.dying.waiting or not self._slice:
             self._expiry.at_once()
 
@@ -413,3 +417,10 @@ class Queue(Destination):
         self.consumers.wake(consumer)
         if self.ready:
             self.mark()
+        elif self.demand_followers:
+            self._demand_changed()
+
+    def _demand_changed(self) -> None:
+        """The queue is empty, or a consumer of an empty queue has room."""
+        for follower in self.demand_followers:
+            follower()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from federation.queue_link import QueueLink
 from tests.support.channel import Channel
 from tests.support.codec import Typed
 from tests.support.federation import Place, headers, quiet, until
@@ -301,3 +302,46 @@ def test_094_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: 
     wanting.sync()
     assert not wanting.client.inbox(wanting.number)
     assert sorted(got) == sorted([b"%d" % number for number in range(10)] * 2)
+
+
+def test_links_of_queues_at_which_nothing_happens_do_nothing(
+    up: Place, down: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    look = QueueLink._look
+
+    async def counted(self: QueueLink, *args: Any) -> None:
+        looks.append(self.queue.name)
+        await look(self, *args)
+
+    monkeypatch.setattr(QueueLink, "_look", counted)
+    ch = down.channel()
+    ch.qos(1)
+    for name in ("fed.idle", "fed.full", "fed.without"):
+        down.ch.declare(name)
+    ch.consume("fed.idle")
+    ch.consume("fed.full")
+    down.ch.publish("", "fed.full", b"never acknowledged")
+    down.federate("^fed", up.inside)
+    down.running(3)
+    until(lambda: {row["name"]: row["state"] for row in down.rows()}["fed.idle"] == "flowing", lambda: str(down.rows()))
+    quiet(lambda: len(looks))
+    before = len(looks)
+    quiet(lambda: None, 1.0)
+    assert len(looks) == before
+
+
+def test_a_consumer_that_has_room_again_asks_for_more_though_the_queue_stayed_empty(up: Place, down: Place) -> None:
+    up.ch.declare("fed.q")
+    down.ch.declare("fed.q")
+    ch = down.channel()
+    ch.qos(1)
+    ch.consume("fed.q")
+    down.ch.publish("", "fed.q", b"first")
+    first = ch.delivery()
+    down.federate("^fed", up.inside)
+    down.running()
+    until(lambda: down.row()["state"] == "paused", lambda: str(down.row()))
+    up.ch.fill("fed.q", b"second")
+    ch.ack(first.tag)
+    assert ch.delivery().body == b"second"
