@@ -16,10 +16,11 @@ def is_active(consumer: Consumer) -> bool:
 
 
 class Consumers:
-    __slots__ = ("_all", "_turns", "_order", "exclusive")
+    __slots__ = ("_all", "_counts", "_turns", "_order", "exclusive")
 
     def __init__(self) -> None:
-        self._all: list[Consumer] = []
+        self._all: dict[Consumer, None] = {}
+        self._counts: dict[int, int] = {}  # by priority
         self._turns: dict[int, deque[Consumer]] = {}
         self._order: list[int] = []  # the priorities, highest first
         self.exclusive = False  # one of them asked to be the only one
@@ -36,7 +37,8 @@ class Consumers:
         return "up"
 
     def add(self, consumer: Consumer) -> None:
-        self._all.append(consumer)
+        self._all[consumer] = None
+        self._counts[consumer.priority] = self._counts.get(consumer.priority, 0) + 1
         self.exclusive = consumer.exclusive
         self._turn(consumer.priority).append(consumer)
 
@@ -44,14 +46,16 @@ class Consumers:
         """False when it was not there: a consumer can end and its queue go at the same time."""
         if consumer not in self._all:
             return False
-        self._all.remove(consumer)
+        del self._all[consumer]
         if consumer.exclusive:
             self.exclusive = False
         turn = self._turns[consumer.priority]
         if not consumer.waiting:
             turn.remove(consumer)
         consumer.waiting = False
-        if not any(other.priority == consumer.priority for other in self._all):
+        self._counts[consumer.priority] -= 1
+        if not self._counts[consumer.priority]:
+            del self._counts[consumer.priority]
             del self._turns[consumer.priority]
             self._order.remove(consumer.priority)
         return True

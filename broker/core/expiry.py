@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .dying import COST
 from .life import NEVER
 from .ports import Timer
+from .scheduler import Job
 
 if TYPE_CHECKING:
     from .queue import Queue
+
+
+PUMP_COST = 20  # of one queue that has nothing to do (`scheduler`)
 
 
 class Expiry:
@@ -45,5 +50,16 @@ class Expiry:
 
     def _due(self) -> None:
         self._timer = None
-        self._queue.mark()
-        self._queue.home.pump()
+        queue = self._queue
+        queue.home.scheduler.start(f"expiry in {queue}", self._pump())
+        queue.home.pump()
+
+    def _pump(self) -> Job:
+        """A job of one step: where many queues have something due, each turn of the loop sees to some of them."""
+        queue = self._queue
+        given_up, waiting = queue.expired + queue.dropped, len(queue.dying)
+        queue.mark()
+        queue.home.pump()
+        given_up = queue.expired + queue.dropped - given_up
+        dead_lettered = waiting + given_up - len(queue.dying) if queue.rules.dead_letter_exchange is not None else 0
+        yield PUMP_COST + given_up + COST * max(dead_lettered, 0)

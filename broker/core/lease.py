@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .ports import Timer
 from .rules import NONE
+from .scheduler import OBJECT_COST, Job
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -54,5 +55,13 @@ class Lease:
         if queue.home.clock.now_ms() < self._used_ms + queue.rules.expires_ms:
             self._expect()
         else:
-            queue.home.unused(queue)
+            queue.home.scheduler.start(f"expiry of {queue}", self._expire())
             queue.home.pump()
+
+    def _expire(self) -> Job:
+        """A job of one step: where many queues expire, each turn of the loop deletes some of them."""
+        queue = self._queue
+        unused = queue.home.clock.now_ms() >= self._used_ms + queue.rules.expires_ms
+        if unused and not len(queue.consumers) and not queue.deleted and queue.rules.expires_ms != NONE:
+            queue.home.unused(queue)
+            yield OBJECT_COST

@@ -19,7 +19,7 @@ from .parameters import CLUSTER_NAME, Parameters
 from .policies import Policies
 from .ports import Clock, Journal, Observer
 from .registry import Registry
-from .scheduler import Scheduler
+from .scheduler import Job, Scheduler
 from .shape import check_text
 from .statistics import Attempts, Churn, Statistics
 from .upstream_parameters import register_upstreams
@@ -76,6 +76,7 @@ class Node:
         self.breakdown: Breakdown | None = None  # where somebody wants it
         self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
         self.commits = Latencies()  # of batches of the journal: the write, and the sync
+        self._ending: dict[str, VHost] = {}  # deleted, and not all of it has been released
         self._gone = Statistics()  # of virtual hosts that were deleted
         self.events = Events(self)
         self.alarms = Alarms()
@@ -89,7 +90,8 @@ class Node:
     def statistics(self) -> Statistics:
         """Of all virtual hosts that there are and were, summed up anew."""
         total = Statistics()
-        for each in [self._gone, *[vhost.statistics for vhost in self.vhosts.values()]]:
+        vhosts = [*self.vhosts.values(), *self._ending.values()]
+        for each in [self._gone, *[vhost.statistics for vhost in vhosts]]:
             total.add(each)
         return total
 
@@ -111,6 +113,8 @@ class Node:
 
     def restore_vhost(self, metadata: StoredVHost) -> VHost:
         """One that was stored; nobody is told."""
+        if metadata.name in self._ending:  # observers know queues and exchanges by name
+            self.scheduler.finish()
         vhost = VHost(metadata.name, self)
         vhost.metadata = metadata
         self.vhosts[metadata.name] = vhost
@@ -141,17 +145,23 @@ class Node:
     def delete_vhost(self, name: str) -> None:
         """With all that is in it. Its connections end first, so that nobody sees their queues go.
 
-        Raises Unknown; Invalid where it is protected.
+        It is gone at once, for everybody; what was in it is released in slices. Raises Unknown; Invalid where it is
+        protected.
         """
         vhost = self._vhost(name)
         if vhost.metadata.protected:
             raise Invalid(f"cannot delete virtual host '{name}': it is protected from deletion")
         del self.vhosts[name]
         self._tell(Change(False, vhost.metadata))
-        vhost.drop_all()
-        self._gone.add(vhost.statistics)
+        self._ending[name] = vhost
+        self.scheduler.start(f"deletion of {vhost}", self._drop(vhost))
         self.parameters.drop_vhost(name)
         self.users.drop_vhost(name)
+
+    def _drop(self, vhost: VHost) -> Job:
+        yield from vhost.drop_all()
+        del self._ending[vhost.name]
+        self._gone.add(vhost.statistics)
 
     def set_tracing(self, name: str, on: bool) -> None:
         """Switch the firehose of a virtual host, until the next stop (spec/core.md 24.1). Raises Unknown."""

@@ -16,12 +16,14 @@ from .policy_keys import UNSUPPORTED, Definition, definition_lines, merged
 from .ports import Observer
 from .queue import Queue
 from .rules import NO_POLICY
+from .scheduler import Job
 from .shape import Rule, integer, misshapen, term, whole
 
 if TYPE_CHECKING:
     from .vhost import VHost
 
 OPERATOR_POLICY = "operator_policy"
+SLICE, LOOK_COST, APPLY_COST = 100, 3, 10  # queues and exchanges in a step of a job, and their cost (`scheduler`)
 
 # apply-to -> what it means: exchanges, and types of queues
 APPLY_TO: dict[str, tuple[bool, frozenset[str]]] = {
@@ -193,15 +195,22 @@ class Policies:
         there = self._vhosts.get(vhost)
         if there is None:
             return
-        targets: list[Queue | Exchange] = [*there.exchanges.values(), *there.queues.values()]
-        touched = [target for target in targets if holds(old, target) or could_hold(new, target)]
-        told = [target for target in touched if self.apply(target)]
-        if told:
-            there.changed()  # an alternate exchange may be another
-        for target in told:
-            for observer in self._observers:
-                observer.policy_changed(target)
+        there.scheduler.start("change of a policy", self._apply_all(there, old, new))
         there.pump()  # what a new limit has no room for goes now
+
+    def _apply_all(self, vhost: VHost, old: Policy | None, new: Policy | None) -> Job:
+        """A job, as there may be many. What is declared meanwhile works by the new policy from the first."""
+        targets: list[Queue | Exchange] = [*vhost.exchanges.values(), *vhost.queues.values()]
+        for at in range(0, len(targets), SLICE):
+            some = [target for target in targets[at : at + SLICE] if vhost.has(target)]
+            touched = [target for target in some if holds(old, target) or could_hold(new, target)]
+            changed = [target for target in touched if self.apply(target)]
+            if changed:
+                vhost.changed()  # an alternate exchange may be another
+            for target in changed:
+                for observer in self._observers:
+                    observer.policy_changed(target)
+            yield LOOK_COST * len(some) + APPLY_COST * len(changed)
 
 
 def could_hold(policy: Policy | None, target: Queue | Exchange) -> bool:

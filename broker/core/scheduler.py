@@ -22,6 +22,7 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 SLICE = 500  # messages in one step of a job
 TURN_COST = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
+OBJECT_COST = 50  # of the end of one queue, exchange, channel or connection
 RETRY_MS = 1_000  # until a queue whose pump has failed is pumped again
 
 

@@ -29,6 +29,7 @@ from .message_log import DELETED, MADE
 from .queue import Queue
 from .receipt import STORED, TAKEN, Receipt
 from .router import Route, route
+from .scheduler import OBJECT_COST, Job
 from .volatile import VolatileQueue
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange in the default vhost alone (spec/core.md 24.2)
 RESERVED = "amq."
+BINDING_COST = 5  # of the end of one binding (`scheduler`)
 
 
 class VHost(Home):
@@ -297,12 +299,20 @@ class VHost(Home):
         self.changed()
         return queue
 
-    def drop_all(self) -> None:
-        """The end of all queues and exchanges, also of those that nobody else may delete: the vhost goes."""
+    def has(self, target: Queue | Exchange) -> bool:
+        """Whether it is not deleted."""
+        there = self.queues if isinstance(target, Queue) else self.exchanges
+        return there.get(target.name) is target
+
+    def drop_all(self) -> Job:
+        """The end of all queues and exchanges, also of those that nobody else may delete: the vhost is deleted."""
         for queue in [*self.queues.values(), *self.volatile.values()]:
             self.delete_queue(queue)
+            yield OBJECT_COST
         for exchange in list(self.exchanges.values()):
+            bindings = len(exchange.outgoing)
             self._drop_exchange(exchange)
+            yield OBJECT_COST + BINDING_COST * bindings
 
     # Bindings
 

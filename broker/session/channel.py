@@ -13,6 +13,7 @@ from ..core.message import Message
 from ..core.origin import Origin
 from ..core.queue import Queue
 from ..core.rules import QUORUM
+from ..core.scheduler import OBJECT_COST, Job
 from ..core.statistics import Delivering, Publishing
 from ..core.users import User
 from ..core.vhost import VHost
@@ -31,6 +32,8 @@ Unacked = tuple[Queue, Subscription | None, int, Message]
 """A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message."""
 
 Handler = Callable[["Channel", Any, Table], None]
+
+CONSUMER_COST = 10  # of the end of one consumer (`core.scheduler`)
 
 HANDLERS: dict[int, Handler] = {
     0x00140014: basic.flow,
@@ -262,6 +265,11 @@ class Channel:
 
     def end(self) -> None:
         """The channel is over: consumers go, what is out goes back, what was not committed is forgotten."""
+        for _ in self.end_in_steps():
+            pass
+
+    def end_in_steps(self) -> Job:
+        """Likewise, as a job; nothing is delivered to it any more."""
         self.closing = True
         self.connection.node.census.channel_closed(self.user.name)
         self.connection.node.churn.channel_closed += 1
@@ -270,11 +278,14 @@ class Channel:
             self.connection.node.breakdown.close(self.lane)
         for subscription in list(self.consumers.values()):
             basic.remove(self, subscription)
+            yield CONSUMER_COST
         if self.transaction is not None:
             self.transaction.rollback(self)
+        count = len(self.unacked)
         settling.requeue(self, list(self.unacked))
         if self.confirms is not None:
             self.confirms = None
+        yield OBJECT_COST + (settling.COST * count if count <= settling.TOGETHER else 0)
 
 
 def named(error: AMQPError, index: int) -> AMQPError:

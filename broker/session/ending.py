@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pamqp import commands
 
+from ..core.scheduler import OBJECT_COST, Job
+from ..core.vhost import VHost
 from ..errors import AMQPError, ConnectionForced, FrameError, LoginRefused
 from ..wire import encode
 from ..wire.frames import Event, Method
@@ -52,9 +55,14 @@ def closed_by_client(connection: Connection) -> None:
     """Its connection.close."""
     fields = described(connection)
     connection.confirm()
-    clear(connection)
-    connection.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
-    connection.end("connection_closed", wait_s(connection), {"by": "client", **fields})
+    connection.state = CLOSING
+
+    def cleared() -> None:
+        if connection.state != CLOSED:
+            connection.send(encode.method(0, encode.CONNECTION_CLOSE_OK))
+            connection.end("connection_closed", wait_s(connection), {"by": "client", **fields})
+
+    clear(connection, cleared)
 
 
 def await_close_ok(connection: Connection, event: Event) -> None:
@@ -105,11 +113,13 @@ def operation(error: AMQPError) -> str:
     return method.__qualname__.lower() if method is not None else "none"
 
 
-def clear(connection: Connection) -> None:
-    """Channels end, exclusive queues go."""
-    for channel in connection.channels.values():
-        if not channel.closing:
-            channel.end()
+def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) -> None:
+    """Channels end, exclusive queues go: nothing is delivered any more, and all else follows in slices, then `cleared`.
+
+    To do so again does nothing more.
+    """
+    channels = [channel for channel in connection.channels.values() if not channel.closing]
+    connection.output.limit = 0
     connection.channels.clear()
     connection.confirming.clear()
     connection.stalled.clear()
@@ -117,11 +127,9 @@ def clear(connection: Connection) -> None:
         queue.publishers.forget(connection)
     connection.holding.queues.clear()
     connection.link.release()
-    if connection.vhost is not None:
-        notices.connection_closed(connection)
-        for queue in list(connection.owned.values()):
-            connection.vhost.delete_queue(queue)
-        connection.owned.clear()
+    if connection.vhost is None:
+        cleared()
+    else:
         connection.node.open_connections -= 1
         connection.node.churn.connection_closed += 1
         statistics = connection.vhost.statistics
@@ -130,7 +138,21 @@ def clear(connection: Connection) -> None:
         statistics.received_reads += connection.received_reads
         statistics.sent_writes += connection.sent_writes
         connection.node.census.disconnected(connection.vhost.name, connection.user.name if connection.user else "")
-        connection.vhost = None
+        vhost, connection.vhost = connection.vhost, None
+        connection.node.scheduler.start(
+            f"end of connection {connection.name}", end_all(connection, vhost, channels, cleared)
+        )
+
+
+def end_all(connection: Connection, vhost: VHost, channels: list[Channel], cleared: Callable[[], None]) -> Job:
+    for channel in channels:
+        yield from channel.end_in_steps()
+    for queue in list(connection.owned.values()):
+        vhost.delete_queue(queue)
+        yield OBJECT_COST
+    connection.owned.clear()
+    notices.connection_closed(connection)
+    cleared()
 
 
 def wait_s(connection: Connection) -> float:

@@ -14,13 +14,17 @@ LIMIT = 1 << 20
 
 
 class Output:
-    """`writable` is False while the socket has too much to write itself. `buffer` is where frames are added."""
+    """`writable` is False while the socket has too much to write itself. `buffer` is where frames are added.
 
-    __slots__ = ("buffer", "writable", "_large", "_large_bytes")
+    `limit` is DELIVERY_LIMIT, and 0 where nothing is delivered any more.
+    """
+
+    __slots__ = ("buffer", "writable", "limit", "_large", "_large_bytes")
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.writable = True
+        self.limit = DELIVERY_LIMIT
         self._large: list[bytes | bytearray] = []  # what comes before `buffer`, with contents too long to copy
         self._large_bytes = 0
 
@@ -43,7 +47,7 @@ class Output:
 
     def room(self) -> int:
         """Octets of deliveries that may be added before consumers must wait."""
-        return DELIVERY_LIMIT - len(self.buffer) - self._large_bytes // LARGE_SHARE if self.writable else 0
+        return self.limit - len(self.buffer) - self._large_bytes // LARGE_SHARE if self.writable else 0
 
     def waits(self) -> bool:
         """Whether there is any."""

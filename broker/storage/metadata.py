@@ -239,6 +239,10 @@ class Metadata:
                     ask(shelf.put, [_cell(getattr(record, column)) for column in shelf.columns])
                 else:
                     ask(shelf.delete, [_cell(getattr(record, column)) for column in shelf.key])
+                    if isinstance(record, StoredVHost):  # with all that is in it, which is dropped in many batches
+                        for each in _SHELVES.values():
+                            if "vhost" in each.columns:
+                                ask(f"DELETE FROM {each.table} WHERE vhost = ?", [_cell(record.name)])
             ask("COMMIT")
             self._unsynced = self._durable
         except sqlite3.Error as error:

@@ -1,0 +1,191 @@
+"""What concerns very many queues, exchanges or channels is done in slices, turn by turn of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pamqp.commands import Basic
+from pamqp.commands import Connection as ConnectionMethods
+
+from broker.core.definitions import (
+    Change,
+    Record,
+    StoredBinding,
+    StoredExchange,
+    StoredParameter,
+    StoredPermission,
+    StoredQueue,
+    StoredVHost,
+)
+from broker.core.node import Node
+from broker.core.scheduler import OBJECT_COST, TURN_COST
+from broker.core.vhost import VHost
+from broker.storage.metadata import Metadata
+from broker.table import Table
+from tests.support import codec
+from tests.support.clock import FakeClock
+from tests.support.session import SureJournal, connected, new_node, pipe_of
+
+MANY = 5 * TURN_COST // OBJECT_COST
+MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, rather more than there should be
+
+
+def declared(vhost: VHost, count: int, **arguments: object) -> None:
+    table = Table.of({f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+    for number in range(count):
+        vhost.declare_queue(f"q{number}", False, False, False, table, None)
+
+
+def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
+    """Let time pass until nothing is left; how many each turn did."""
+    assert isinstance(node.clock, FakeClock)
+    before = left()
+    done: list[int] = []
+
+    def turned() -> None:
+        nonlocal before
+        done.append(before - left())
+        before = left()
+
+    node.clock.after_each = turned
+    node.clock.advance(ms)
+    node.clock.after_each = lambda: None
+    assert left() == 0
+    return done
+
+
+def test_a_policy_comes_to_very_many_queues_in_slices() -> None:
+    node = new_node()
+    vhost = node.vhosts["/"]
+    count = 2_000
+    declared(vhost, count)
+
+    def left() -> int:
+        return sum(queue.rules.max_length != 7 for queue in vhost.queues.values())
+
+    node.policies.set("/", "short", "^q", {"max-length": 7})
+    assert 0 < left() < count
+    vhost.declare_queue("q-new", False, False, False, Table.EMPTY, None)
+    assert vhost.queues["q-new"].rules.max_length == 7
+    done = turns(node, left)
+    assert len(done) > 2 and max(done) <= 500
+    node.policies.clear("/", "short")
+    node.policies.set("/", "other", "^q", {"max-length": 7}, priority=1)
+    turns(node, left)
+
+
+def test_a_virtual_host_is_gone_at_once_and_what_was_in_it_in_slices() -> None:
+    node = new_node(SureJournal())
+    vhost = node.add_vhost("v")
+    declared(vhost, MANY)
+    node.delete_vhost("v")
+    assert "v" not in node.vhosts
+    done = turns(node, lambda: len(vhost.queues))
+    assert len(done) > 2 and max(done) <= MOST
+    assert not vhost.exchanges and not len(node.scheduler)
+
+
+def test_a_virtual_host_made_again_meanwhile_keeps_what_is_declared_in_it() -> None:
+    node = new_node(SureJournal())
+    vhost = node.add_vhost("v")
+    declared(vhost, MANY)
+    node.delete_vhost("v")
+    again = node.add_vhost("v")
+    assert not vhost.queues, "its end is not to be taken for that of the new one"
+    declared(again, 1)
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(1000)
+    assert list(again.queues) == ["q0"]
+
+
+def test_the_metadata_drop_a_virtual_host_with_all_that_is_in_it(tmp_path: Path) -> None:
+    records: list[Record] = []
+    for name in ("v", "other"):
+        records += [
+            StoredVHost(name),
+            StoredExchange(name, "e", "fanout", True, False, False, b""),
+            StoredQueue(name, "q", len(records) + 1, False, b""),
+            StoredBinding(name, "e", "queue", "q", "k", b""),
+            StoredPermission("guest", name, "", "", ""),
+            StoredParameter(name, "policy", "p", "{}"),
+        ]
+    metadata = Metadata(tmp_path / "metadata")
+    metadata.apply([Change(True, record) for record in records])
+    metadata.apply([Change(False, StoredVHost("v"))])
+    found = metadata.load()
+    metadata.close()
+    assert [vhost.name for vhost in found.vhosts] == ["other"]
+    assert [each.vhost for each in found.exchanges] == [each.vhost for each in found.queues] == ["other"]
+    assert [each.vhost for each in found.bindings] == [each.vhost for each in found.permissions] == ["other"]
+    assert [each.vhost for each in found.parameters] == ["other"]
+
+
+def test_a_connection_that_closes_ends_very_many_channels_and_queues_in_slices_before_close_ok() -> None:
+    node = new_node(SureJournal())
+    client = connected(node)
+    vhost = node.vhosts["/"]
+    for number in range(MANY // 2):
+        client.channel(number + 1)
+    connection = pipe_of(client).connection
+    channel = connection.channels[1]
+    while len(connection.owned) < MANY // 2:
+        name = f"x{len(connection.owned)}"
+        connection.owned[name] = vhost.declare_queue(name, False, True, False, Table.EMPTY, connection)
+    channels = list(connection.channels.values())
+    client.send(ConnectionMethods.Close, 0, reply_code=200, reply_text="", class_id=0, method_id=0)
+    assert channel.closing and vhost.queues
+    assert pipe_of(client).link.closing is None, "close-ok comes when all is done"
+
+    def left() -> int:
+        return len(vhost.queues) + sum(not each.closing for each in channels)
+
+    done = turns(node, left)
+    assert len(done) > 2 and max(done) <= MOST
+    assert pipe_of(client).link.closing is not None and not connection.owned
+
+
+def test_a_consumer_of_a_connection_that_is_ending_gets_nothing_more() -> None:
+    node = new_node(SureJournal())
+    client = connected(node)
+    vhost = node.vhosts["/"]
+    for number in range(MANY):
+        client.channel(number + 1)
+    last = client.channel(MANY + 1)
+    last.declare("queue")
+    last.consume("queue")
+    pipe_of(client).connection.lost("gone")
+    queue = vhost.queues["queue"]
+    assert len(queue.consumers) == 1, "its turn has not come yet"
+    publisher = connected(node).channel(1)
+    publisher.fill("queue", b"body")
+    assert queue.ready == 1 and not queue.unacked
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)
+    assert not len(queue.consumers)
+    assert publisher.drain("queue") == [b"body"]
+
+
+def test_messages_of_very_many_queues_expire_in_slices() -> None:
+    node = new_node()
+    vhost = node.vhosts["/"]
+    count = 1_000
+    declared(vhost, count, message_ttl=1000)
+    ch = connected(node).channel(1)
+    for number in range(count):
+        ch.client.raw(publish_to(f"q{number}"))
+    ch.sync()
+    done = turns(node, lambda: sum(queue.ready for queue in vhost.queues.values()), 1000)
+    assert max(done) <= 300
+
+
+def test_very_many_queues_that_expire_are_deleted_in_slices() -> None:
+    node = new_node()
+    vhost = node.vhosts["/"]
+    declared(vhost, MANY, expires=1000)
+    done = turns(node, lambda: len(vhost.queues), 1000)
+    assert max(done) <= MOST and sum(done) == MANY
+
+
+def publish_to(queue: str) -> bytes:
+    return codec.method_frame(1, Basic.Publish, {"routing_key": queue}) + codec.header_frame(1, 0)
