@@ -7,7 +7,7 @@ import asyncio
 from ..core.queue import Queue
 from ..errors import ConnectionForced
 from ..session.connection import Connection
-from .answers import UNAVAILABLE, USAGE, Answer, Refused
+from .answers import DATA, UNAVAILABLE, USAGE, Answer, Refused
 from .call import Call, Daemon, Handler
 
 
@@ -20,7 +20,7 @@ def queue_of(call: Call) -> Queue | None:
 def purge_queue(call: Call) -> None:
     queue = queue_of(call)
     if queue is None:
-        raise Refused(UNAVAILABLE, "not_found")
+        raise Refused(DATA, "Object (queue, stream, exchange, etc) was not found", bare=True)
     queue.purge()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.parameters import POLICY
-from ..core.policies import OPERATOR_POLICY, Policy
+from ..core.policies import Policy
 from .answers import DATA, Refused, Rows, json_text
 from .call import Call, Handler
 
@@ -21,9 +21,7 @@ def clear_parameter(call: Call) -> None:
 
 
 def list_parameters(call: Call) -> Rows:
-    found = [
-        one for one in call.node.parameters.all(call.vhost().name) if one.component not in (POLICY, OPERATOR_POLICY)
-    ]
+    found = [one for one in call.node.parameters.all(call.vhost().name) if one.component != POLICY]
     return Rows(["component", "name", "value"], ([one.component, one.name, json_text(one.value)] for one in found))
 
 

@@ -51,6 +51,11 @@ def update_vhost_metadata(call: Call) -> None:
     )
 
 
+def set_vhost_tags(call: Call) -> None:
+    name, *given = call.arguments
+    call.node.update_vhost(there(call, name), tags=given)
+
+
 def enable_vhost_deletion_protection(call: Call) -> None:
     call.node.update_vhost(there(call, call.arguments[0]), protected=True)
 
@@ -99,6 +104,7 @@ def trace_off(call: Call) -> str:
 COMMANDS: dict[str, Handler] = {
     "add_vhost": add_vhost,
     "delete_vhost": delete_vhost,
+    "set_vhost_tags": set_vhost_tags,
     "update_vhost_metadata": update_vhost_metadata,
     "enable_vhost_deletion_protection": enable_vhost_deletion_protection,
     "disable_vhost_deletion_protection": disable_vhost_deletion_protection,

@@ -21,6 +21,7 @@ from .vhost import RESERVED, VHost
 Document = dict[str, object]
 Items = list[Document]
 
+INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of what a plugin declares for itself
 IMPORTED_HASH = "imported_definition_hash_value"  # of what was loaded at the start, under RabbitMQ's name
 
 
@@ -172,11 +173,11 @@ def policies(node: Node, vhost: str | None) -> Items:
 
 
 def is_exported(end: Destination) -> bool:
-    """Not what goes with its connection, and not what clients cannot declare."""
+    """Not what goes with its connection, is predeclared, or was made by a plugin for itself, as federation's are."""
     if isinstance(end, Queue):
         return end.owner is None
     assert isinstance(end, Exchange)
-    return not end.internal and end.name != "" and not end.name.startswith(RESERVED)
+    return end.arguments.get(INTERNAL_PURPOSE) is None and end.name != "" and not end.name.startswith(RESERVED)
 
 
 def exchanges(vhost: VHost) -> Items:

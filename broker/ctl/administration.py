@@ -14,6 +14,11 @@ def tags_banner(request: Request) -> str:
     return f'Setting tags for user "{name}" to [{", ".join(tags)}] ...'
 
 
+def vhost_tags_banner(request: Request) -> str:
+    name, *tags = request.arguments
+    return f'Setting tags for virtual host "{name}" to [{", ".join(tags)}] ...'
+
+
 def topic_banner(request: Request) -> str:
     user, *exchange = request.arguments
     on = f' on "{exchange[0]}"' if exchange else ""
@@ -151,6 +156,7 @@ VHOSTS = [
         "Sets virtual host limits",
         'Setting vhost limits to "{0}" for vhost "{vhost}" ...',
     ),
+    Command("set_vhost_tags <vhost> <tag>...", "Sets tags of a virtual host", vhost_tags_banner),
     Command(f"trace_off {V}", "Disables message tracing", 'Stopping tracing for vhost "{vhost}" ...'),
     Command(f"trace_on {V}", "Enables message tracing", 'Starting tracing for vhost "{vhost}" ...'),
     Command(

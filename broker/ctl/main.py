@@ -31,7 +31,9 @@ class Run:
         if self.format not in formats.FORMATS:
             raise Failed(USAGE_STATUS, f"Formatter '{self.format}' not found")
         self.silent = bool(request.options.get("silent"))
-        self.headings = not (self.silent or request.options.get("no-table-headers"))
+        # As csv is read by programs, --silent leaves its headings there.
+        unheaded = self.silent and self.format != "csv"
+        self.headings = not (unheaded or request.options.get("no-table-headers"))
         self.timeout_s = self._timeout_s()
 
     def _timeout_s(self) -> float | None:

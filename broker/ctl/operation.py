@@ -21,6 +21,12 @@ def import_banner(request: Request) -> str:
     return f'Importing definitions in JSON from a file at "{files[0]}" ...' if files else IMPORTING
 
 
+def delete_queue_banner(request: Request) -> str:
+    conditions = [f"if queue is {word}" for word in ("empty", "unused") if request.options.get(f"if-{word}")]
+    condition = f"{' and '.join(conditions)} " if conditions else ""
+    return f"Deleting queue '{request.arguments[0]}' on vhost '{request.vhost}' {condition}..."
+
+
 def memory_banner(request: Request) -> str:
     first, *rest = request.arguments
     return f"Setting memory threshold on {request.node} to {f'{rest[0]} bytes' if rest else first} ..."
@@ -84,7 +90,7 @@ ACTIONS = [
     Command(
         f"delete_queue {V} [--if-empty] [--if-unused] <queue>",
         "Deletes a queue",
-        "Deleting queue '{0}' on vhost '{vhost}' ...",
+        delete_queue_banner,
     ),
     Command(
         f"purge_queue {V} <queue>", "Removes all messages of a queue", "Purging queue '{0}' in vhost '{vhost}' ..."

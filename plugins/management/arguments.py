@@ -15,6 +15,17 @@ def table_of(arguments: Arguments) -> Table:
     """Raises Refusal (400), Invalid."""
     if arguments is None:
         return Table.EMPTY
-    if isinstance(arguments, dict) and None in arguments.values():
+    if has_null(arguments):
         raise bad("null_not_allowed")
     return table_of_json(arguments)
+
+
+def has_null(value: object) -> bool:
+    """Whether there is a null in it at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if one is None:
+            return True
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return False

@@ -38,7 +38,7 @@ QUEUES: dict[str, Any] = {
     "node": {"node": "nosuch@nowhere"},
 }
 EXCHANGES: dict[str, Any] = {
-    "type unknown": {"type": "nosuch"},
+    "type unknown": {"type": "compare-unknown-type"},
     "type a number": {"type": 1},
     "no type": {"durable": True},
     "durable a text": {"type": "direct", "durable": "true"},
@@ -221,7 +221,9 @@ DEFINITIONS: dict[str, Any] = {
     "queue without a name": {"queues": [{"vhost": V, "durable": True, "auto_delete": False, "arguments": {}}]},
     "queue without arguments": {"queues": [{"name": "compare-imported", "vhost": V, "durable": True}]},
     "user without a hash": {"users": [{"name": "compare-imported", "tags": ""}]},
-    "exchange type": {"exchanges": [{"name": "compare-imported", "vhost": V, "type": "nosuch", "durable": True}]},
+    "exchange type": {
+        "exchanges": [{"name": "compare-imported", "vhost": V, "type": "compare-unknown-type", "durable": True}]
+    },
     "binding to nothing": {
         "bindings": [
             {"source": "compare.x", "vhost": V, "destination": "nosuch", "destination_type": "queue"}

@@ -5,7 +5,8 @@ The rules, in this order:
 1. Objects in a list are those of the comparison alone (their `vhost`, `name` or `user` begins with PREFIX), as other
    clients may use the reference; they are paired by their identity (IDENTITY), other lists by place.
 2. A field whose name is in VARYING is compared by its type alone; integers and floats count as one type there.
-3. Spaces between words count as one, as RabbitMQ breaks lines within some texts and not within others.
+3. Spaces between words count as one, and those behind a comma as none, as RabbitMQ breaks lines within some texts and
+   not within others.
 4. Names that each broker has of its own (its node, a connection, a port) are replaced by a word in braces, as are
    Erlang's process identifiers, dates and times.
 """
@@ -152,7 +153,7 @@ def type_of(value: object) -> str:
 
 
 def plain_text(text: str) -> str:
-    return re.sub(r" +", " ", text)
+    return re.sub(r",\s+", ",", re.sub(r" +", " ", text))
 
 
 def shown(value: object) -> str:

@@ -1,5 +1,6 @@
 """Differences that are there for a reason: what they are found by, and the reason."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -26,29 +27,183 @@ class Known:
         return all(fnmatchcase(text, pattern.replace("[", "[[]")) for pattern, text in pairs)
 
 
-NEWER = "a route of RabbitMQ 4.1 to 4.3, whose API Warren speaks"
-ZERO = "RabbitMQ leaves a figure out of which it has had no report; Warren says 0"
-OWN_VERSION = "the version that the broker says it is of"
+def places(subject: str, reason: str, *names: str) -> Iterator[Known]:
+    """An entry for each of several places in the answers of the same routes."""
+    return (Known(subject, name, reason) for name in names)
 
-KNOWN: tuple[Known, ...] = (
-    Known("* /health/checks/quorum-queues-without-elected-leaders/*", "*", NEWER),
-    Known("* /health/checks/metadata-store/*", "*", NEWER),
-    Known("* /health/checks/reached-target-cluster-size*", "*", NEWER),
-    Known("* /health/checks/is-in-service*", "*", NEWER),
-    Known("* /health/checks/below-node-connection-limit*", "*", NEWER),
-    Known("* /health/checks/ready-to-serve-clients*", "*", NEWER),
-    Known("* /vhosts/{vhost}/deletion/protection*", "*", NEWER),
-    Known("*", "*.protected_from_deletion", "a field of RabbitMQ 4.1"),
+
+def subjects(place: str, reason: str, *names: str) -> Iterator[Known]:
+    """An entry for each of several routes or commands that differ at the same place."""
+    return (Known(name, place, reason) for name in names)
+
+
+NEWER = "a route or field of RabbitMQ 4.1 to 4.3, whose API Warren speaks"
+ZERO = "RabbitMQ leaves a figure out of which it has had no report; Warren says 0"
+SHARED = "counters of the whole broker; others use the reference"
+ERLANG = "a part of Erlang or of RabbitMQ's libraries that Warren does not have"
+ONE_NODE = "Warren is one node: there are no others to reach, to add or to move replicas to"
+UNCHECKED = "RabbitMQ takes a value of the wrong type or size unchecked; Warren says what is wrong"
+FOLLOWS = "follows from the request before, which only one of the two took"
+OWN_TYPES = "exchange types that each broker brings"
+TEXT = "the same refusal in words instead of an Erlang term, or with the place of the fault"
+STRICTER = "Warren shows limits of users to administrators and to the user alone"
+DISABLED = "with disable_stats RabbitMQ answers for channels with a refusal and for others with less than it knows"
+USAGE = "the usage names the options that the tool has, and each tool its own"
+NO_COMMAND = "a command of a plugin that the reference's tool has not loaded, or of a newer RabbitMQ"
+DEFINITIONS = "a fault in definitions is told with the object that it is in"
+EMPTIED = "a PUT without a body empties description and tags in RabbitMQ"
+ALLOW = "methods that RabbitMQ's table names and then refuses, or HEAD, which it leaves out"
+DEFAULT_BINDING = "RabbitMQ makes up the default binding of a queue that there is not"
+MIRRORED = "definitions of RabbitMQ 3 with mirrored queues are taken"
+LISTENERS = "ports and protocols of each broker's listeners"
+LIMITS = "limits are written as a list in all formats"
+CLUSTER_NAME = "the name that a cluster gives itself"
+
+FIELDS: tuple[Known, ...] = (
+    Known("*", "*.protected_from_deletion", NEWER),
     Known("*", "*", ZERO, "0", "no such field"),
-    Known("*", "*_details", ZERO, "{'rate': 0.0}", "no such field"),
-    Known("GET /version*", "body", OWN_VERSION),
-    Known(
+    Known("*", "*_details", ZERO, "{'rate': *}", "no such field"),
+    Known("*", "*.message_stats*", "figures of the moment, which come after the next report", "*", "*"),
+    Known("GET /version*", "body", "the version that the broker says it is of"),
+    Known("*", "*.hashing_algorithm", "passwords are hashed with argon2id, which RabbitMQ lacks", "'argon2id'"),
+    Known("*", "*.user_who_performed_action", "who declared an exchange is not stored", "no such field"),
+    Known("*", "*.head_message_timestamp", "not looked at", "no such field"),
+    Known("*", "*.messages_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),
+    Known("*", "*.message_bytes_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),
+    Known("*", "*.single_active_consumer_tag", "RabbitMQ has it for quorum queues without single active consumer too"),
+    Known("*", "*.exclusive_consumer_tag", ZERO, "*", "*"),
+    Known("*", "*[].online", DISABLED, "*", "None"),
+    Known("*", "*[].exclusive", DISABLED, "*", "None"),
+    Known("*disable_stats=true*", "*.operator_policy", DISABLED),
+    Known("*disable_stats=true*", "*.policy", DISABLED),
+    Known("*[after *", "*.operator_policy", DISABLED),
+    Known("*[after *", "*.policy", DISABLED),
+    Known("GET /channels [disable_stats*", "status", DISABLED),
+    Known("GET /connections [disable_stats*", "body*", DISABLED),
+    Known("GET /vhosts [disable_stats*", "body[].messages*", DISABLED),
+    Known("GET /vhosts [columns*", "body[].*", "RabbitMQ does not choose the columns of virtual hosts"),
+    Known("GET /connections/{*", "body.*", "RabbitMQ writes null as '' in a single connection", "None", "''"),
+    Known("GET /definitions*", "body.global_parameters[]*", "identifiers of a cluster, which each has of its own"),
+    Known("GET /all-configuration*", "body.global_parameters[]*", "identifiers of a cluster"),
+    *places("*", CLUSTER_NAME, "body.explanation", "body.original_cluster_name"),
+    Known("*/cluster-name*", "body.name", CLUSTER_NAME),
+    *places(
+        "*", "a PUT without a body empties description and tags in RabbitMQ", "*.tags[]*", "*.tags", "*.description"
+    ),
+    Known("*[after *", "body.tracing", "RabbitMQ remembers tracing of a virtual host that was deleted"),
+    *places("*", OWN_TYPES, "body.exchange_types[]*", "body.object_totals.exchanges", "body.enabled_plugins[]*"),
+    *places("GET /overview*", SHARED, "body.churn_rates*", "body.object_totals*", "body.queue_totals*"),
+    *places("GET /nodes*", SHARED, "body.*_created", "body.*_closed", "body.*_declared", "body.*_deleted"),
+    *places("GET /nodes*", SHARED, "body[].*_created", "body[].*_closed", "body[].*_declared", "body[].*_deleted"),
+    *places("GET /nodes*", ERLANG, "*.applications[]*", "*.ra_open_file_metrics", "*_avg_time", "*.contexts[]*"),
+    *places("GET /nodes*", ERLANG, "*.auth_mechanisms[]*", "*.cluster_links*", "*.memory.*", "body.memory*", "*ets*"),
+    *places("GET /nodes*", SHARED, "*_count", "*_bytes", "*.rates_mode", "*.exchange_types[]*", "*.enabled_plugins[]*"),
+    *places("GET /overview*", ERLANG, "body.listeners[]*", "body.contexts[]*", "body.release_series_support_status"),
+    *places("GET /health*", LISTENERS, "body.ports*", "body.protocols*"),
+    Known("GET /extensions*", "body*", "pages that a user interface would load"),
+    Known("GET /config/effective*", "*", "the configuration of each broker"),
+    Known("GET /feature-flags*", "body*", "feature flags of each version"),
+    Known("GET /auth/attempts*", "body*", SHARED),
+    Known("GET /federation-links*", "body*", "a link's state at a moment"),
+)
+ROUTES: tuple[Known, ...] = (
+    *subjects(
         "*",
-        "*.hashing_algorithm",
-        "passwords are hashed with argon2id, which RabbitMQ lacks; its hashes are taken too",
-        "'argon2id'",
+        NEWER,
+        *("* /health/checks/quorum-queues-without-elected-leaders/*", "* /health/checks/metadata-store/*"),
+        *("* /health/checks/reached-target-cluster-size*", "* /health/checks/is-in-service*"),
+        *("* /health/checks/below-node-connection-limit*", "* /health/checks/ready-to-serve-clients*"),
+        *("* /vhosts/{vhost}/deletion/protection*", "GET /health/checks/protocol-listener/{protocol} [*,*"),
+    ),
+    *subjects(
+        "*",
+        "a route of RabbitMQ 3, which older tools ask",
+        *("* /health/checks/node-is-mirror-sync-critical*",),
+    ),
+    *subjects("*", ERLANG, "* /nodes/{node}/memory/ets*", "* /queues/quorum/*", "GET /nodes/{node}/memory*"),
+    Known("* /health/checks/protocol-listener/{protocol} [clustering]", "*", ONE_NODE),
+    *subjects("*", ONE_NODE, "POST /vhosts/{vhost}/start/{node}*", "PUT /queues/{vhost}/{queue} [node]"),
+    *subjects("*", STRICTER, "GET /user-limits [as *", "GET /user-limits/{user} [as *"),
+    Known("OPTIONS /", "*", "Warren's page about its API", "*", "*"),
+    Known("OPTIONS / [allow]", "*", "Warren's page about its API"),
+    Known(
+        "OPTIONS *",
+        "header allow",
+        "methods that RabbitMQ's table names and then refuses, or HEAD, which it leaves out",
+    ),
+    Known("* /federation-links/vhost/*", "*", "restarting a link changes something: monitoring may look alone"),
+    Known("*", "body", "RabbitMQ sends no text with it", "{'error': *", "None"),
+    Known("*", "header content-type", "RabbitMQ sends no text with it", "'application/json'", "None"),
+    Known("*", "status", "RabbitMQ fails with 500; Warren answers", "*", "500 *"),
+    Known("* [after *", "status", FOLLOWS, "404 *", "20*"),
+    Known("* [after *", "status", FOLLOWS, "20*", "404 *"),
+    Known(
+        "GET /queues/{vhost}/*/bindings*", "body[]*", "RabbitMQ makes up the default binding of a queue there is not"
+    ),
+    Known("* [as compare-weak]", "body.reason", "refusals of rights are told alike", "'Access refused.'"),
+    *subjects(
+        "status",
+        UNCHECKED,
+        *("*[quorum delivery limit text]", "*[key a number]", "*[key null]", "*[key too long]", "*[name 'qqqqq*"),
+        *("*[description a number]", "*[hash short]", "*[tags a list of numbers]", "*[priority a fraction]"),
+        *("*[priority too large]", "*[count -1]", "*[count a fraction]", "*[truncate -1]"),
+    ),
+    Known("PUT /users/{user} [*null]", "status", "null counts as absent"),
+    Known(
+        "PUT /policies/{vhost}/{name} [ha-mode]", "status", "definitions of RabbitMQ 3 with mirrored queues are taken"
+    ),
+    Known("DELETE /queues/{vhost}/{queue} [as compare-monitor]", "status", "RabbitMQ fails, and has deleted it"),
+    Known("DELETE /user-limits/{user}/{limit} [unknown limit]", "status", "RabbitMQ does not look at the name"),
+    *places("DELETE /vhost-limits/*", "the same status in other words", "body.error", "body.reason"),
+    *places("DELETE /user-limits/*", "the same status in other words", "body.error", "body.reason"),
+    *subjects("body.reason", DEFINITIONS, "POST /definitions*"),
+    *subjects(
+        "body.reason",
+        TEXT,
+        *("*[bad pattern]", "*[hash no base64]", "*[type a number]", "*[name 'qqqq*", "* number]", "*[ack-mode]"),
+        *("*[operator_policy]", "*[vhost-limits]", "*[federation]", "*[x x]", "*boolean]", "*consumer text]"),
     ),
 )
+COMMANDS: tuple[Known, ...] = (
+    Known("ctl *", "stderr", USAGE, "*{tool} [--node*"),
+    *subjects("*", NO_COMMAND, "ctl list_policies_that_match*", "ctl federation_status*", "ctl restart_federation*"),
+    *subjects("*", ONE_NODE, "ctl forget_cluster_node*", "ctl join_cluster*", "ctl -n nosuch*"),
+    *subjects("*", "Warren evaluates a few known expressions alone", "ctl eval*"),
+    *subjects("*", "RabbitMQ takes an unknown queue type, and fails later", "ctl add_vhost compare-ctl3*"),
+    *subjects("*", "a formatter that there is not is bad usage", "ctl *--formatter nosuch"),
+    *subjects(
+        "*",
+        "a user that there is not is told in words, with the status 67 of sysexits",
+        *("ctl clear_password compare-nosuch", "ctl set_user_limits compare-nosuch*"),
+        *("ctl list_user_permissions compare-nosuch", "ctl list_user_limits --user compare-nosuch"),
+    ),
+    *subjects("stderr", TEXT, "ctl set_permissions*", "ctl set_topic_permissions*", "ctl set_policy*"),
+    Known("ctl *", "stderr", TEXT, "*JSON decoding error*"),
+    *subjects("stdout*", "a table has a head without rows too", "ctl list_user_topic_permissions*"),
+    *subjects(
+        "stdout*", "limits are written as a list in all formats", "ctl list_vhost_limits*", "ctl list_user_limits*"
+    ),
+    Known("ctl *--formatter json", "stdout*.arguments", "no arguments are an empty object", "{}", "[]"),
+    *subjects("stdout", "lines are drawn as the reference's terminal has them", "ctl *--formatter pretty_table*"),
+    *subjects("stdout", "terms are written on one line, without the types of arguments", "ctl *--formatter erlang"),
+    *subjects("*", "--no-table-headers is taken with csv too", "ctl *--formatter csv --no-table-headers"),
+    *subjects("*", "there is no epmd; ports are tried by address", "ctl *ping", "ctl *check_port_connectivity"),
+    *subjects(
+        "*", "ports and protocols of each broker's listeners", "ctl *check_port_listener*", "ctl *protocol_listener*"
+    ),
+    *subjects("*", "the reference's Elixir warns of its own code", "ctl *check_certificate_expiration*"),
+    *subjects("stderr", "plugins of each broker", "ctl *is_enabled*"),
+    *subjects("*", "the level none is set by log.console alone", "ctl set_log_level nosuch"),
+    *subjects(
+        "stderr",
+        USAGE,
+        "ctl nosuch",
+        "ctl rabbitmq-diagnostics nosuch",
+        "ctl list_queues -p",
+        "ctl list_queues --nosuch",
+    ),
+)
+KNOWN: tuple[Known, ...] = (*FIELDS, *ROUTES, *COMMANDS)
 
 
 def reason_of(one: Difference, table: tuple[Known, ...] = KNOWN) -> str | None:

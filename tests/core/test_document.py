@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.core.document import IMPORTED_HASH, exported
+from broker.core.json_table import table_of_json
 from broker.core.node import Node
 from broker.core.parameters import CLUSTER_ID
 from broker.core.plan import imported
@@ -98,10 +99,11 @@ def test_what_is_this_brokers_own_is_no_definition(node: Node) -> None:
     assert names(node, "global_parameters") == ["cluster_name", "mqtt_port"]
 
 
-def test_exclusive_queues_and_internal_and_predeclared_exchanges_are_left_out_with_their_bindings(node: Node) -> None:
+def test_exclusive_queues_and_predeclared_and_plugins_exchanges_are_left_out_with_their_bindings(node: Node) -> None:
     vhost = node.vhosts["v"]
     exclusive = vhost.declare_queue("exclusive", False, True, False, Table.EMPTY, object())
-    internal = vhost.declare_exchange("internal", "fanout", True, False, True, Table.EMPTY)
+    purpose = table_of_json({"x-internal-purpose": "federation"})
+    internal = vhost.declare_exchange("internal", "fanout", True, False, True, purpose)
     vhost.bind("t", exclusive, "k", Table.EMPTY)
     vhost.bind("t", internal, "k", Table.EMPTY)
     vhost.bind("internal", vhost.queue("q"), "k", Table.EMPTY)
@@ -109,6 +111,11 @@ def test_exclusive_queues_and_internal_and_predeclared_exchanges_are_left_out_wi
     assert names(node, "queues") == ["q", "quorum"]
     ends = [(item["source"], item["destination"]) for item in section(node, "bindings")]
     assert ends == [("amq.fanout", "t"), ("h", "quorum"), ("t", "q")]
+
+
+def test_internal_exchanges_of_users_are_exported(node: Node) -> None:
+    node.vhosts["v"].declare_exchange("inside", "fanout", True, False, True, Table.EMPTY)
+    assert names(node, "exchanges") == ["h", "inside", "t"]
 
 
 def test_what_is_not_durable_is_exported_too(node: Node) -> None:

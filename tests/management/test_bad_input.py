@@ -38,7 +38,7 @@ ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reaso
     ("PUT", "/queues/nowhere/q", {}, 404, *NO_VHOST),
     ("GET", "/queues/nowhere", None, 404, *MISSING),
     ("GET", "/queues/%252F/there", None, 404, *MISSING),
-    ("PUT", "/exchanges/%2F/x", {"type": "nope"}, 400, "bad_request", "invalid exchange type 'nope'"),
+    ("PUT", "/exchanges/%2F/x", {"type": "nope"}, 400, "bad_request", "unknown exchange type 'nope'"),
     ("POST", BINDING, LARGE, 400, "bad_request", "Payload size limit exceeded"),
     ("POST", BINDING, {"routing_key": "k" * 256}, 400, "bad_request", ""),
     ("POST", "/bindings/nowhere/e/amq.topic/q/there", {}, 404, *NO_VHOST),

@@ -65,7 +65,7 @@ def test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees(api: 
     assert api.get("/queues/v", user="m").status == 401
     page = api.get("/queues/%2F?page=1&page_size=10&name=^b$&use_regex=true&pagination=false").json
     assert (page["filtered_count"], page["page_count"], page["items"][0]["name"]) == (1, 1, "b")
-    assert "consumer_details" in api.get("/queues/detailed").json[0]
+    assert "garbage_collection" in api.get("/queues/detailed").json[0]
 
 
 def test_a_queue_tells_its_messages_and_consumers(api: Api) -> None:
@@ -164,3 +164,15 @@ def test_a_queue_is_transient_unless_it_is_asked_to_be_durable(api: Api) -> None
     for path in ("/queues/%2F/q", "/exchanges/%2F/x"):
         assert api.put(path, {"arguments": {}}).status == 201
         assert api.get(path).json["durable"] is False
+
+
+def test_a_detailed_list_leaves_consumers_and_breakdowns_to_a_single_queue(api: Api) -> None:
+    api.put("/queues/%2F/q", {"durable": True})
+    (listed,), single = api.get("/queues/detailed").json, api.get("/queues/%2F/q").json
+    assert single.keys() - listed.keys() == {"consumer_details", "deliveries", "incoming"}
+    assert listed["policy"] is None and "garbage_collection" in listed
+
+
+def test_null_is_refused_at_any_depth_of_arguments(api: Api) -> None:
+    for arguments in ({"x": None}, {"x": {"y": [1, None]}}, {"x": [{"y": None}]}):
+        assert api.put("/queues/%2F/q", {"arguments": arguments}).error == (400, "bad_request", "null_not_allowed")

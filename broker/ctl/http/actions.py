@@ -6,7 +6,7 @@ import time
 from datetime import datetime
 from functools import partial
 
-from ...control.answers import UNAVAILABLE, USAGE, Refused, Rows
+from ...control.answers import DATA, UNAVAILABLE, USAGE, Refused, Rows
 from ...control.columns import Columns, listed
 from ...control.links import COLUMNS, local_time
 from .api import Missing, Refusal
@@ -20,7 +20,7 @@ def purge_queue(call: HTTPCall) -> None:
     try:
         call.api.delete("queues", call.vhost_name, call.arguments[0], "contents")
     except Missing:
-        raise Refused(UNAVAILABLE, "not_found") from None
+        raise Refused(DATA, "Object (queue, stream, exchange, etc) was not found", bare=True) from None
 
 
 def delete_queue(call: HTTPCall) -> str:

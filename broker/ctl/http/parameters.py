@@ -45,14 +45,10 @@ def clear_parameter(call: HTTPCall) -> None:
 
 def list_parameters(call: HTTPCall) -> Rows:
     call.vhost()
-    found = [one for one in call.api.get("parameters") if one["vhost"] == call.vhost_name and is_listed(one)]
+    found = [one for one in call.api.get("parameters") if one["vhost"] == call.vhost_name]
     return Rows(
         ["component", "name", "value"], ([one["component"], one["name"], json_text(one["value"])] for one in found)
     )
-
-
-def is_listed(parameter: Item) -> bool:
-    return str(parameter["component"]) != "operator_policy"
 
 
 def set_global_parameter(call: HTTPCall) -> None:

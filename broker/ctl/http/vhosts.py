@@ -42,6 +42,12 @@ def update_vhost_metadata(call: HTTPCall) -> None:
     call.api.put("vhosts", name, body=metadata(call))
 
 
+def set_vhost_tags(call: HTTPCall) -> None:
+    name, *given = call.arguments
+    call.vhost_of(name)
+    call.api.put("vhosts", name, body={"tags": given})
+
+
 def enable_vhost_deletion_protection(call: HTTPCall) -> None:
     call.vhost_of(call.arguments[0])
     call.api.post("vhosts", call.arguments[0], "deletion", "protection")
@@ -122,5 +128,6 @@ COMMANDS: dict[str, Handler] = {
     "set_vhost_limits": set_vhost_limits,
     "trace_off": trace_off,
     "trace_on": trace_on,
+    "set_vhost_tags": set_vhost_tags,
     "update_vhost_metadata": update_vhost_metadata,
 }

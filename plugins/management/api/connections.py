@@ -129,13 +129,13 @@ def encryption(connection: Connection) -> Item:
     tls = connection.peer.encryption
     return {
         "ssl": tls is not None,
-        "ssl_protocol": tls.protocol if tls is not None else "",
-        "ssl_cipher": tls.cipher if tls is not None else "",
-        "ssl_hash": "",
-        "ssl_key_exchange": "",
-        "peer_cert_subject": tls.subject if tls is not None else "",
-        "peer_cert_issuer": tls.issuer if tls is not None else "",
-        "peer_cert_validity": tls.validity if tls is not None else "",
+        "ssl_protocol": tls.protocol if tls is not None else None,
+        "ssl_cipher": tls.cipher if tls is not None else None,
+        "ssl_hash": None,
+        "ssl_key_exchange": None,
+        "peer_cert_subject": (tls.subject or None) if tls is not None else None,
+        "peer_cert_issuer": (tls.issuer or None) if tls is not None else None,
+        "peer_cert_validity": (tls.validity or None) if tls is not None else None,
     }
 
 

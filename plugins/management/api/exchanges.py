@@ -7,7 +7,7 @@ import msgspec
 from broker.plugin import Exchange, json_of_table
 
 from ..access import VHOST
-from ..answers import Answer, bad, done, found, put
+from ..answers import Answer, done, found, put
 from ..arguments import Arguments, table_of
 from ..breakdowns import of_exchange
 from ..counters import exchange_counters, exchange_key
@@ -44,8 +44,6 @@ def put_exchange(request: Request) -> Answer:
     """Declare it, or find it the same."""
     body: Declaration = request.body
     name = request.exchange_name()
-    if body.type not in request.node.registry.names():
-        raise bad(f"invalid exchange type '{body.type}'")
     existed = name in request.here().exchanges
     request.channel().declare_exchange(
         name, body.type, body.durable, body.auto_delete, body.internal, table_of(body.arguments)

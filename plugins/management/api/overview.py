@@ -76,10 +76,10 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
     """Rates and counts: those of the node, or the sums of those virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     queue_totals = length_counters(totals)
+    churn = churn_counters(request.node.churn)
     if request.caller.monitors and not request.headers.get("x-vhost"):
         counts = request.node.statistics()
         message_stats = message_counters(counts.publishing, counts.delivered())
-        churn = churn_counters(request.node.churn)
         return {
             "message_stats": samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
             "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
@@ -97,7 +97,7 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
     return {
         "message_stats": added(each),
-        "churn_rates": {},
+        "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
         "queue_totals": (added(lengths_of) or empty) | queue_totals,
     }
 

@@ -45,10 +45,11 @@ def check_whole(value: object) -> None:
 
 
 def list_parameters(request: Request) -> Listing[Parameter]:
-    """Those in the virtual hosts that the user sees, of one component or of all."""
+    """Those in the virtual hosts that the user may enter, of one component or of all but policies."""
     component, parameters = request.path.get("component"), request.node.parameters
     all_ = [one for vhost in request.vhosts() for one in parameters.all(vhost.name, component)]
-    return Listing([one for one in all_ if one.component != POLICY], partial(described, request))
+    listed = [one for one in all_ if component == POLICY or one.component != POLICY]
+    return Listing(listed, partial(described, request))
 
 
 def find_parameter(request: Request) -> Parameter:

@@ -42,10 +42,10 @@ def list_queues(request: Request) -> Listing[Queue]:
 
 
 def list_detailed(request: Request) -> Listing[Queue]:
-    """The same, with all that is told of a single one."""
+    """The same, with what a single queue has and is unset; consumers and breakdowns are left to that."""
     figures = Figures(request)
     queues = [vhost.queues[name] for vhost in request.vhosts() for name in sorted(vhost.queues)]
-    return Listing(queues, lambda queue: detailed(request, figures, queue), lambda queue: queue.name)
+    return Listing(queues, lambda queue: with_unset(request, figures, queue), lambda queue: queue.name)
 
 
 def get_queue(request: Request) -> Answer:
@@ -117,17 +117,24 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
 
 def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
     """As a single one."""
+    item = with_unset(request, figures, queue)
+    if figures.told:
+        item["consumer_details"] = [described_consumer(consumer) for consumer in consumers_of(queue)]
+        item |= of_queue(request.host, figures, queue)
+    return item
+
+
+def with_unset(request: Request, figures: Figures, queue: Queue) -> Item:
     unset: Item = dict.fromkeys(UNSET)
     item = unset | described(request, figures, queue)
     if figures.told:
-        item["consumer_details"] = [described_consumer(consumer) for consumer in consumers_of(queue)]
-        item |= {**of_queue(request.host, figures, queue), "garbage_collection": NO_GARBAGE}
+        item["garbage_collection"] = NO_GARBAGE
     return item
 
 
 def consuming(queue: Queue) -> Item:
     consumers = queue.consumers
-    capacity = int(consumers.any_ready())  # whether one would get a message at once
+    capacity: float = 1.0 if consumers.any_ready() else 0  # whether one would get a message at once
     item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
     if consumers.exclusive:
         item["exclusive_consumer_tag"] = consumers.all()[0].tag
