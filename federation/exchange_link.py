@@ -55,6 +55,7 @@ class ExchangeLink(Link):
         self._changed = asyncio.Event()
         self._queue = self._internal = ""
         self._letter = FIRST
+        self._complete = ""  # the letter of the internal exchange that was complete when this link ran last
         self._listens = False  # at the upstream exchange, for the type of ours
         self.origin: tuple[str, str, str] | None = None  # cluster name, vhost and exchange at which it did so last
 
@@ -88,6 +89,7 @@ class ExchangeLink(Link):
         await self._bind_all(commanding)
         if old:
             await self._delete_exchange(connection, old)
+        self._complete = self._letter
         self.status.flow(FLOWING, "")
 
     def _base(self, connection: UpstreamConnection) -> str:
@@ -210,7 +212,7 @@ class ExchangeLink(Link):
     async def _make_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
         """The internal exchange of the other letter; the name of the one that was there, if any."""
         names = {letter: internal_name(self._queue, letter) for letter in LETTERS}
-        there = [letter for letter in LETTERS if await self._exists(connection, names[letter])]
+        there = [self._complete] if self._complete else await self._letters_used(connection, names)
         old = there[-1] if there else FIRST
         if len(there) > 1:
             # A start was cut short, and nobody knows which of them is complete: one is made so before the other goes.
@@ -219,10 +221,26 @@ class ExchangeLink(Link):
             await self._bind_all(channel)
         self._letter = other_letter(old)
         self._internal = names[self._letter]
-        if self._letter in there:
+        if self._letter in there or self._complete:
             await self._delete_exchange(connection, self._internal)
         await self._declare_internal(connection, channel)
         return names[old] if there else ""
+
+    async def _letters_used(self, connection: UpstreamConnection, names: dict[str, str]) -> list[str]:
+        """The letters of internal exchanges that feed a queue. One that feeds none is of no use, and is deleted: that
+        it is missing is then no error, which a passive declaration would leave in the upstream's log."""
+        used = []
+        for letter, name in names.items():
+            channel = await connection.channel()
+            try:
+                await channel.delete_exchange(name, if_unused=True)
+            except LinkFault as fault:
+                if fault.code != PRECONDITION_FAILED:
+                    raise
+                used.append(letter)
+            else:
+                await channel.close()
+        return used
 
     async def _declare_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
         """By a connection of its own: an upstream that does not know the type may close the connection (503)."""

@@ -82,9 +82,9 @@ class UpstreamChannel:
         what = short(name) + short(type_) + flags(passive, durable, auto_delete, internal, False)
         await self._call(EXCHANGE_DECLARE, TICKET + what + arguments.framed)
 
-    async def delete_exchange(self, name: str) -> None:
+    async def delete_exchange(self, name: str, if_unused: bool = False) -> None:
         """None there is fine."""
-        await self._call(EXCHANGE_DELETE, TICKET + short(name) + flags(False, False))
+        await self._call(EXCHANGE_DELETE, TICKET + short(name) + flags(if_unused, False))
 
     async def bind_exchange(
         self, destination: str, source: str, routing_key: str, arguments: Table, nowait: bool = False

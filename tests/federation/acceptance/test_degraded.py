@@ -46,3 +46,26 @@ def test_a_link_that_does_all_it_should_is_not_degraded(loop: BackgroundLoop) ->
     finally:
         down.close()
         up.close()
+
+
+def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_log(loop: BackgroundLoop) -> None:
+    up, down = Site(loop, "one"), Site(loop, "two")
+    try:
+        there, here = up.place("v"), down.place("v")
+        for place in (there, here):
+            place.ch.exchange("fed.x", "direct")
+        queue = here.listener("fed.x", "k")
+        here.federate("^fed", there.uri)
+        here.running()
+        for body in (b"first", b"second"):
+            until(lambda: "k" in there.keys("fed.x"), "bound")
+            there.ch.publish("fed.x", "k", body)
+            assert here.get(queue).body == body
+            there.act(lambda: up.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
+            until(lambda: here.row()["reconnects"], "broken")
+            here.running()
+        assert not [entry for entry in up.log if entry[0] == "channel_closing"]
+        assert len([name for name in there.exchanges() if name.startswith("federation: ")]) == 1
+    finally:
+        down.close()
+        up.close()
