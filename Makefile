@@ -64,8 +64,8 @@ interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstr
 ring: .venv/test.stamp  ## the topologies of federation with real processes: who received what
 	$(BIN)/python -m tests.federation.ring $(ARGS)
 
-ring-containers:  ## three brokers in containers: one is cut off, one killed, and the messages are counted
-	@$(PYTHON) docker/ring/check.py
+ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 10"), one killed, and the messages are counted
+	@$(PYTHON) docker/ring/check.py $(ARGS)
 
 federation-faults: .venv/test.stamp  ## what breaks on the way between two brokers, for as long as it takes: what is lost
 	$(BIN)/python -m tests.federation.faults $(ARGS)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CLOSE_S = 5.0  # to remove what is at an upstream, and for all of the end of a link twice as long
 LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
+PREFETCH_MAX = 65_535  # what basic.qos has room for
 REJECTED_S = 60.0  # between lines about messages that are not taken: there may be many, all alike
 JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
 
@@ -176,7 +177,7 @@ class Link:
         for text in faults:
             self.host.report("federation_uri_invalid", "error", {"link": str(self), "reason": text})
         if not endpoints:
-            self.status.failed(INVALID_URI, "; ".join(faults), None)
+            self.status.failed(INVALID_URI, "; ".join(faults) or "the upstream has no URI", None)
         return endpoints
 
     async def _try_for_ever(self) -> None:
@@ -217,6 +218,8 @@ class Link:
         """Until it breaks. Raises LinkFault."""
         self._lost = asyncio.get_running_loop().create_future()
         check_rights(self.node, self.wanted)
+        if not 0 <= self.settings.prefetch_count <= PREFETCH_MAX:
+            raise LinkFault(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
         connection = await self._dial()
         connection.ended.add_done_callback(partial(told, self._lost))
         try:

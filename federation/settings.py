@@ -17,6 +17,8 @@ ACK_MODES: tuple[AckMode, ...] = ("on-confirm", "on-publish", "no-ack")
 PREFETCH_COUNT = 1000
 RECONNECT_DELAY_S = 5.0
 MAX_HOPS = 1
+LONG_MAX = (1 << 63) - 1
+DELAY_MAX_S = 1e7  # some months: what a timer of the loop can wait for
 NOTHING: Mapping[str, object] = {}
 
 
@@ -101,7 +103,9 @@ def text(given: Mapping[str, object], key: str) -> str | None:
 
 def number(given: Mapping[str, object], key: str, default: float) -> float:
     value = given.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return default
+    return float(max(min(value, DELAY_MAX_S), 0))
 
 
 @overload
@@ -113,6 +117,8 @@ def whole(given: Mapping[str, object], key: str, default: None) -> int | None: .
 
 
 def whole(given: Mapping[str, object], key: str, default: int | None) -> int | None:
-    """An integer, also as 5.0."""
+    """An integer that a signed long holds; of a fraction the whole part."""
     value = given.get(key)
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return default
+    return int(max(min(value, LONG_MAX), -LONG_MAX))

@@ -42,29 +42,15 @@ def whole(value: object) -> int | None:
     return int(value) if abs(value) <= LARGEST else None
 
 
-def is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
-
-
 def number(key: str, value: object) -> str:
-    """An integer or a fraction, not negative."""
-    if is_number(value) and isinstance(value, (int, float)) and value >= 0:
+    """An integer or a fraction, of any size."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return ""
     return f"{key} should be a number, actually was {term(value)}"
 
 
 def integer(key: str, value: object) -> str:
     return "" if whole(value) is not None else f"{key} should be a number, actually was {term(value)}"
-
-
-def between(least: int, most: int = LARGEST) -> Rule:
-    def rule(key: str, value: object) -> str:
-        found = whole(value)
-        if found is not None and least <= found <= most:
-            return ""
-        return f"{key} should be a number, actually was {term(value)}"
-
-    return rule
 
 
 def text(key: str, value: object) -> str:

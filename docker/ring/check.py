@@ -1,9 +1,12 @@
 """Runs the ring of compose.federation.yaml, harms it under traffic, and counts: `python3 docker/ring/check.py`.
 
 It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but Python's own library. Exit status: 0
-nothing was lost, or there is no engine; 1 otherwise. RATE is how many messages a second each site publishes.
+nothing was lost and the links were back soon after each cut, or there is no engine; 1 otherwise. `--cuts` is how often
+a broker is cut off, RATE how many messages a second each site publishes.
 """
 
+import argparse
+import calendar
 import json
 import os
 import re
@@ -19,7 +22,9 @@ from pathlib import Path
 FILE = Path(__file__).parent.parent / "compose.federation.yaml"
 SITES = ("a", "b", "c")
 QUIET_S = 10.0  # of traffic with nothing amiss
-CUT_S = 20.0  # for which a broker is off the network
+CUT_S = 20.0  # for which a broker is off the network: longer than its peers need to notice
+BACK_S = 10.0  # within which all links run again after a cut
+CUT_LINKS = ("b", "c")  # sites whose links lead from, or to, the broker that is cut off
 PATIENCE_S = 120.0  # for anything that has to come about
 LINE = re.compile(r"^([abc]) received (\d+) of ([abc])", re.MULTILINE)
 DONE = re.compile(r"published 1 to (\d+), all confirmed")
@@ -61,14 +66,25 @@ def until(what: str, condition: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def link_is_running(site: str) -> bool:
+def link(site: str) -> dict[str, str]:
+    """The one link of a site, as its broker tells of it; empty where it does not."""
     command = ["docker", "exec", f"warren-{site}", "warrenctl", "-q", "federation_status", "--formatter", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return not done.returncode and [link["status"] for link in json.loads(done.stdout or "[]")] == ["running"]
+    links: list[dict[str, str]] = json.loads(done.stdout or "[]") if not done.returncode else []
+    return links[0] if len(links) == 1 else {}
+
+
+def link_is_running(site: str) -> bool:
+    return link(site).get("status") == "running"
 
 
 def links_are_running() -> bool:
     return all(link_is_running(site) for site in SITES)
+
+
+def changed_s(site: str) -> float:
+    """When the link last started or broke, in seconds; the containers' clocks are in UTC."""
+    return float(calendar.timegm(time.strptime(link(site)["last_changed"], "%Y-%m-%d %H:%M:%S")))
 
 
 def every_site_is_bound(site: str) -> bool:
@@ -110,16 +126,29 @@ def calm() -> None:
     print(f"nothing amiss: each of {sum(published.values())} messages came to every site, once")
 
 
-def cut() -> None:
-    """A broker leaves the network of the brokers and comes back; its own site goes on meanwhile."""
+def cut() -> float:
+    """A broker leaves the network of the brokers and comes back; its own site goes on meanwhile. How many seconds its
+    links needed to run again. Raises Failed."""
     run("docker", "network", "disconnect", "warren-ring", "warren-b")
     before = received()
     time.sleep(CUT_S)
     meanwhile = received() - before
+    unaware = [site for site in CUT_LINKS if link_is_running(site)]
     run("docker", "network", "connect", "warren-ring", "warren-b")
+    connected_s = time.time()
+    if unaware:
+        raise Failed(f"after {CUT_S:.0f} s the links of {unaware} had not noticed that they were cut")
     at_b = Counter(publisher == "b" for site, publisher, _ in meanwhile.elements() if site == "b")
-    print(f"b cut off for {CUT_S:.0f} s: {at_b[True]} of its own messages came there meanwhile, {at_b[False]} others")
+    print(
+        f"b cut off for {CUT_S:.0f} s: {at_b[True]} of its own messages came there meanwhile, {at_b[False]} others",
+        flush=True,
+    )
     until("the links run again after the cut", links_are_running)
+    back_s = max(0.0, max(changed_s(site) for site in CUT_LINKS) - connected_s)
+    print(f"the links ran again {back_s:.0f} s after the cut", flush=True)
+    if back_s > BACK_S:
+        raise Failed(f"they should within {BACK_S:.0f} s")
+    return back_s
 
 
 def restart() -> None:
@@ -150,10 +179,12 @@ def ring(command: list[str]) -> Iterator[None]:
         run(*command, "down", "--volumes", "--rmi", "local", "--timeout", "10")
 
 
-def check() -> None:
-    """Raises Failed where a message was lost."""
+def check(cuts: int) -> None:
+    """Raises Failed where a message was lost, or a link was not back in time."""
     calm()
-    cut()
+    back_s = [cut() for _ in range(cuts)]
+    if back_s:
+        print(f"{cuts} cuts: the links ran again within {max(back_s):.0f} s, {sum(back_s) / cuts:.1f} s on average")
     restart()
     time.sleep(QUIET_S)
     published = stop_publishers()
@@ -167,6 +198,9 @@ def check() -> None:
 
 def main() -> int:
     """The exit status."""
+    parser = argparse.ArgumentParser(description="Runs a ring of three brokers in containers, harms it, and counts.")
+    parser.add_argument("--cuts", type=int, default=1, help="how often a broker is cut off the network (1)")
+    cuts = parser.parse_args().cuts
     command = compose()
     if command is None:
         print("NOTE: no Docker engine with compose answers: the ring of containers is not run")
@@ -174,7 +208,7 @@ def main() -> int:
     os.environ.setdefault("RATE", "20")
     try:
         with ring(command):
-            check()
+            check(cuts)
     except Failed as failure:
         print(failure, file=sys.stderr)
         return 1

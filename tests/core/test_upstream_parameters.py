@@ -58,7 +58,6 @@ def test_an_upstream_may_say_all_that_there_is(node: Node) -> None:
         ({}, ['Key "uri" not found in up']),
         ([], ["Unrecognised terms [] in up"]),
         ({"uri": 5}, ["uri should be list, actually was 5"]),
-        ({"uri": []}, ["uri should be list, actually was []"]),
         ({"uri": ["amqp://a", 5, 6]}, ["uri should be list, actually was 5"]),
         ({"uri": ["amqp://a", "http://b"]}, ['"http://b" not a valid URI: {unexpected_uri_scheme,<<"http">>}']),
         (
@@ -73,7 +72,7 @@ def test_an_upstream_may_say_all_that_there_is(node: Node) -> None:
                 "exchange should be binary, actually was 5",
                 'max-hops should be a number, actually was <<"x">>',
                 "trust-user-id should be boolean, actually was 1",
-                'ack-mode should be one of [<<"on-confirm">>,<<"on-publish">>,<<"no-ack">>], actually was <<"zz">>',
+                'ack-mode should be one of [<<"no-ack">>,<<"on-publish">>,<<"on-confirm">>], actually was <<"zz">>',
             ],
         ),
     ],
@@ -86,14 +85,18 @@ def test_all_that_is_wrong_with_an_upstream_is_told(node: Node, value: object, t
 @pytest.mark.parametrize(
     ("key", "bad"),
     [
-        ("prefetch-count", (-1, 65_536, 1.5, True)),
-        ("max-hops", (-1, 0.5)),
-        ("expires", (0, -1)),
-        ("message-ttl", (-1,)),
-        ("reconnect-delay", (-0.1, "5")),
+        ("prefetch-count", ("5", True)),
+        ("max-hops", ("1", None)),
+        ("expires", ([],)),
+        ("message-ttl", ({},)),
+        ("reconnect-delay", ("5", False)),
     ],
 )
-def test_numbers_by_which_a_link_would_fail_are_refused(node: Node, key: str, bad: tuple[object, ...]) -> None:
+def test_what_is_no_number_is_refused_and_numbers_are_taken_as_rabbitmq_takes_them(
+    node: Node, key: str, bad: tuple[object, ...]
+) -> None:
+    for value in (-1, 0, 1.5, 70_000, 10**30, -(10**30)):
+        assert lines(node, "federation-upstream", {"uri": URI, key: value}) == []
     for value in bad:
         (line,) = lines(node, "federation-upstream", {"uri": URI, key: value})
         assert line.startswith(f"{key} should be a number, actually was ")
@@ -131,7 +134,7 @@ BAD = {
     "amqp://h/a/b": "invalid_vhost",
     "amqp://h/%zz": "invalid_escape",
     "amqp://h/%ff": "invalid_utf8",
-    "amqp:// h": "invalid_character",
+    "amqp://\th": "invalid_character",
     "amqp://h\n": "invalid_character",
     "amqp://h?heartbeat=x": "{not_an_integer,heartbeat}",
     "amqp://h?connection_timeout=": "{not_an_integer,connection_timeout}",

@@ -1,11 +1,12 @@
 """Links that run and cannot do all that is expected of them: their status says so."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import Site, until
+from tests.support.federation import Place, Site, until
 
 pytestmark = pytest.mark.sockets
 
@@ -69,3 +70,24 @@ def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_lo
     finally:
         down.close()
         up.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "words"),
+    [
+        ({"prefetch_count": -1}, "error", "prefetch-count is -1, it must be from 0 to 65535"),
+        ({"prefetch_count": 10**30}, "error", "it must be from 0 to 65535"),
+        ({"expires": 0}, "error", "x-expires"),
+        ({"message_ttl": -1}, "error", "x-message-ttl"),
+        ({"uri": []}, "invalid_upstream_uri", "the upstream has no URI"),
+        ({"max_hops": -1}, "running", ""),
+        ({"max_hops": 10**30, "reconnect_delay": 10**30}, "running", ""),
+    ],
+)
+def test_settings_that_an_import_brings_and_no_link_can_work_by_are_told_by_the_link(
+    up: Place, down: Place, settings: dict[str, Any], status: str, words: str
+) -> None:
+    down.ch.exchange("fed.x", "fanout")
+    down.upstream("u", **{"uri": up.inside, **settings})
+    down.policy("^fed", {"federation-upstream": "u"})
+    until(lambda: down.row()["status"] == status and words in down.row()["error"], lambda: str(down.row()))
