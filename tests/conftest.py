@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support import acceptance
@@ -48,6 +49,10 @@ def _rank(item: pytest.Item) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(acceptance)
+    # How long an example takes says nothing where others use the machine too.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=slow)
+    hypothesis.settings.load_profile("suite")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -34,7 +34,7 @@ COMPOSE_FILES = sorted(DOCKER.glob("compose*.yaml"))
 EVERY_COMPOSE_FILE = pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda path: path.name)
 
 CHECK = runpy.run_path(str(RING / "check.py"))
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 Instruction = tuple[str, str]
 

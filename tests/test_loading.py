@@ -97,7 +97,7 @@ def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`warren`, for which nothing is installed but what is in this folder."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder)), str(ROOT)])}
     line = [sys.executable, "-m", "broker.cli", *words]
-    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_warren_lists_the_types_with_their_distributions(tmp_path: Path) -> None:

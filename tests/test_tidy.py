@@ -334,6 +334,76 @@ def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
     assert not found, "\n".join(found)
 
 
+READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "time", "time_ns"}
+# path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
+CLOCK_READERS: dict[str, str] = {
+    "tests/crash/daemon.py::Daemon.start": "says how long a start took; nothing depends on it",
+    "tests/crash/test_features_restarted.py::test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
+    "tests/crash/test_killed.py::restart": "any moment will do for a kill",
+    "tests/crash/test_killed.py::test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back": "any moment",
+    "tests/federation/acceptance/test_messages.py::"
+    "test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time": "a rate: slower allows more",
+    "tests/federation/acceptance/test_queues.py::"
+    "test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
+    "tests/federation/acceptance/test_status.py::"
+    "test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
+    "tests/federation/test_ending.py::EndedLink.ended": "takes longer than the time limit that is tested",
+    "tests/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
+    "tests/federation/faults.py": "a program that says how long each fault took",
+    "tests/federation/ring.py": "a program that watches real brokers, and waits for what must not come",
+    "tests/net/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",
+    "tests/net/test_committer.py::test_nothing_is_sealed_after_a_stop": "a timer behind the one that must not go off",
+    "tests/plugins/order_taker.py": "a consumer that takes its time, and prints in which order",
+    "tests/stress.py": "a program that says how long a round took",
+    "tests/support/broker.py::SocketPeer.wait": "another broker has no clock that a test could advance",
+    "tests/throughput/bench.py": "a benchmark",
+    "tests/throughput/cluster.py": "a program that says how long each analysis took",
+    "tests/throughput/test_export_writer.py::"
+    "test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file": "sets the time of a file into the past",
+}
+
+
+def clock_faults(function: ast.AST) -> Iterator[ast.AST]:
+    """Where it sleeps outside `while`, or compares with or takes the difference of the machine's time there.
+
+    In such a loop both are how a condition is waited for. Zero seconds are no sleep, but a turn of the loop.
+    """
+    for node in ast.iter_child_nodes(function):
+        if isinstance(node, ast.While | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.Call) and called(node) == "sleep" and not zero(node.args):
+            yield node
+        if isinstance(node, ast.Compare) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)):
+            inner = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+            if any(isinstance(call.func, ast.Attribute) and called(call) in READS_CLOCK for call in inner):
+                yield node
+                continue
+        yield from clock_faults(node)
+
+
+def called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def zero(arguments: list[ast.expr]) -> bool:
+    return len(arguments) == 1 and isinstance(arguments[0], ast.Constant) and not arguments[0].value
+
+
+def test_tests_wait_for_conditions_and_not_for_the_clock() -> None:
+    found, used = [], set()
+    for path in sources("tests"):
+        if path.relative_to(ROOT).parts[1] == "bench":
+            continue
+        for name, function in functions(path):
+            for fault in clock_faults(function):
+                places = {short(path), f"{short(path)}::{name}"}
+                used |= places
+                if not places & CLOCK_READERS.keys():
+                    found.append(complaint(path, getattr(fault, "lineno", 0), f"{name} depends on the machine's speed"))
+    found += [f"{place}: the exception is not needed any more" for place in CLOCK_READERS.keys() - used]
+    assert not found, "\n".join(found)
+
+
 SKIPPED = {".git", ".venv", "node_modules", "build", "dist", "__pycache__", "data"}
 TEXT = {"", ".py", ".md", ".toml", ".yaml", ".yml", ".json", ".js", ".mjs", ".cfg", ".txt"}
 # Somebody's own machine; written so that this line does not match itself.

@@ -277,7 +277,7 @@ def test_settling_what_came_from_a_deleted_queue_is_no_error(ch: Channel, queue:
     ends_with_unknown_tag(ch, first.tag, Basic.Ack)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_an_ack_of_twenty_thousand_is_one_step(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 20_000)
     ch.consume(queue)

@@ -19,8 +19,8 @@ from .process import Broker, cpu_s, rss_bytes
 from .progress import MEASURING, RUNNING, STOPPED, Progress
 from .publishing import publish
 
-READY_WITHIN_S = 30.0
-RESULT_WITHIN_S = 10.0
+READY_WITHIN_S = 60.0
+RESULT_WITHIN_S = 60.0
 SETTLE_S = 0.2  # for a broker to see that the publishers are gone, before their queues go
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from tests.support.installed import installed
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_WITHIN_S = 15
-STOP_WITHIN_S = 10
+READY_WITHIN_S = 60
+STOP_WITHIN_S = 60
 
 
 class Reply:
@@ -47,7 +47,7 @@ class API:
         return f"http://guest:guest@{self.host}:{self.port}/api/"
 
     def call(self, method, path, body=None, user="guest", password="guest"):
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=10)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         try:
             login = base64.b64encode(f"{user}:{password}".encode()).decode()
             headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}

@@ -24,8 +24,8 @@ import pytest
 from .api import API, BrokerWithAPI
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_TIMEOUT_S = 10
-STOP_TIMEOUT_S = 10
+READY_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
 
 
 class BrokerProcess:

@@ -139,7 +139,7 @@ async def test_a_simple_publish_and_receive(channel, queue, names):
     exchange = await channel.declare_exchange(names.exchange(), auto_delete=True)
     await queue.bind(exchange, "key")
     await exchange.publish(Message(b"body", content_type="text/plain", headers={"foo": "bar"}), "key")
-    message = await queue.get(timeout=5)
+    message = await queue.get(timeout=60)
     assert (message.exchange, message.routing_key, message.redelivered) == (exchange.name, "key", False)
     assert (message.body, message.headers, message.content_type) == (b"body", {"foo": "bar"}, "text/plain")
     await message.ack()
@@ -189,7 +189,7 @@ async def test_a_big_message(channel, queue, size):
 
 async def test_get_from_an_empty_queue(queue):
     with pytest.raises(QueueEmpty):
-        await queue.get(timeout=5)
+        await queue.get(timeout=60)
     assert await queue.get(fail=False) is None
 
 
@@ -225,7 +225,7 @@ async def test_the_iterator_gets_all_in_order_under_a_prefetch(connection, chann
     for number in range(20):
         await channel.default_exchange.publish(Message(b"%d" % number), queue.name)
     seen = []
-    async with (await consuming.get_queue(queue.name)).iterator(timeout=5) as iterator:
+    async with (await consuming.get_queue(queue.name)).iterator(timeout=60) as iterator:
         async for message in iterator:
             async with message.process():
                 seen.append(message.body)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 NODE_FOLDER = Path(__file__).resolve().parent / "node"
-RUN_TIMEOUT_S = 55
+RUN_TIMEOUT_S = 180
 INSTALL_TIMEOUT_S = 120
 OLDEST_NODE = 18
 

@@ -18,8 +18,8 @@ from celery.exceptions import TaskRevokedError
 from kombu import pools
 
 HERE = Path(__file__).resolve().parent
-START_TIMEOUT_S = 30
-TIMEOUT_S = 10
+START_TIMEOUT_S = 60
+TIMEOUT_S = 60
 
 
 class Worker:

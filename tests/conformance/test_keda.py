@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pika
 import pytest
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 def queue_info(reply):

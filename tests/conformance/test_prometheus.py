@@ -22,7 +22,7 @@ from .api import API
 
 pytestmark = pytest.mark.sockets
 
-PATIENCE_S = 45
+PATIENCE_S = 60
 ATTEMPTS = 3  # to start it: the port that was free a moment ago may be somebody else's by then
 # promtool's opinion of a name that is RabbitMQ's
 KNOWN = 'rabbitmq_unreachable_cluster_peers_count non-histogram and non-summary metrics should not have "_count" suffix'
@@ -57,7 +57,7 @@ def own(api: API) -> API:
 def scraped(api: API, path: str) -> bytes:
     login = "Basic " + base64.b64encode(b"guest:guest").decode()
     request = urllib.request.Request(f"http://{api.host}:{api.port}{path}", headers={"Authorization": login})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         body = answer.read()
     assert isinstance(body, bytes)
     return body
@@ -129,7 +129,7 @@ class Prometheus:
         self.process.wait()
 
     def asked(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=60) as answer:
             return json.load(answer)["data"]
 
     def found(self, query: str) -> list[float]:

@@ -19,7 +19,7 @@ from amqp.exceptions import (
     ResourceLocked,
 )
 
-TIMEOUT_S = 5
+TIMEOUT_S = 60
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import pika
 import pytest
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 # What each list and object is decoded into: key -> type, where it is there and not null.
 OVERVIEW = {

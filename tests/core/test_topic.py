@@ -146,9 +146,9 @@ def test_a_hundred_hostile_patterns_cost_less_than_five_milliseconds_a_message(s
     key = ".".join(["a"] * 50)
     taken = []
     for _ in range(5):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         exchange.route((key,), MESSAGE)
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.thread_time() - begun)
     assert min(taken) < 0.005
 
 

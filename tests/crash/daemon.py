@@ -118,4 +118,4 @@ class Daemon:
 
 def doctor(data: Path) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "broker.cli", "doctor", "--data", str(data)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

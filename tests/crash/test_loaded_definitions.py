@@ -72,7 +72,7 @@ def test_a_bad_file_ends_the_start_with_one_line_and_changes_nothing(daemon: Dae
     config = configure(tmp_path, bad)
     line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--data", str(daemon.data)]
     done = subprocess.run(
-        [*line, "--config", str(config)], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
+        [*line, "--config", str(config)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (78, "")
     (said,) = done.stderr.splitlines()

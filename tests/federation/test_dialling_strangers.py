@@ -26,18 +26,20 @@ async def listening(first: bytes = b"", goes: bool = False) -> AsyncIterator[tup
     """A server that says so much and no more."""
     readers: list[asyncio.StreamReader] = []
     writers: list[asyncio.StreamWriter] = []
+    over = asyncio.Event()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         readers.append(reader)
         writers.append(writer)
         writer.write(first)
-        if goes:
+        if goes or over.is_set():  # it may have come so late that nobody else would close it
             writer.close()
 
     server = await asyncio.start_server(accepted, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1], readers
     finally:
+        over.set()
         server.close()
         for writer in writers:
             writer.close()

@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ def started(folder: Path, *options: str) -> Iterator[Broker]:
 
 def asked(url: str, context: Any = None) -> Any:
     request = urllib.request.Request(url, headers={"Authorization": BASIC})
-    with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
         return json.load(answer)
 
 
@@ -52,13 +51,12 @@ def test_the_api_answers_where_it_was_told_to_and_ends_with_the_broker(tmp_path:
         assert asked(f"http://{address}/api/whoami")["name"] == "guest"
         protocols = [one["protocol"] for one in asked(f"http://{address}/api/overview")["listeners"]]
         assert {"amqp", "http"} <= set(protocols)
-        with closing(http.client.HTTPConnection(address, timeout=10)) as idle:
+        with closing(http.client.HTTPConnection(address, timeout=60)) as idle:
             idle.request("GET", "/api/version")
             assert json.loads(idle.getresponse().read())
-            begun = time.monotonic()
             broker.process.send_signal(signal.SIGTERM)
-            assert broker.process.wait(timeout=10) == 0
-            assert time.monotonic() - begun < 4
+            assert broker.process.wait(timeout=60) == 0
+            assert "timeout graceful shutdown exceeded" not in broker.rest()  # an idle connection held up nothing
             assert idle.sock is not None and idle.sock.recv(4096) == b""
 
 
@@ -67,14 +65,14 @@ def test_a_broker_that_nobody_asks_imports_nothing_of_it_and_ends_too(tmp_path: 
         maps = Path(f"/proc/{broker.process.pid}/maps").read_text(encoding="utf-8")
         assert "msgspec" not in maps
         broker.process.send_signal(signal.SIGTERM)
-        assert broker.process.wait(timeout=10) == 0
+        assert broker.process.wait(timeout=60) == 0
 
 
 def test_a_port_that_is_taken_ends_the_start_if_it_was_asked_for(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with started(tmp_path, "--http", f"127.0.0.1:{port}") as broker:
-            assert broker.process.wait(timeout=10) == 69
+            assert broker.process.wait(timeout=60) == 69
         (said,) = [line for line in broker.log if line["event"] == "cannot_start"]
         assert said["service"] == "management" and said["reason"].startswith(
             f"127.0.0.1:{port}: Address already in use"
@@ -108,7 +106,7 @@ def test_who_never_comes_to_a_request_is_not_waited_for(tmp_path: Path) -> None:
     with started(tmp_path, "--http", "127.0.0.1:0", *options) as broker:
         host, _, port = broker.ready["http"][0].rpartition(":")
         for begun in (b"", b"GET /api/whoami HTT", b"GET /api/version HTTP/1.1\r\nhost: x\r\n"):
-            with socket.create_connection((host, int(port)), timeout=10) as slow:
+            with socket.create_connection((host, int(port)), timeout=60) as slow:
                 slow.sendall(begun)
                 assert slow.recv(4096) == b""
 
@@ -117,7 +115,7 @@ def test_a_connection_ends_after_as_many_requests_as_it_may_have(tmp_path: Path)
     options = configured(tmp_path, "management.tcp.max_keepalive = 2")
     with (
         started(tmp_path, "--http", "127.0.0.1:0", *options) as broker,
-        closing(http.client.HTTPConnection(broker.ready["http"][0], timeout=10)) as client,
+        closing(http.client.HTTPConnection(broker.ready["http"][0], timeout=60)) as client,
     ):
         for last in (False, True):
             client.request("GET", "/api/version")

@@ -23,7 +23,7 @@ from tests.support.scraping import Samples
 
 pytestmark = pytest.mark.sockets
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 PROTOCOL = "http/prometheus"
 
 
@@ -44,7 +44,7 @@ def started(folder: Path, *lines: str, memory: bool = True) -> Iterator[Broker]:
 
 def scraped(url: str, user: str | None = None, context: ssl.SSLContext | None = None) -> Samples:
     headers = {"Authorization": "Basic " + base64.b64encode(f"{user}:{user}".encode()).decode()} if user else {}
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10, context=context) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60, context=context) as answer:
         return Samples(answer.read().decode())
 
 

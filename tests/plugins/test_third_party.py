@@ -48,7 +48,7 @@ def python(tmp_path: Path) -> str:
     (packages,) = scratch.glob("lib/python*/site-packages")
     (packages / "this.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--no-index", str(source)], check=True, timeout=50)
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--no-index", str(source)], check=True, timeout=60)
     return interpreter
 
 
@@ -79,6 +79,6 @@ def test_a_plugin_of_another_distribution_works(tmp_path: Path, python: str) -> 
     finally:
         daemon.close()
     listed = subprocess.run(
-        [python, "-m", "broker.cli", "plugins"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=20
+        [python, "-m", "broker.cli", "plugins"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
     assert "x-round-robin\twarren-round-robin 3.2.1\n" in listed.stdout

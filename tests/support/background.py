@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import uvloop
 
 T = TypeVar("T")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class BackgroundLoop:

@@ -15,7 +15,7 @@ from pamqp.commands import Connection, Exchange, Queue
 from .amqp import Client
 from .received import Closed, Silence
 
-PATIENCE_S = 10  # for a reply over a socket
+PATIENCE_S = 60  # for a reply over a socket
 CTL = shlex.split(os.environ.get("WARREN_CTL", ""))  # the command line of the peer's rabbitmqctl, with its -n NODE
 
 _numbers = itertools.count(1)
@@ -100,7 +100,7 @@ class SocketPipe:
     """Bytes over TCP."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=10)
+        self._socket = socket.create_connection((host, port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:

@@ -24,7 +24,7 @@ from federation.fault import LinkFault
 from federation.uris import Endpoint, endpoint
 
 NAME = "Federation link (upstream: up, policy: p)"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [uvloop.new_event_loop, asyncio.new_event_loop]
 
 

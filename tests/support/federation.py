@@ -32,7 +32,7 @@ from .channel import Channel
 from .http import Response, answered, scope_of
 from .received import Content
 
-WITHIN_S = 20.0  # for whatever is to happen: the machine may be busy
+WITHIN_S = 60.0  # for whatever is to happen: the machine may be busy
 LOOK_S = 0.01
 QUIET_S = 0.25  # without a change, after which nothing more is expected
 SOON_S = 0.1  # the delay between attempts

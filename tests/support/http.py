@@ -17,7 +17,7 @@ from plugins.management.state import State
 
 from .in_process import InProcessPeer
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Response:

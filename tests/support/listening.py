@@ -15,7 +15,7 @@ from broker.session.settings import Settings, server_properties
 from .session import new_node
 
 T = TypeVar("T")
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Listening:

@@ -21,5 +21,10 @@ class Broker:
     def ready(self) -> dict[str, Any]:
         return self.log[-1]
 
+    def rest(self) -> str:
+        """What it wrote after that, all of it: once it has ended."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
     def said(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.log if line["event"] == event]

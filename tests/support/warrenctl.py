@@ -22,7 +22,7 @@ from broker.net.tls import TLS
 from .listening import Listening
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 POLL_S = 0.02
 
 Told = tuple[int, str, str]

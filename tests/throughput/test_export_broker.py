@@ -25,7 +25,7 @@ from tests.support.installed import ROOT, installed
 from .exporting import imbalance, rows_of, whole_files
 
 MESSAGES = 2000
-WITHIN_S = 40
+WITHIN_S = 60
 
 
 class Broker:

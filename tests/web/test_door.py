@@ -14,7 +14,7 @@ from tests.support.http import Api
 
 pytestmark = pytest.mark.sockets
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 NOWHERE = HTTPListener()
 NO_TLS = SSLOptions()
 
@@ -32,10 +32,11 @@ def doors_of(api: Api) -> Doors:
 
 async def greeting(port: int) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    answer = await reader.read()
-    writer.close()
-    return answer
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 def test_a_door_is_bound_at_once_and_answers_from_the_first_request_on(api: Api) -> None:

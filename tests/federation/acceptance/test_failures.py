@@ -5,7 +5,6 @@ Brokers that are killed are in test_lives.py.
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -22,8 +21,6 @@ FAILING = 200
 ATTEMPTS = 1000  # of those that fail, in all
 SPARE = 5  # files, connections or tasks that may come and go with other things
 MANY = 500
-STOP_WITHIN_S = 10.0
-START_WITHIN_S = 30.0
 
 
 @pytest.fixture
@@ -233,28 +230,23 @@ def counts(site: Site) -> tuple[int, int, int]:
 # 76
 
 
-@pytest.mark.timeout(120)
 def test_076_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site, proxied: NewProxy) -> None:
     up, down = own.place(), own.place()
     silent = proxied(own)
     silent.silence()
     down.upstream("good", up.inside)
-    down.upstream("hung", up.through(silent.port))
+    down.upstream("hung", up.through(silent.port, "?connection_timeout=3600000"))
     for number in range(MANY):
         down.ch.exchange(f"{'good' if number % 2 else 'hung'}.{number}", "fanout")
-    began_s = time.monotonic()
     down.policy("^good", {"federation-upstream": "good"}, "good")
     down.policy("^hung", {"federation-upstream": "hung"}, "hung")
 
     def running() -> int:
         return len([row for row in down.rows() if row["status"] == "running"])
 
-    until(lambda: running() == MANY // 2, lambda: f"running: {running()}", START_WITHIN_S)
-    until(lambda: silent.open == MANY // 2, lambda: f"dialled: {silent.open}", START_WITHIN_S)
-    assert time.monotonic() - began_s < START_WITHIN_S
-    began_s = time.monotonic()
-    own.loop.run(own.stop_federating(), STOP_WITHIN_S + WITHIN_S)
-    assert time.monotonic() - began_s < STOP_WITHIN_S
+    until(lambda: running() == MANY // 2, lambda: f"running: {running()}")
+    until(lambda: silent.open == MANY // 2, lambda: f"dialled: {silent.open}")
+    own.loop.run(own.stop_federating(), WITHIN_S)  # one after the other those that hang would take minutes
     dialled = silent.accepted
     quiet(lambda: (silent.open, silent.accepted, len(own.host.connections())))
     assert (silent.open, silent.accepted) == (0, dialled)
