@@ -10,10 +10,14 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from .config import Config, SSLOptions
 from .core.events import INTERNAL
+from .core.features import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
 from .core.node import Node
 from .core.users import Insider, User
 from .core.vhost import VHost
@@ -33,7 +37,18 @@ from .session.settings import Settings
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+PRODUCT = "Warren"
+DISTRIBUTION = "warrenmq"
 INSIDE = "inside"  # in the name of a connection, in place of an address
+
+
+@cache
+def product_version() -> str:
+    """The version of the distribution, whatever version the broker announces to clients."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0.0.0"
 
 
 class Listening:
@@ -130,6 +145,19 @@ class Host:
         from .config.printing import text_of  # only here: most never ask
 
         return text_of(self.config)
+
+    def plugins(self) -> list[str]:
+        """The plugins that this node runs, by RabbitMQ's names; what RabbitMQ has no name for has its own."""
+        types = [name for name, distribution in self.node.registry.listed() if distribution]
+        named = [name for name, service in PLUGINS_OF_SERVICES.items() if service in self.services]
+        named += [name for name, type_ in PLUGINS_OF_TYPES.items() if type_ in types]
+        others = {*self.services, *types} - {*PLUGINS_OF_SERVICES.values(), *PLUGINS_OF_TYPES.values()}
+        return sorted((*PLUGINS, *named, *others))
+
+    @property
+    def data_directory(self) -> str:
+        """The absolute path of the node's data; empty for a node in memory."""
+        return "" if self.config.memory else str(Path(self.config.data_dir).absolute())
 
     # Connections
 

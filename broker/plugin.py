@@ -61,7 +61,7 @@ from .core.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_faul
 from .core.users import User
 from .core.vhost import VHost
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
-from .host import Command, Host, Listening, Service
+from .host import PRODUCT, Command, Host, Listening, Service, product_version
 from .net.connection_limits import Pool, Slot
 from .net.expiry import authority_expiries, server_expiry
 from .net.listener import Listener
@@ -96,6 +96,7 @@ __all__ = [
     "INTEGERS",
     "MULTI_HOP",
     "POLICY",
+    "PRODUCT",
     "QUERY_LONGEST_BYTES",
     "QUERY_SEARCH_S",
     "QUORUM",
@@ -200,6 +201,7 @@ __all__ = [
     "is_active",
     "json_of_table",
     "pid",
+    "product_version",
     "properties",
     "query_pattern",
     "redacted",

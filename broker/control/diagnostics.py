@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import ssl
-from pathlib import Path
 
 from ..core.features import FEATURES
+from ..host import PRODUCT, product_version
 from ..net.memory import resident_bytes
-from . import installed, status
+from . import status
 from .answers import Report, Rows
 from .call import Call, Handler
 from .log import log_places
@@ -53,11 +53,11 @@ def status_of(call: Call) -> dict[str, object]:
         "uptime": (node.clock.now_ms() - host.started_ms) // 1000,
         "is_under_maintenance": False,
         "rabbitmq_version": node.version,
-        "product_name": node.product,
-        "product_version": node.version,
+        "product_name": PRODUCT,
+        "product_version": product_version(),
         "runtime": runtime(),
-        "active_plugins": installed.running(call),
-        "data_directory": "" if host.config.memory else str(Path(host.config.data_dir).absolute()),
+        "active_plugins": host.plugins(),
+        "data_directory": host.data_directory,
         "config_files": list(host.config_files),
         "log_files": log_places(call),
         "alarms": node.alarms.on(),

@@ -1,4 +1,4 @@
-"""Feature flags, by RabbitMQ's names and in its words."""
+"""Feature flags and plugins, by RabbitMQ's names and in its words."""
 
 # Of RabbitMQ, by which its tools know what they may ask. All of it is here, or has been so for long that nobody asks.
 FEATURES = {
@@ -40,3 +40,22 @@ DEPRECATED_FEATURES = (
     ("amqp_address_v1", "permitted_by_default", "rabbit", "https://www.rabbitmq.com/docs/next/amqp#address"),
     ("classic_queue_mirroring", "removed", "rabbit", f"{ANNOUNCED}#removal-of-classic-queue-mirroring"),
 )
+
+# RabbitMQ's plugins that are a part of every node, and those that a service or an exchange type stands for.
+PLUGINS = ("rabbitmq_auth_mechanism_ssl", "rabbitmq_event_exchange", "rabbitmq_message_deduplication")
+PLUGINS_OF_SERVICES = {
+    "rabbitmq_federation": "federation",
+    "rabbitmq_federation_management": "federation",
+    "rabbitmq_management": "management",
+    "rabbitmq_management_agent": "management",
+    "rabbitmq_prometheus": "prometheus",
+    "rabbitmq_web_dispatch": "management",
+}
+PLUGINS_OF_TYPES = {
+    "rabbitmq_consistent_hash_exchange": "x-consistent-hash",
+    "rabbitmq_delayed_message_exchange": "x-delayed-message",
+    "rabbitmq_presence_exchange": "x-presence",
+    "rabbitmq_random_exchange": "x-random",
+    "rabbitmq_recent_history_exchange": "x-recent-history",
+    "rabbitmq_sharding": "x-modulus-hash",
+}

@@ -6,10 +6,12 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from ..config.values import Log, LogForm, LogLevel, LogTime
 from .record import TIMES, Record
+
+FILE_MODE = 0o640  # lines name users, queues and addresses
 
 Publish = Callable[[str, str], None]
 """Takes a level and a line."""
@@ -81,14 +83,27 @@ def outputs(log: Log, stream: TextIO, exchange: Exchange) -> list[Output]:
     return found
 
 
+def restricted(path: str, flags: int) -> int:
+    """Open a file that others than its owner and group may not read."""
+    return os.open(path, flags, FILE_MODE)
+
+
 def _file(log: Log) -> logging.Handler:
-    from logging.handlers import RotatingFileHandler, WatchedFileHandler  # only here: most have no file
+    from logging import handlers  # only here: most have no file
+
+    class WatchedFile(handlers.WatchedFileHandler):
+        def _open(self) -> Any:
+            return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=restricted)
+
+    class RotatedFile(handlers.RotatingFileHandler):
+        def _open(self) -> Any:
+            return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=restricted)
 
     path = Path(log.dir, log.file)
     path.parent.mkdir(parents=True, exist_ok=True)
     if log.file_rotation_bytes is None:
-        return WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")
+        return WatchedFile(path, encoding="utf-8", errors="backslashreplace")
     count = max(log.file_rotation_count, 1)  # without an old file to keep the handler would cut nothing off
-    return RotatingFileHandler(
+    return RotatedFile(
         path, maxBytes=log.file_rotation_bytes, backupCount=count, encoding="utf-8", errors="backslashreplace"
     )

@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 TOO_LONG = "Exceeded HTTP request body size limit"
 TOO_LONG_HERE = "Payload size limit exceeded"  # where the route has a limit of its own
+NESTED_LIMIT = 100  # of JSON; what walks it later calls itself for each level, and a table of AMQP holds far less
 NOT_JSON = "not_json"
 LINE = 80  # characters, beyond which RabbitMQ writes a list on several lines
 BOOLEANS = ("true", "false")
@@ -54,7 +55,19 @@ def decoded(octets: bytes) -> dict[str, Any]:
         raise bad(DOUBLE)
     if not isinstance(value, dict):
         raise bad(NOT_JSON)
+    check_depth(value)
     return value
+
+
+def check_depth(value: object) -> None:
+    """Raises Refusal (400) for arrays and objects that are nested deeper than NESTED_LIMIT."""
+    level = [value]
+    for _ in range(NESTED_LIMIT):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        level = [one for values in inner for one in values if isinstance(one, (dict, list))]
+        if not level:
+            return
+    raise bad(f"JSON may be nested {NESTED_LIMIT} deep")
 
 
 def converted(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
-from broker.plugin import Breakdown, Host, Management
+from broker.plugin import Breakdown, Host, Management, product_version
 
 from . import links, pairs
 from .counters import KINDS
 from .readings import Readings
 from .samples import Sample, Samples, retention_of
-
-DISTRIBUTION = "warrenmq"
-
-
-@cache
-def product_version() -> str:
-    """Of the distribution, whatever version the broker passes for."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "0.0.0"
 
 
 class State:

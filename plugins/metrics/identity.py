@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from importlib.metadata import version
 
-from broker.plugin import CLUSTER_ID
+from broker.plugin import CLUSTER_ID, product_version
 
-from ..management.state import product_version
 from .group import Family, Group, Row
 from .names import text
 from .scope import Scope

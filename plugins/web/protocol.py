@@ -8,6 +8,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from broker.plugin import HTTPListener, Slot
 
+from .strict_head import StrictBuffer
+
 STALL_LOOK_S = 15.0  # output that waits must get less, or have been gone for a moment, between two looks
 
 
@@ -29,6 +31,7 @@ class Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.conn._receive_buffer = StrictBuffer()
         if self.slot is not None:
             self.slot.abort = transport.abort
         self._stalled = self.loop.call_later(STALL_LOOK_S, self._look_at_output)

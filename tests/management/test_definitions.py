@@ -157,3 +157,19 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
     assert "vé" in names(api.get("/definitions").json, "vhosts")
     for body in (form("other", octets), octets, b"", form("file", b"{")):
         assert api.post("/definitions", body, headers=headers).error[:2] == (400, "bad_request")
+
+
+def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
+    api.peer.add_user("chief", ("administrator", "protected"))
+    (chief,) = [user for user in api.get("/definitions").json["users"] if user["name"] == "chief"]
+    hash_before = api.peer.node.users.get("chief").password_hash  # type: ignore[union-attr]
+    for changed in ({"password_hash": ""}, {"tags": ["protected"]}, {"tags": ""}, {"limits": {"max-channels": 1}}):
+        for path in ("/definitions", "/all-configuration"):
+            answer = api.post(path, {"users": [chief | changed]})
+            assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    assert (
+        api.post("/definitions", {"users": [{"name": "chief", "password": "new", "tags": chief["tags"]}]}).status == 400
+    )
+    assert api.post("/definitions", {"users": [chief]}).status == 204
+    user = api.peer.node.users.get("chief")
+    assert user is not None and user.password_hash == hash_before and "administrator" in user.tags

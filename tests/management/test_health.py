@@ -121,3 +121,9 @@ def test_a_virtual_host_is_alive_if_a_message_comes_back(api: Api) -> None:
     assert api.get("/aliveness-test/nope").status == 404
     api.peer.add_user("m", ("management",), ("", "", ""))
     assert api.get("/aliveness-test/%2F", user="m").error == (401, "not_authorised", "Access refused.")
+
+
+@pytest.mark.parametrize("protocol", ["amqp10", "amqp1.0", "amqp1-0"])
+def test_amqp_1_0_is_not_spoken(api: Api, protocol: str) -> None:
+    answer = api.get(f"/health/checks/protocol-listener/{protocol}")
+    assert answer.status == 503 and answer.json["missing"] == protocol

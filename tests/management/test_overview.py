@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.core.passwords import hash_password
+from broker.plugin import Service
 from plugins.management.sampler import Sampler
 from tests.support.http import Api
 
@@ -105,7 +106,7 @@ def test_a_node_has_all_that_tools_read(api: Api) -> None:
     ):
         assert name in node, name
     assert node["type"] == "disc" and node["running"] is True and node["os_pid"].isdigit()
-    assert {"rabbitmq_management", "rabbitmq_federation", "rabbitmq_prometheus"} <= set(node["enabled_plugins"])
+    assert {"rabbitmq_event_exchange", "rabbitmq_auth_mechanism_ssl"} <= set(node["enabled_plugins"])
     assert {"PLAIN", "AMQPLAIN"} <= {one["name"] for one in node["auth_mechanisms"] if one["enabled"]}
     one = api.get(f"/nodes/{node['name']}").json
     assert set(one) == set(node)
@@ -132,3 +133,12 @@ def test_what_memory_is_used_for_adds_up(api: Api) -> None:
 def test_nodes_are_for_who_monitors(api: Api, tag: str) -> None:
     api.peer.add_user("m", (tag,))
     assert api.get("/nodes", user="m").error == (401, "not_authorised", "Not monitor user")
+
+
+def test_plugins_are_those_that_the_node_runs(api: Api) -> None:
+    (node,) = api.get("/nodes").json
+    assert node["enabled_plugins"] == api.host.plugins()
+    assert "rabbitmq_federation" not in node["enabled_plugins"]
+    api.host.services["federation"] = Service()
+    (node,) = api.get("/nodes").json
+    assert {"rabbitmq_federation", "rabbitmq_event_exchange"} <= set(node["enabled_plugins"])

@@ -95,12 +95,14 @@ def test_origins_that_are_allowed_are_told_so() -> None:
 
 
 def test_requests_are_logged_where_that_is_asked_for_without_passwords(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
     api = configured(http_log_dir=str(tmp_path / "log"))
     api.get("/whoami?x=1", headers={"User-Agent": 'a"\nb', "Referer": "r"})
     api.get("/auth/hash_password/secret", password="wrong")
     first, second = (tmp_path / "log" / "access.log").read_text().splitlines()
     assert first.startswith("127.0.0.1 - guest [") and '"GET /api/whoami HTTP/1.1" 200 ' in first
     assert first.endswith('"r" "a\\x22\\x0ab"')
+    assert (tmp_path / "log" / "access.log").stat().st_mode & 0o777 == 0o640
     assert second.startswith("127.0.0.1 - - [") and '"GET /api/auth/hash_password/[redacted]" 401 ' in second
 
 
@@ -127,3 +129,21 @@ def test_an_error_of_ours_ends_one_request_and_tells_nothing(api: Api, monkeypat
     monkeypatch.setattr(type(api.host.node), "cluster_name", property(lambda node: 1 / 0))
     assert api.get("/cluster-name").error == (500, "internal_server_error", "see the broker's log")
     assert api.peer.log[-1][0] == "internal_error"
+
+
+@pytest.mark.parametrize(
+    "path", ["/auth/hash%5Fpassword/secret", "/%61uth/%68ash_password/secret", "//auth//hash_password/secret"]
+)
+def test_a_password_in_a_path_is_not_logged_however_it_is_written(tmp_path: Path, path: str) -> None:
+    api = configured(http_log_dir=str(tmp_path))
+    api.get(path)
+    assert "secret" not in (tmp_path / "access.log").read_text()
+
+
+def test_bodies_that_are_nested_too_deep_are_refused(api: Api) -> None:
+    for depth, status in ((50, 201), (150, 400), (500, 400), (900, 400), (100_000, 400)):
+        nested = b"[" * depth + b"]" * depth
+        if depth > 50:
+            assert api.put(f"/queues/%2F/q{depth}", b'{"arguments": {"x": %s}}' % nested).status == 400
+        assert api.post("/definitions", b'{"users": %s}' % nested).status == 400
+        assert api.put(f"/global-parameters/g{depth}", b'{"value": %s}' % nested).status == status

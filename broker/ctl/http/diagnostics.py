@@ -142,7 +142,7 @@ def show_status(call: HTTPCall) -> Report:
     value: Item = {
         "node_name": call.node,
         "pid": int(node["os_pid"]),
-        "os": "",
+        "os": node.get("os", ""),
         "uptime": int(node["uptime"]) // 1000,
         "is_under_maintenance": bool(node.get("being_drained")),
         "rabbitmq_version": overview["rabbitmq_version"],

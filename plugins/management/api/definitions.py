@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from email import policy
 from email.parser import BytesParser
+from typing import Any
 
 import msgspec
 
-from broker.plugin import Invalid, exported, imported
+from broker.plugin import Invalid, Node, exported, imported
 
+from .. import bodies
 from ..access import ADMIN
 from ..answers import NO_VHOST, Answer, bad, done, not_found
 from ..request import Request
 from ..routes import Route
+from .users import PROTECTED, PROTECTED_UNCHANGED, described
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -42,9 +45,27 @@ def post_definitions(request: Request) -> Answer:
         raise bad("failed_to_parse_json") from None
     if not isinstance(document, dict):
         raise bad("failed_to_parse_json")
+    bodies.check_depth(document)
+    check_protected(request.node, document)
     for line in imported(request.node, document, name):
         request.host.report("definitions", "warning", {"what": line})
     return done()
+
+
+def check_protected(node: Node, document: dict[str, Any]) -> None:
+    """Raises Refusal (400) where a protected user would be another than before: HTTP does not change those."""
+    users = document.get("users")
+    for given in users if isinstance(users, list) else ():
+        user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
+        if user is None or PROTECTED not in user.tags:
+            continue
+        now = described(user)
+        tags = given.get("tags", [])
+        same_tags = (tags.split(",") if isinstance(tags, str) else tags) == now.pop("tags")
+        if "password" in given or not same_tags or any(given.get(key) != now[key] for key in ("name", "password_hash")):
+            raise bad(PROTECTED_UNCHANGED)
+        if given.get("limits", now["limits"]) != now["limits"]:
+            raise bad(PROTECTED_UNCHANGED)
 
 
 def document_of(request: Request) -> bytes:

@@ -14,7 +14,6 @@ from ..routes import Route
 
 SPELLINGS = {
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
-    **dict.fromkeys(("amqp10", "amqp1.0", "amqp1-0", "amqp1_0"), "amqp"),
     **dict.fromkeys(("amqps", "amqp/tls"), "amqp/ssl"),
     **dict.fromkeys(("http1.1", "http_api", "management", "ui", "cli"), "http"),
     **dict.fromkeys(("https_api", "http/tls", "http/ssl"), "https"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
-from broker.plugin import Host
+from broker.plugin import PRODUCT, Host
 
 from ..access import MONITOR
 from ..answers import Answer, found, missing
@@ -13,18 +14,8 @@ from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
 from ..samples import GAUGES
-from .overview import PRODUCT, context, exchange_types, is_web
+from .overview import context, exchange_types, is_web
 
-PLUGINS = (
-    *("rabbitmq_event_exchange", "rabbitmq_federation", "rabbitmq_federation_management"),
-    *("rabbitmq_management", "rabbitmq_management_agent", "rabbitmq_prometheus"),
-)
-PLUGINS_OF_TYPES = {  # what brings these exchange types in RabbitMQ
-    "x-consistent-hash": "rabbitmq_consistent_hash_exchange",
-    "x-delayed-message": "rabbitmq_delayed_message_exchange",
-    "x-random": "rabbitmq_random_exchange",
-    "x-recent-history": "rabbitmq_recent_history_exchange",
-}
 MECHANISMS = {
     "PLAIN": "SASL PLAIN authentication mechanism",
     "AMQPLAIN": "QPid AMQPLAIN mechanism",
@@ -92,6 +83,7 @@ def described(request: Request) -> Item:
         "partitions": [],
         "cluster_links": [],
         "os_pid": str(readings.pid),
+        "os": platform.system(),  # beyond RabbitMQ's fields, which has it in `rabbitmqctl status` alone
         "fd_total": readings.fd_total,
         "sockets_total": readings.sockets_total,
         "proc_total": readings.proc_total,
@@ -105,7 +97,7 @@ def described(request: Request) -> Item:
         "run_queue": 0,
         "processors": readings.processors,
         "net_ticktime": 60,
-        "db_dir": host.config.data_dir,
+        "db_dir": host.data_directory,
         "config_files": host.config_files,
         "log_files": [str(Path(host.config.log.dir, host.config.log.file))] if host.config.log.file else ["<stderr>"],
         **parts(request),
@@ -122,8 +114,6 @@ def described(request: Request) -> Item:
 def parts(request: Request) -> Item:
     """What the node is made of."""
     node, host = request.node, request.host
-    types = [name for name, _ in node.registry.listed()]
-    plugins = {*PLUGINS, *(PLUGINS_OF_TYPES[name] for name in types if name in PLUGINS_OF_TYPES)}
     return {
         "exchange_types": exchange_types(node.registry),
         "auth_mechanisms": [
@@ -136,7 +126,7 @@ def parts(request: Request) -> Item:
             {"name": "warren", "description": PRODUCT, "version": request.state.product_version},
         ],
         "contexts": [context(one) for one in host.listening() if is_web(one)],
-        "enabled_plugins": sorted(plugins),
+        "enabled_plugins": host.plugins(),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from broker.plugin import ExchangeType, Host, Listening, Queue, Registry, VHost
+from broker.plugin import PRODUCT, ExchangeType, Host, Listening, Queue, Registry, VHost
 
 from ..access import ANY
 from ..answers import Answer, found
@@ -21,7 +21,6 @@ from ..lists import Item, in_slices
 from ..request import Request
 from ..routes import Route
 
-PRODUCT = "Warren"
 DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
 DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
 

@@ -15,6 +15,7 @@ from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
 
+PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 PROTECTED = "protected"  # the tag of users whom HTTP does not change
 
 
@@ -44,7 +45,7 @@ def find_user(request: Request) -> User:
 def check_protected(user: User | None) -> None:
     """Raises Refusal (400)."""
     if user is not None and PROTECTED in user.tags:
-        raise bad("Protected users cannot be modified via the HTTP API")
+        raise bad(PROTECTED_UNCHANGED)
 
 
 def described(user: User) -> Item:

@@ -1,0 +1,29 @@
+"""Heads of requests as RFC 9112 has them, where h11 is lenient.
+
+A proxy in front of this node may read a lenient head in another way than h11 does, so that what it takes for a body
+is a request here (request smuggling).
+"""
+
+from __future__ import annotations
+
+from h11 import RemoteProtocolError
+from h11._receivebuffer import ReceiveBuffer
+
+BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
+
+
+class StrictBuffer(ReceiveBuffer):
+    """What h11 has received and not parsed yet: lines of a head have to end with CR LF, and have one length only."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """Raises RemoteProtocolError, which is answered with 400."""
+        before = bytes(self._data)
+        lines = super().maybe_extract_lines()
+        if lines is None:
+            return None
+        head = before[: len(before) - len(self._data)]
+        if head.count(b"\n") != head.count(b"\r\n"):
+            raise RemoteProtocolError("a line of the head does not end with CR LF")
+        if {bytes(line).partition(b":")[0].strip().lower() for line in lines} >= BOTH_LENGTHS:
+            raise RemoteProtocolError("the head has both a content-length and a transfer-encoding")
+        return lines
