@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from . import logs, services
+from .cli import distribution_version
 from .config import NO_LOGIN, Config, ConfigError, Sources
 from .control.call import Daemon
 from .control.server import Control
@@ -42,6 +43,7 @@ from .net.resources import Resources
 from .net.server import Server
 from .net.supervisor import Supervisor
 from .session.settings import Settings, server_properties
+from .start_screen import start_screen
 from .storage.disk import FolderDisk
 from .storage.faults import StorageFault
 from .storage.journal import Journal as SegmentJournal
@@ -333,8 +335,7 @@ async def run(config: Config, sources: Sources) -> int:
     storage = "memory" if config.memory else config.sync
     control = Control(daemon)
     bound |= services.bound(host) | await control.open()
-    log.info("ready", node=config.node, **bound, storage=storage, data=config.data_dir, pid=os.getpid())
-    log.info("started", ms=round((loop.time() - begun_s) * 1000))
+    announce(host, bound, storage, round((loop.time() - begun_s) * 1000))
     if storage != "fsync":
         log.warning("not_durable", storage=storage, means=UNSAFE[storage])
     await ending.begun.wait()
@@ -359,6 +360,20 @@ async def close(node: Node, committer: Committer, store: Store, control: Control
     control.close()
     log.info("stopped")
     return 0
+
+
+def announce(host: Host, bound: dict[str, list[str]], storage: str, started_ms: int) -> None:
+    """Log that the broker is ready, after `started_ms`, and show a person at the terminal what there is."""
+    config, version = host.config, distribution_version()
+    data = "" if config.memory else str(Path(config.data_dir).absolute())
+    facts = {"storage": storage, "data": data, "pid": os.getpid(), "version": version, "plugins": len(host.services)}
+    log.info("ready", node=config.node, **bound, **facts)
+    log.info("started", ms=started_ms)
+    if config.log.console and sys.stderr.isatty():
+        known = config.default_user if host.node.users.get(config.default_user) is not None else ""
+        if known and config.default_user in config.loopback_users:
+            known += ", from this machine only"
+        print(start_screen(version, config.node, bound, known, data, storage), file=sys.stderr, flush=True)
 
 
 def lost(error: Exception) -> None:

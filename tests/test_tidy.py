@@ -94,6 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "default_user": {"config.values", "core"},
     "services": EVERYTHING,
     "listeners": EVERYTHING,
+    "start_screen": set(),
     "app": EVERYTHING,
     "cli": EVERYTHING,
     "control": LEAVES

@@ -155,7 +155,7 @@ PHRASES: dict[str, Phrase] = {
     "default_user_generated": lambda fields: (
         f"The new user '{fields.get('user')}' has this password, which is shown only once: {fields.get('shown_once')}"
     ),
-    "started": lambda fields: f"Time to start RabbitMQ: {fields.get('ms')} ms",
+    "started": lambda fields: f"Time to start Warren: {fields.get('ms')} ms",
     "federation_connected": _linked("connected to"),
     "federation_disconnected": _linked("disconnected from"),
     "federation_not_connected": _linked("did not connect to"),

@@ -53,7 +53,7 @@ class Record:
             "msg": phrase(self.event, {"process": process, **shown}),
             "event": self.event,
             "domain": domain,
-            "pid": process,
+            **({"pid": process} if process != NO_PROCESS else {}),
             **fields,
         }
         return json.dumps(whole)

@@ -31,7 +31,6 @@ def test_away_from_a_terminal_an_event_is_one_json_object_with_its_time_in_utc()
         "level": "warning",
         "msg": "cannot_accept reason='no files'",
         "domain": "rabbitmq",
-        "pid": "<0.0.0>",
         "node": "a@b",
         "reason": "no files",
     }

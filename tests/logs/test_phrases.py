@@ -56,7 +56,7 @@ CAUSED = {"reason": "PRECONDITION_FAILED - inequivalent arg 'durable'", "operati
         ("listener_started", {"address": "[::]:5672", "tls": False}, "started TCP listener on [::]:5672"),
         ("listener_started", {"address": "[::]:5671", "tls": True}, "started TLS (SSL) listener on [::]:5671"),
         ("ready", {"plugins": 3}, "Server startup complete; 3 plugins started."),
-        ("started", {"ms": 300}, "Time to start RabbitMQ: 300 ms"),
+        ("started", {"ms": 300}, "Time to start Warren: 300 ms"),
         ("alarm_cleared", {"resource": "disk", "node": "a@b"}, "disk resource limit alarm cleared on node a@b"),
         (
             "http_login_refused",

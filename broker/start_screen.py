@@ -1,0 +1,42 @@
+"""The start screen: what a person at a terminal wants to know of a broker that has just become ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Bound = Mapping[str, Sequence[str]]
+"""Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol that is spoken there."""
+
+# protocol -> what it is called, and what an address of it looks like in a browser or client
+SHOWN = {
+    "amqp": ("AMQP", "amqp://{}"),
+    "amqp/ssl": ("AMQP with TLS", "amqps://{}"),
+    "http": ("HTTP API", "http://{}/api/"),
+    "https": ("HTTP API", "https://{}/api/"),
+    "http/prometheus": ("Metrics", "http://{}/metrics"),
+    "https/prometheus": ("Metrics", "https://{}/metrics"),
+}
+DURABILITY = {
+    "fsync": "confirmed messages survive kill -9 and a power cut",
+    "os": "confirmed messages survive kill -9, and not a power cut",
+    "memory": "nothing survives the end of the process",
+}
+
+
+def start_screen(version: str, node: str, bound: Bound, user: str, data: str, storage: str) -> str:
+    """Lines without a newline at their end. `storage` is fsync, os or memory; `user` is empty where there is none
+    that a newcomer could know of."""
+    rows = [
+        (SHOWN[protocol][0], SHOWN[protocol][1].format(address))
+        for protocol, addresses in bound.items()
+        if protocol in SHOWN
+        for address in addresses
+    ]
+    if user:
+        rows.append(("User", user))
+    rows.append(("Data", f"{data or 'in memory'}: {DURABILITY[storage]}"))
+    where = f"--data {data} " if data else ""
+    rows.append(("Commands", f"warrenctl {where}status"))
+    rows.append(("Stop", "Ctrl-C"))
+    lines = [f"Warren {version} is ready: {node}", *(f"  {name:<14}{text}" for name, text in rows)]
+    return "\n".join(["", *lines, ""])
