@@ -325,7 +325,7 @@ async def run(config: Config, sources: Sources) -> int:
     resources.watch(committer.look)
     committer.commit_soon()  # before anything that clients are told is stored: what was made so far
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
-    daemon = Daemon(host, server, partial(listen, server, config), ending.begin)
+    daemon = Daemon(host, server, partial(listen, server, config), ending.begin, partial(restart_services, host))
     loop.add_signal_handler(signal.SIGHUP, reload, sources, daemon)
     bound = await listen(server, config)
     if bound is None or not await services.start(found, host):
@@ -348,6 +348,11 @@ async def run(config: Config, sources: Sources) -> int:
     status = await close(node, committer, store, control)
     await supervisor.stop()  # last, as whoever waits for the end of the node does so at the control socket
     return status or ending.status
+
+
+async def restart_services(host: Host) -> bool:
+    """Start services that were stopped, made anew; False, with a line of the log, where one cannot start."""
+    return await services.start(load_services(), host)
 
 
 async def close(node: Node, committer: Committer, store: Store, control: Control) -> int:

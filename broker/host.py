@@ -237,6 +237,10 @@ class Host:
         self._bound += [Listening(protocol, address, tls) for address in listener.addresses]
         return listener
 
+    def forget_bound(self) -> None:
+        """All services have stopped: nobody listens at their addresses any more."""
+        self._bound.clear()
+
     def listening(self) -> list[Listening]:
         """All addresses of the node, those for AMQP first."""
         return [

@@ -41,6 +41,7 @@ from .core.policies import Policy
 from .core.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.ports import Clock, Consumer, Observer, Timer
 from .core.queue import Queue
+from .core.queue_sizes import queue_sizes
 from .core.receipt import STORED, TAKEN, Receipt
 from .core.registry import Registry
 from .core.rules import CLASSIC, QUORUM
@@ -204,6 +205,7 @@ __all__ = [
     "product_version",
     "properties",
     "query_pattern",
+    "queue_sizes",
     "redacted",
     "safe_uri",
     "same",

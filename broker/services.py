@@ -27,6 +27,7 @@ async def start(services: dict[str, Service], host: Host) -> bool:
 async def stop(host: Host) -> None:
     for name in reversed(list(host.services)):
         await host.services.pop(name).stop()
+    host.forget_bound()
 
 
 def bound(host: Host) -> dict[str, list[str]]:

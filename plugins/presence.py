@@ -164,8 +164,7 @@ class PresenceExchange(ExchangeType):
     def _summary_for_link(self, link: Destination) -> Iterator[Notice]:
         here = [self._passed_on("bind", self.name, key, NOT_PASSED) for key in self._keys]
         there = [
-            self._passed_on("bind", change.exchange, change.presence.key, change.way)
-            for change in self.elsewhere.all()
+            self._passed_on("bind", change.exchange, change.presence.key, change.way) for change in self.elsewhere.all()
         ]
         yield Notice([link], [self._mark(False), *here, *there, self._mark(True)])
 

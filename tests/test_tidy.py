@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": EVERYTHING,
     "cli": EVERYTHING,
     "control": LEAVES
-    | {"core", "config", "default_user", "definition_files", "host", "logs", "net", "session", "regex"},
+    | {"core", "config", "default_user", "definition_files", "host", "logs", "net", "services", "session", "regex"},
     # Of control what knows no node: the words that both of them use.
     "ctl": {"cli", "click", "pamqp"}
     | {f"control.{name}" for name in ("answers", "columns", "links", "place", "plugins", "question", "status")},

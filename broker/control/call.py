@@ -23,7 +23,12 @@ ACTOR = "rmq-cli"  # under this name events tell who did it
 
 
 class Daemon:
-    """The running broker. `listen` opens the listeners for AMQP anew, None where it cannot; `stop` ends the daemon."""
+    """The running broker.
+
+    `listen` opens the listeners for AMQP anew and returns None where it cannot; `start_services` starts the services
+    anew and returns whether it could; `stop` ends the daemon. The application, as RabbitMQ calls all that serves
+    clients, is stopped between `stop_app` and `start_app`.
+    """
 
     def __init__(
         self,
@@ -31,11 +36,14 @@ class Daemon:
         server: Server,
         listen: Callable[[], Coroutine[object, object, object]],
         stop: Callable[[], None],
+        start_services: Callable[[], Coroutine[object, object, bool]],
     ) -> None:
         self.host = host
         self.server = server
         self.listen = listen
         self.stop = stop
+        self.start_services = start_services
+        self.app_is_stopped = False
         self.log = host.config.log  # as it is now
 
     def configure_log(self, log: Log) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ..core.binding import Binding
 from ..core.document import arguments_with_type
@@ -10,6 +11,7 @@ from ..core.exchange import Exchange
 from ..core.json_table import json_of_table
 from ..core.ports import Consumer
 from ..core.queue import Queue
+from ..core.queue_sizes import queue_sizes
 from ..session.consuming import Subscription
 from ..session.notices import pid
 from ..table import Table
@@ -31,6 +33,14 @@ def sole_tag(queue: Queue) -> str | None:
 def sole_pid(queue: Queue) -> str | None:
     consumer = sole_consumer(queue)
     return pid(consumer.channel) if isinstance(consumer, Subscription) else None
+
+
+# Columns about what of a queue is in memory.
+IN_MEMORY = ("messages_ready_ram", "messages_unacknowledged_ram", "messages_ram", "message_bytes_ram", "memory")
+
+
+def size_of(name: str, queue: Queue) -> int:
+    return queue_sizes(queue)[name]
 
 
 QUEUE: Columns[Queue] = {
@@ -55,27 +65,29 @@ QUEUE: Columns[Queue] = {
     "message_bytes_unacknowledged": lambda queue: queue.unacked_bytes,
     "message_bytes_persistent": lambda queue: queue.kept.body_bytes,
     "consumers": lambda queue: len(queue.consumers),
+    **{name: partial(size_of, name) for name in IN_MEMORY},
     "state": lambda queue: "running",
     "type": lambda queue: queue.rules.type,
 }
-# Known to RabbitMQ, and told by us of no queue.
-UNTOLD = (
-    *("messages_ready_ram", "messages_unacknowledged_ram", "messages_ram", "message_bytes_ram", "memory"),
+
+
+def untold(one: object) -> None:
+    return None
+
+
+# Columns of RabbitMQ that no queue here has a value for.
+NO_VALUES = (
     *("head_message_timestamp", "disk_reads", "disk_writes", "leader", "members", "online"),
     *("consumer_utilisation", "consumer_capacity"),
 )
+UNTOLD: Columns[Queue] = dict.fromkeys(NO_VALUES, untold)
 
 
 def list_queues(call: Call) -> Rows:
     """Of a virtual host that there is not, none. No queue of ours is ever offline."""
     vhost = call.node.vhosts.get(call.vhost_name)
     queues = list(vhost.queues.values()) if vhost is not None and not call.flag("offline") else []
-    columns: Columns[Queue] = {**QUEUE, **dict.fromkeys(UNTOLD, untold)}
-    return listed(columns, call.arguments, ("name", "messages"), queues)
-
-
-def untold(one: object) -> None:
-    return None
+    return listed({**QUEUE, **UNTOLD}, call.arguments, ("name", "messages"), queues)
 
 
 EXCHANGE: Columns[Exchange] = {
@@ -119,7 +131,7 @@ def list_bindings(call: Call) -> Rows:
 def list_unresponsive_queues(call: Call) -> Rows:
     """Queues answer in the same loop that asks them."""
     none: Iterator[Queue] = iter(())
-    return listed(QUEUE, call.arguments, ("name",), none)
+    return listed({**QUEUE, **UNTOLD}, call.arguments, ("name",), none)
 
 
 COMMANDS: dict[str, Handler] = {

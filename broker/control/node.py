@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import services
 from ..core.document import is_internal
 from ..core.features import DEPRECATED_FEATURES, FEATURES
 from ..core.parameters import CLUSTER_NAME
@@ -74,16 +75,33 @@ async def resume_listeners(call: Call) -> Answer:
     return None
 
 
-def stop_app(call: Call) -> None:
-    """Nobody is connected and nobody can be; what was there stays."""
+async def stop_app(call: Call) -> Answer:
+    """Stop listeners, services and connections, so that nobody is served but at the control socket. Data stay."""
     suspend(call.daemon)
+    if not call.daemon.app_is_stopped:
+        call.daemon.app_is_stopped = True
+        await services.stop(call.host)
     call.host.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
+    return None
+
+
+async def start_app(call: Call) -> Answer:
+    """Start what `stop_app` has stopped. Raises Refused (69) where a listener or service cannot start."""
+    await resume_listeners(call)
+    if call.daemon.app_is_stopped:
+        if not await call.daemon.start_services():
+            raise Refused(UNAVAILABLE, "a service cannot start; the log says why")
+        call.daemon.app_is_stopped = False
+    return None
 
 
 def reset(call: Call) -> None:
-    """As a new node is, with nothing but the default virtual host and user. Only while it is stopped."""
+    """Delete all that is stored and make the default virtual host and user, as for a new node.
+
+    Raises Refused (69) while the application runs: a client that is still connected would go on with what is deleted.
+    """
     daemon, node = call.daemon, call.node
-    if daemon.server.listeners:
+    if not daemon.app_is_stopped:
         raise Refused(UNAVAILABLE, "Mnesia is still running on node " + node.name + ": stop it first with stop_app")
     for name in list(node.vhosts):
         node.update_vhost(name, protected=False)
@@ -164,7 +182,7 @@ COMMANDS: dict[str, Handler] = {
     "suspend_listeners": suspend_listeners,
     "resume_listeners": resume_listeners,
     "stop_app": stop_app,
-    "start_app": resume_listeners,
+    "start_app": start_app,
     "reset": reset,
     "set_cluster_name": set_cluster_name,
     "set_vm_memory_high_watermark": set_vm_memory_high_watermark,

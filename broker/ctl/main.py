@@ -18,6 +18,12 @@ from .failures import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STA
 from .node import ANY_NODE, Frame, Remote, RemoteNode, Unreachable
 from .waiting import Waiting
 
+NOBODY_ANSWERS = """\
+No broker answers at this socket. It may be down, or keep its data in another folder:
+
+  --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
+  --url URL    its HTTP API, such as http://USER@HOST:15672"""
+
 
 class Run:
     """One command line, being carried out."""
@@ -103,8 +109,17 @@ class Run:
             text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
             raise Failed(TIMEOUT_STATUS, text) from None
         except Unreachable as error:
-            text = f"Error: unable to perform an operation on node '{self.request.option('node', ANY_NODE)}'"
-            raise Failed(UNAVAILABLE_STATUS, f"{text}: {error}") from None
+            raise Failed(UNAVAILABLE_STATUS, self.unreachable(error)) from None
+
+    def unreachable(self, error: Unreachable) -> str:
+        """Say which node was looked for where, and what can be done."""
+        if self.request.node:  # it has answered before
+            return f"Error: unable to perform an operation on node '{self.request.node}': {error}"
+        node = self.request.option("node", f"warren@{socket.gethostname().partition('.')[0]}")
+        text = f"Error: unable to perform an operation on node '{node}': {error}"
+        if "url" in self.request.options:
+            return text
+        return f"{text}\n\n{NOBODY_ANSWERS}"
 
     def ask(self, remote: Remote) -> None:
         """Raises Failed, Unreachable, TimeoutError."""

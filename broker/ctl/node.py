@@ -55,7 +55,7 @@ class RemoteNode:
         except TimeoutError:
             raise
         except OSError as error:
-            raise Unreachable(f"{folder / place.NAME}: {error.strerror or error}") from None
+            raise Unreachable(f"{(folder / place.NAME).absolute()}: {error.strerror or error}") from None
 
     def ask(self, request: Frame) -> Iterator[Frame]:
         """All frames of the answer, the last one too. Raises Unreachable, TimeoutError."""

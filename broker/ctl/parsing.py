@@ -125,7 +125,12 @@ def unknown(name: str) -> str:
 def usage(command: Command | None) -> str:
     if command is None:
         return f"Usage\n\nwarrenctl {SWITCHES} <command> [<command options>]"
-    return f"Usage\n\nwarrenctl {SWITCHES} {command.usage}"
+    lines = [f"Usage\n\nwarrenctl {SWITCHES} {command.usage}"]
+    if "<column>" in command.usage:
+        from .http.commands import COLUMNS  # with the libraries of the HTTP API, which few commands need
+
+        lines += ["", "<column>", f"\tmust be one of {', '.join(COLUMNS[command.name])}"]
+    return "\n".join(lines)
 
 
 def help_of(command: Command) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.plugin import CLASSIC, QUORUM, Queue
+from broker.plugin import CLASSIC, QUORUM, Queue, queue_sizes
 
-from ..management.sizes import sizes
 from .group import WARREN, Family, Objects, Texts, Values
 from .names import text
 from .scope import Scope
@@ -58,7 +57,7 @@ def consumers(queue: Queue) -> Values:
 
 
 def measured(queue: Queue) -> Values:
-    size = sizes(queue)
+    size = queue_sizes(queue)
     capacity = float(queue.consumers.any_ready())  # whether one would get a message at once
     paged = queue.ready - size["messages_ready_ram"], size["message_bytes"] - size["message_bytes_ram"]
     return (len(queue.consumers), capacity, capacity, *(size[name] for name, _ in SIZES), *paged, 0, 0)

@@ -12,7 +12,7 @@ import pytest
 from broker.control.commands import COMMANDS as ANSWERED
 from broker.ctl.commands import COMMANDS
 from broker.ctl.main import main
-from tests.support.warrenctl import Ready, Warrenctl
+from tests.support.warrenctl import Ready, Warrenctl, commanded, daemon
 
 from .recorded import IN_ORDER, expected
 
@@ -38,6 +38,27 @@ def test_an_unknown_column_is_named(warrenctl: Warrenctl) -> None:
     status, out, err = warrenctl("list_queues name nonsense")
     assert (status, out) == (64, "")
     assert err.startswith("Error (argument validation): Info key(s) nonsense are not supported\n")
+    assert "\n<column>\n\tmust be one of name, durable, auto_delete, " in err
+
+
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "<column>" in one.usage])
+def test_help_names_the_columns_that_a_list_has(warrenctl: Warrenctl, command: str) -> None:
+    status, out, _ = warrenctl(f"help {command}")
+    named = out.partition("\n<column>\n\tmust be one of ")[2].splitlines()[0].split(", ")
+    assert status == 0 and len(named) > 3
+    status, out, err = warrenctl(f"{command} --formatter json {' '.join(named)}")
+    assert (status, err) == (0, "")
+
+
+def test_no_column_about_the_memory_of_a_queue_is_empty(ready: Ready, warrenctl: Warrenctl) -> None:
+    port = int(ready["amqp"][0].rpartition(":")[2])
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("sized", exclusive=True)
+        channel.basic_publish("", "sized", b"12345")
+        row = warrenctl("list_queues -s name messages_ram messages_ready_ram message_bytes_ram memory")[1]
+        name, *counts, memory = row.split()
+        assert (name, counts) == ("sized", ["1", "1", "5"]) and int(memory) > 5
 
 
 def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -> None:
@@ -109,24 +130,32 @@ def test_definitions_go_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest
     assert warrenctl("clear_global_parameter piped")[0] == 0
 
 
-def test_a_stopped_application_has_no_clients_and_a_started_one_may(
-    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
+def test_a_stopped_application_serves_nobody_and_a_started_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
-    channel = connection.channel()
-    channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
-    assert warrenctl("stop_app")[0] == 0
-    with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
-        channel.start_consuming()
-    assert warrenctl("check_running")[0] == by_http("check_running")[0] == 69
-    assert warrenctl("reset")[0] == 0
-    assert warrenctl("start_app")[0] == 0
-    assert warrenctl("check_running")[0] == by_http("check_running")[0] == 0
-    assert warrenctl("reset")[0] == 69
-    found = [int(word) for word in warrenctl("check_port_connectivity")[1].replace(",", "").split() if word.isdecimal()]
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", found[0])) as again:
-        assert again.is_open
+    with daemon(tmp_path) as (_, ready):
+        warrenctl = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
+        by_http = commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
+        port = int(ready["amqp"][0].rpartition(":")[2])
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        channel = connection.channel()
+        channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
+        assert warrenctl("suspend_listeners")[0] == 0
+        assert warrenctl("reset")[0] == 69  # a client is still there
+        assert warrenctl("stop_app")[0] == 0
+        with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
+            channel.start_consuming()
+        assert warrenctl("check_running")[0] == by_http("check_running")[0] == 69
+        assert warrenctl("stop_app")[0] == warrenctl("reset")[0] == 0
+        assert warrenctl("start_app")[0] == warrenctl("start_app")[0] == 0
+        assert warrenctl("check_running")[0] == 0
+        assert warrenctl("reset")[0] == 69
+        listeners = json.loads(warrenctl("listeners --formatter json")[1])["listeners"]
+        ports = {one["protocol"]: one["port"] for one in listeners}
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ports["amqp"])) as again:
+            assert again.is_open
+        url = f"http://guest:guest@127.0.0.1:{ports['http']}"
+        assert commanded(monkeypatch, capsys, "--url", url)("check_running")[0] == 0
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
@@ -148,4 +177,7 @@ def test_nobody_at_the_socket_is_told_with_69(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["warrenctl", "--data", str(tmp_path), "list_queues"])
     assert main() == 69
-    assert capsys.readouterr().err.startswith("Error: unable to perform an operation on node 'rabbit@localhost'")
+    told = capsys.readouterr().err
+    assert told.startswith("Error: unable to perform an operation on node 'warren@")
+    assert f"{tmp_path}/ctl.sock: No such file" in told and "It may be down" in told
+    assert "--data DIR" in told and "--url URL" in told

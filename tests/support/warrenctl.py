@@ -101,11 +101,14 @@ class Controlled:
         def no_tls(options: object) -> TLS:
             raise ValueError("no certificates here")
 
+        async def start_services() -> bool:
+            return True
+
         async def listen() -> object:
             return await server.listen("127.0.0.1", 0)
 
         host = Host(node, config, server.settings, server, resources, no_tls, [])
-        return host, Control(Daemon(host, server, listen, lambda: None))
+        return host, Control(Daemon(host, server, listen, lambda: None, start_services))
 
     def open(self) -> None:
         self.listening.run(self.control.open())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type
+from broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type, queue_sizes
 
 from ..access import ADMIN, VHOST
 from ..answers import Answer, bad, done, found, not_found, put
@@ -15,7 +15,6 @@ from ..figures import NO_GARBAGE, NO_REDUCTIONS, Figures
 from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
-from ..sizes import sizes
 from .consumers import consumers_of
 from .consumers import described as described_consumer
 
@@ -108,7 +107,7 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
         item |= figures.details("queue", queue_key(queue), length_counters(lengths(queue)))
     if figures.told:
         item["effective_policy_definition"] = dict(queue.effective)
-        item |= sizes(queue) | consuming(queue) | owner(queue) | {**NO_REDUCTIONS}
+        item |= queue_sizes(queue) | consuming(queue) | owner(queue) | {**NO_REDUCTIONS}
         item |= quorum(request.node.name, queue) if queue.rules.type == QUORUM else {"storage_version": STORAGE_VERSION}
         item |= figures.message_stats("queue", queue_key(queue), queue_counters(queue))
         item |= figures.idle_since("queue", queue_key(queue))

@@ -1,14 +1,14 @@
-"""How large a queue is, and how much of it is in memory, by RabbitMQ's names."""
+"""Sizes of a queue: messages and bytes, ready and in memory, by RabbitMQ's names."""
 
 from __future__ import annotations
 
-from broker.plugin import Queue
+from .queue import Queue
 
 MESSAGE_BYTES = 600  # that a message in memory takes beside its body, about
 
 
-def sizes(queue: Queue) -> dict[str, int]:
-    """In memory is all that is not left in the journal to be read back."""
+def queue_sizes(queue: Queue) -> dict[str, int]:
+    """Count what is not in the journal alone, to be read back, as in memory."""
     away = sum(len(line.backlog) for line in queue.lines.all)
     ram = queue.ready - away
     ram_bytes = max(queue.ready_bytes - away * queue.lines.average_bytes, 0) + queue.unacked_bytes
