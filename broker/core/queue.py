@@ -382,7 +382,7 @@ class Queue(Destination):
         removed = self.lines.remove_all()
         self.kept.limit(self.unacked + self.dying.kept, self.unacked_bytes + self.dying.kept_bytes)
         self.publishers.release()
-        if count:
+        if count or any(len(line.backlog) for line in removed):  # also what the disk did not give, and is not ready
             self.home.scheduler.start(f"purge of {self}", release(self, removed, average_bytes, reason, finished))
         else:
             finished()

@@ -146,3 +146,10 @@ def test_very_many_that_cannot_be_read_are_passed_over_in_slices(monkeypatch: py
     for _ in range(100):
         pass_ms(queue, 0)
     assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3, *range(91, 101)]
+
+
+def test_a_purge_of_a_queue_that_has_nothing_else_settles_what_could_not_be_read() -> None:
+    queue, journal = paged(20, 11)
+    assert len(drained(queue)) == 19 and queue.ready == 0
+    assert queue.purge() == 0
+    assert len(journal.live) == 19

@@ -144,12 +144,19 @@ class InProcessPeer(Peer):
                 busy = socket.feed() or busy
             if busy:
                 continue
+            if len(self.node.scheduler):
+                self._pass(0)  # the next turn of its jobs
+                continue
             if patience <= 0 or not any(socket.incoming and not socket.closing for socket in self._sockets):
                 return
             patience -= 1
-            after_each, self.clock.after_each = self.clock.after_each, lambda: None
-            self.clock.advance(1)
-            self.clock.after_each = after_each
+            self._pass(1)
+
+    def _pass(self, ms: int) -> None:
+        """Let time pass, in the middle of `settle`."""
+        after_each, self.clock.after_each = self.clock.after_each, lambda: None
+        self.clock.advance(ms)
+        self.clock.after_each = after_each
 
     def dial(self, address: str = "127.0.0.1") -> Client:  # type: ignore[override]
         socket = FakeSocket(self, address)
