@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOGETHER = 5_000  # deliveries that are settled in one go; more of them become a job
 COST = 2  # of one of them (`core.scheduler`)
+LOOK_COST = 500  # of a look at TOGETHER of them
 SPAN = 100_000  # tags that are tried one by one to find those that are outstanding
 
 End = int
@@ -109,12 +110,12 @@ def refuse(channel: Channel, tags: list[int], end: End) -> None:
         for tag in tags:
             transaction.settle(tag, take(channel, tag), end)
     else:
-        finish(channel, [(take(channel, tag), end) for tag in tags])
+        finish(channel, [(end, take_all(channel, tags))])
 
 
 def requeue(channel: Channel, tags: list[int], reason: str = CHANNEL) -> None:
     """Back to their queues, whether there is a transaction or not; in order, as with `refuse`."""
-    finish(channel, [(take(channel, tag), RETURNED) for tag in tags], reason)
+    finish(channel, [(RETURNED, take_all(channel, tags))], reason)
 
 
 def outstanding(channel: Channel, tag: int) -> list[int]:
@@ -140,30 +141,49 @@ def take(channel: Channel, tag: int) -> Unacked:
     return entry
 
 
-def finish(channel: Channel, ends: list[tuple[Unacked, End]], reason: str = "") -> None:
+def take_all(channel: Channel, tags: list[int]) -> list[Unacked]:
+    """Likewise, each of them."""
+    unacked = channel.unacked
+    if len(tags) == len(unacked) > TOGETHER:  # so many are known to be outstanding, and these are all
+        entries = list(unacked.values())
+        unacked.clear()
+        return entries
+    return [take(channel, tag) for tag in tags]
+
+
+Run = tuple[End, list["Unacked"]]
+"""Deliveries that end in the same way, one after the other."""
+
+
+def finish(channel: Channel, runs: list[Run], reason: str = "") -> None:
     """What follows from deliveries that were taken off the list; `reason` is empty where the consumer said so.
 
     Of very many that follows in slices, and the connection is not served until it is done.
     """
-    if len(ends) <= TOGETHER:
-        finish_some(channel, ends, reason)
+    if sum(len(entries) for _, entries in runs) <= TOGETHER:
+        for end, entries in runs:
+            finish_some(channel, end, entries, reason)
     else:
         finished = channel.begin_job()
-        channel.connection.node.scheduler.start("settlements", finish_all(channel, ends, reason, finished))
+        channel.connection.node.scheduler.start("settlements", finish_all(channel, runs, reason, finished))
 
 
-def finish_all(
-    channel: Channel, ends: list[tuple[Unacked, End]], reason: str, finished: Callable[[], None]
-) -> Iterator[int]:
+def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
     """A job. Queues deliver nothing before all that comes back to them is there, so that its order holds."""
-    queues = {entry[0] for entry, end in ends if end not in (ACKED, REJECTED)}
+    queues: set[Queue] = set()
+    for end, entries in runs:
+        if end in (NACKED, RETURNED):
+            for at in range(0, len(entries), TOGETHER):
+                queues.update([entry[0] for entry in entries[at : at + TOGETHER]])
+                yield LOOK_COST
     for queue in queues:
         queue.paused += 1
     try:
-        for at in range(0, len(ends), SLICE):
-            some = ends[at : at + SLICE]
-            finish_some(channel, some, reason)
-            yield COST * len(some)
+        for end, entries in runs:
+            for at in range(0, len(entries), SLICE):
+                some = entries[at : at + SLICE]
+                finish_some(channel, end, some, reason)
+                yield COST * len(some)
     finally:
         for queue in queues:
             queue.paused -= 1
@@ -171,10 +191,10 @@ def finish_all(
         finished()
 
 
-def finish_some(channel: Channel, ends: list[tuple[Unacked, End]], reason: str) -> None:
+def finish_some(channel: Channel, end: End, entries: list[Unacked], reason: str) -> None:
     consumed = 0
     log = channel.vhost.message_log
-    for (queue, subscription, position, message), end in ends:
+    for queue, subscription, position, message in entries:
         if log is not None and end != ACKED and not reason:
             log.refused(channel.origin, tag_of(subscription), queue, message)
         if end == ACKED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -45,7 +46,8 @@ class Transaction:
                 channel, exchange, [message], message.body_bytes, message.persistent, alive, mandatory
             )
             complete = complete and taken
-        settling.finish(channel, [(entry, end) for _, entry, end in settlements])
+        runs = groupby(settlements, lambda settlement: settlement[2])
+        settling.finish(channel, [(end, [entry for _, entry, _ in run]) for end, run in runs])
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
