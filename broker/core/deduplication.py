@@ -35,12 +35,15 @@ class Deduplication:
 
     def is_duplicate(self, message: Message, now_ms: int) -> bool:
         """Whether its like was seen lately; it is counted then."""
+        seen = self.has_seen(message, now_ms)
+        self.duplicates += seen
+        return seen
+
+    def has_seen(self, message: Message, now_ms: int) -> bool:
+        """Whether its like was added, and is not forgotten yet."""
         key = self._key(message)
         expires_ms = self._expires_ms.get(key) if key else None
-        if expires_ms is None or NEVER < expires_ms <= now_ms:
-            return False
-        self.duplicates += 1
-        return True
+        return expires_ms is not None and not NEVER < expires_ms <= now_ms
 
     def add(self, message: Message, now_ms: int) -> None:
         """One that is no duplicate has been taken."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .exchange_host import ExchangeHost
     from .receipt import Receipt
     from .registry import Registry
+    from .sink import Sink
     from .stored import Stored
 
 
@@ -61,6 +62,11 @@ class ExchangeType:
     def compared(self) -> tuple[str, ...]:
         """The arguments in which another declaration has to agree."""
         return self.fixed_arguments
+
+    @property
+    def recorder(self) -> Sink | None:
+        """A sink that a message reaches after all queues of its route, where these took it; None if it needs none."""
+        return None
 
     @property
     def stores(self) -> bool:

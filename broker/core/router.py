@@ -53,12 +53,14 @@ def route(
     It holds when every exchange on the way decides by its keys alone. To ask only for that give no message: the queues
     are none then where it does not hold. Where exchanges decide so unless properties have certain octets, these are
     added to `telling`, if that is given, and it holds for properties without them. The default exchange ("") leads to
-    the queue of each key's name; an alternate exchange is tried where an exchange itself finds nothing.
+    the queue of each key's name; an alternate exchange is tried where an exchange itself finds nothing. Recorders of
+    the exchanges on the way come last, where there is any queue.
     """
     if exchange.name == "":
         named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
         return tuple(named), True
     found: dict[Queue, None] = {}
+    recorders: dict[Queue, None] = {}
     stable = True
     seen = {exchange.name}
     work = deque((exchange,))
@@ -71,6 +73,8 @@ def route(
         if message is None and not stable:
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)
+        if current.type.recorder is not None:
+            recorders[current.type.recorder] = None
         if not destinations:
             alternate = current.alternate
             follow = exchanges.get(alternate) if alternate is not None else None
@@ -86,4 +90,6 @@ def route(
                     continue
                 seen.add(destination.name)
                 work.append(destination)
+    if found:
+        found.update(recorders)
     return tuple(found), stable

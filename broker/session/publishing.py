@@ -7,6 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from .. import properties
+from ..core.deduplicating_exchange import Recorder, split_recorders
 from ..core.exchange import Exchange
 from ..core.life import NO_TTL, Life
 from ..core.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
@@ -179,16 +180,33 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
     if channel.seen_special:
         message, keys = examined(channel, message)
     told = route.telling and route.is_told_by(message.property_bytes)
+    recorders: tuple[Recorder, ...] = ()
     if route.queues is not None and len(keys) == 1 and not told:
         queues = route.queues
     else:
-        queues = channel.vhost.route(route.exchange, keys, message)[0]
+        queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
     if channel.vhost.firehose is not None:
         tracing.published(channel, message, keys, queues)
     if channel.transaction is not None:
-        channel.transaction.publish(route.exchange, message, queues, route.mandatory)
+        channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
     else:
-        enqueue(channel, route.exchange, [message], message.body_bytes, message.persistent, queues, route.mandatory)
+        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+
+
+def enqueue_one(
+    channel: Channel,
+    exchange: Exchange,
+    message: Message,
+    queues: tuple[Queue, ...],
+    mandatory: bool,
+    recorders: tuple[Recorder, ...],
+) -> bool:
+    """Give one message to its queues; whether all took it, of which the recorders are told then."""
+    taken = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    if taken:
+        for recorder in recorders:
+            recorder.take([message])
+    return taken
 
 
 def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:

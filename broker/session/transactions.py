@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
+from ..core.deduplicating_exchange import Recorder
 from ..core.exchange import Exchange
 from ..core.message import Message
 from ..core.queue import Queue
@@ -26,11 +27,18 @@ class Transaction:
     __slots__ = ("publishes", "settlements")
 
     def __init__(self) -> None:
-        self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool]] = []
+        self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, End]] = []
 
-    def publish(self, exchange: Exchange, message: Message, queues: tuple[Queue, ...], mandatory: bool) -> None:
-        self.publishes.append((exchange, message, queues, mandatory))
+    def publish(
+        self,
+        exchange: Exchange,
+        message: Message,
+        queues: tuple[Queue, ...],
+        mandatory: bool,
+        recorders: tuple[Recorder, ...],
+    ) -> None:
+        self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, entry: Unacked, end: End) -> None:
         self.settlements.append((tag, entry, end))
@@ -40,11 +48,11 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         settlements, self.settlements = self.settlements, []
         complete = True
-        for exchange, message, queues, mandatory in publishes:
+        for exchange, message, queues, mandatory, recorders in publishes:
+            if any([recorder.drops(message) for recorder in recorders]):
+                continue
             alive = tuple(queue for queue in queues if not queue.deleted)
-            taken = publishing.enqueue(
-                channel, exchange, [message], message.body_bytes, message.persistent, alive, mandatory
-            )
+            taken = publishing.enqueue_one(channel, exchange, message, alive, mandatory, recorders)
             complete = complete and taken
         runs = groupby(settlements, lambda settlement: settlement[2])
         settling.finish(channel, [(end, [entry for _, entry, _ in run]) for end, run in runs])

@@ -174,12 +174,51 @@ def test_a_duplicate_is_not_returned_and_goes_to_no_alternate_exchange(channel: 
     channel.nothing()
 
 
-def test_what_no_binding_takes_is_returned_the_first_time(channel: Channel) -> None:
+def test_what_no_binding_takes_was_not_seen(channel: Channel) -> None:
     channel.exchange("x", "direct", arguments=ON)
-    send(channel, "x", "nobody", "a", "a", mandatory=True)
-    returned = channel.next()
-    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return) and returned.body == b"0"
-    channel.nothing()
+    send(channel, "x", "k", "a", "a", mandatory=True)
+    for body in (b"0", b"1"):
+        returned = channel.next()
+        assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return) and returned.body == body
+    channel.declare("q")
+    channel.bind("q", "x", "k")
+    send(channel, "x", "k", "a", "a", mandatory=True)
+    assert channel.drain("q") == [b"0"]
+
+
+@pytest.mark.parametrize("other", [None, "amq.fanout", "outer"])
+def test_what_a_queue_refused_was_not_seen_by_the_exchange(channel: Channel, other: str | None) -> None:
+    channel.exchange("x", "fanout", arguments=ON)
+    channel.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.declare("plain")
+    for queue in ("full", "plain"):
+        channel.bind(queue, "x")
+    if other == "outer":
+        channel.exchange("outer", "fanout", arguments=ON)
+    if other:
+        channel.bind_exchange("x", other)
+    channel.confirm()
+    send(channel, other or "x", "", "a", "b")
+    assert channel.confirms((1, 2)) == ({1}, {2})
+    assert channel.drain("full") == [b"0"]
+    send(channel, other or "x", "", "b", "a", "b")
+    assert channel.confirms((3, 4, 5)) == ({3, 4, 5}, set())
+    assert (channel.drain("full"), channel.drain("plain")) == ([b"0"], [b"0", b"1", b"0"])
+
+
+def test_what_was_rolled_back_was_not_seen_and_a_commit_takes_one_of_two(node: Node, channel: Channel) -> None:
+    channel.exchange("x", "fanout", arguments=ON)
+    channel.declare("q")
+    channel.bind("q", "x")
+    channel.transact()
+    send(channel, "x", "", "a")
+    channel.rollback()
+    send(channel, "x", "", "a", "a", "b")
+    channel.commit()
+    send(channel, "x", "", "a", "b")
+    channel.commit()
+    assert channel.drain("q") == [b"0", b"2"]
+    assert node.vhosts["/"].exchanges["x"].publish_out == 2
 
 
 def test_time_passes_by_the_clock_of_the_broker(node: Node, channel: Channel) -> None:
