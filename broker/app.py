@@ -211,6 +211,7 @@ def build_settings(config: Config) -> Settings:
         consumer_max_per_channel=config.consumer_max_per_channel,
         default_consumer_prefetch=config.default_consumer_prefetch,
         consumer_timeout_ms=config.consumer_timeout_ms,
+        transaction_max_bytes=config.transaction_max_bytes,
     )
 
 

@@ -209,6 +209,7 @@ class Config(Part):
     consumer_max_per_channel: int | None = None
     max_message_size: int = 16_777_216  # octets of body
     consumer_timeout_ms: int | None = 1_800_000
+    transaction_max_bytes: int = 134_217_728  # of publishes that are not committed; 0: no limit
     default_consumer_prefetch: int = 0
 
     default_vhost: str = "/"
@@ -236,8 +237,9 @@ class Config(Part):
     load_definitions: str = ""  # a file of JSON, or a folder of them; the default user and vhost are then not made
     definitions_skip_if_unchanged: bool = False
     default_queue_type: Literal["", "classic", "quorum"] = ""  # empty: not chosen, which is classic
-    cluster_queue_limit: int | None = None
-    cluster_exchange_limit: int | None = None
+    # Higher than anybody needs, so that a client that declares without end is stopped before the memory is gone.
+    cluster_queue_limit: int | None = 250_000
+    cluster_exchange_limit: int | None = 250_000
     vhost_max: int | None = None
     runtime_parameter_limits: Mapping[str, int] = field(default_factory=dict)  # component -> how many
 

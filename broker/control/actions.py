@@ -45,7 +45,7 @@ def close_connection(call: Call) -> None:
 
 def close_all_user_connections(call: Call) -> None:
     user, reason = call.arguments
-    found = [one for one in call.daemon.connections() if one.user is not None and one.user.name == user]
+    found = [one for one in call.daemon.connections() if one.user is not None and one.user.account == user]
     close(call.daemon, found, reason)
 
 

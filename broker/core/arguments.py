@@ -14,6 +14,7 @@ CACHE_LIMIT = 10_000_000  # values that a deduplication may remember; each takes
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 QUEUE_TYPE = "x-queue-type"
 SHORT_STRING = 255  # octets at most
+ARGUMENTS_BYTES = 16_384  # of the arguments of one declaration, binding or consumer, which stay in memory with it
 
 
 def refused(key: str, where: str, reason: str) -> PreconditionFailed:
@@ -149,6 +150,13 @@ KNOWN: dict[str, Check] = {
     "x-queue-leader-locator": any_text,
     **DEDUPLICATION,
 }
+
+
+def check_size(arguments: Table) -> None:
+    """Raises PreconditionFailed (406)."""
+    size = len(arguments.raw)
+    if size > ARGUMENTS_BYTES:
+        raise PreconditionFailed(f"arguments of {size} bytes are larger than the limit of {ARGUMENTS_BYTES}")
 
 
 def check_queue_arguments(arguments: Table, where: str) -> None:

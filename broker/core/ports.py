@@ -187,6 +187,9 @@ class Publisher:
         """The queue has little left, or is gone: publish on."""
         raise NotImplementedError
 
+    def disowned(self, queue: Queue) -> None:
+        """A queue that this connection had exclusively is deleted."""
+
 
 class Observer:
     """Told of every change of the topology, after it happened. Federation, presence and management are observers."""

@@ -43,6 +43,11 @@ class User:
         self.permissions: dict[str, Permission] = {}
         self.topic_permissions: dict[tuple[str, str], TopicPermission] = {}
 
+    @property
+    def account(self) -> str:
+        """The name under which limits and changes of users concern it; empty for an internal user."""
+        return self.name
+
     def become(self, stored: StoredUser) -> bool:
         """Take over all of it; whether that is anything else than before."""
         before = (self.password_hash, self.hashing_algorithm, self.tags, self.limits)
@@ -61,6 +66,10 @@ class Insider(User):
     def __init__(self, vhost: str) -> None:
         super().__init__(StoredUser(INSIDER, b"", ("administrator", "impersonator")))
         self.permissions[vhost] = Permission(".*", ".*", ".*")
+
+    @property
+    def account(self) -> str:
+        return ""
 
 
 class Users:

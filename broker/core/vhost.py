@@ -26,6 +26,7 @@ from .exchange_host import ExchangeHost, deliver_notices
 from .home import Home
 from .message import Message
 from .message_log import DELETED, MADE
+from .ports import Publisher
 from .queue import Queue
 from .receipt import STORED, TAKEN, Receipt
 from .router import Route, route
@@ -273,6 +274,8 @@ class VHost(Home):
         queue.end()
         self.queues.pop(queue.name, None)
         self.volatile.pop(queue.name, None)
+        if isinstance(queue.owner, Publisher):
+            queue.owner.disowned(queue)
         self.changed()
         for exchange in self._drop_incoming(queue.incoming):
             self._drop_exchange(exchange)

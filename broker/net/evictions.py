@@ -23,7 +23,7 @@ class Evictions(Observer):
             return
         if isinstance(record, StoredUser):
             name = record.name
-            self._close(lambda one: one.user is not None and one.user.name == name, f"user '{name}' is deleted")
+            self._close(lambda one: one.user is not None and one.user.account == name, f"user '{name}' is deleted")
         elif isinstance(record, StoredVHost):
             name = record.name
             self._close(lambda one: one.vhost is not None and one.vhost.name == name, f"vhost '{name}' is deleted")

@@ -21,6 +21,6 @@ class Revocations(Observer):
         if isinstance(record, StoredPermission):
             for connection in list(self._connections()):
                 user, vhost = connection.user, connection.vhost
-                if user is not None and vhost is not None and (user.name, vhost.name) == (record.user, record.vhost):
+                if user is not None and vhost is not None and (user.account, vhost.name) == (record.user, record.vhost):
                     revoke(connection)
                     connection.node.pump()

@@ -27,8 +27,8 @@ def admit(connection: Connection, name: str) -> VHost:
     limit = node.limits.vhost_connections(name)
     if limit is not None and node.census.in_vhost(name) >= limit:
         raise NotAllowed(f"{refused}: connection limit ({limit}) is reached")
-    limit = node.limits.user_connections(user.name)
-    if limit is not None and node.census.of_user(user.name) >= limit:
+    limit = node.limits.user_connections(user.account)
+    if limit is not None and node.census.of_user(user.account) >= limit:
         raise NotAllowed(f"connection refused for user '{user.name}': user connection limit ({limit}) is reached")
     if name not in user.permissions:
         raise NotAllowed(refused)
@@ -39,8 +39,8 @@ def admit_channel(connection: Connection) -> None:
     """Room for one more channel of this user, and of this node; raises NotAllowed (530)."""
     node, user = connection.node, connection.user
     assert user is not None
-    limit = node.limits.user_channels(user.name)
-    if limit is not None and node.census.channels_of_user(user.name) >= limit:
+    limit = node.limits.user_channels(user.account)
+    if limit is not None and node.census.channels_of_user(user.account) >= limit:
         raise NotAllowed(
             f"number of channels opened for user '{user.name}' has reached the maximum allowed user limit of {limit}",
             *CHANNEL_OPEN,
@@ -60,7 +60,7 @@ def renew(connection: Connection) -> None:
     """
     user, vhost = connection.user, connection.vhost
     assert user is not None and vhost is not None
-    if connection.node.users.get(user.name) is not user:
+    if user.account and connection.node.users.get(user.account) is not user:
         raise NotAllowed("New secret was refused by one of the backends")
     if vhost.name not in user.permissions:
         raise NotAllowed("Secret update failed")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
-from ..core.arguments import integer
+from ..core.arguments import check_size, integer
 from ..core.message import Message
 from ..core.queue import Queue
 from ..core.rules import QUORUM
@@ -49,6 +49,7 @@ def qos(channel: Channel, method: commands.Basic.Qos, arguments: Table) -> None:
 
 def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) -> None:
     """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530)."""
+    check_size(arguments)
     reply = method.queue == REPLY_TO
     queue = None if reply else readable_queue(channel, method.queue)
     tag = method.consumer_tag or unique("amq.ctag")
@@ -106,8 +107,6 @@ def remove(channel: Channel, subscription: Subscription) -> None:
     notices.consumer_deleted(subscription)
     if queue.remove_consumer(subscription):
         channel.vhost.consumers_changed(queue)
-        if queue.deleted:
-            channel.connection.owned.pop(queue.name, None)
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:

@@ -1,21 +1,61 @@
 """What an alarm does to a connection: it runs on until it publishes, and is then served no further (spec/core.md 23).
 
 The turning point is the content header. A message without a body is whole by then and is taken; any other waits, with
-all that came behind it, until every alarm is over.
+all that came behind it, until every alarm is over. While memory is low a declaration or binding of something new waits
+likewise, as it stays in memory; one of what there is does not, so that consumers can come and free some.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..wire import encode
-from ..wire.frames import Publishes
+from pamqp import commands
+
+from ..core.alarms import MEMORY
+from ..core.exchange import binding_key
+from ..errors import AMQPError
+from ..wire import encode, methods
+from ..wire.frames import Method, Publishes
+from .publishing import REPLY_TO
 from .stage import CLOSED, CLOSING
 
 if TYPE_CHECKING:
+    from ..core.binding import Destination
     from .connection import Connection
 
 BODY_SIZE = slice(11, 19)  # of a header frame: the octets that tell the size of the body
+QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND = 0x0032000A, 0x00320014, 0x0028000A, 0x0028001E
+MAKING = frozenset((QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND))
+
+
+def makes(connection: Connection, event: Method) -> bool:
+    """Whether a method is to make something that is not there, while memory is low."""
+    vhost, channel = connection.vhost, connection.channels.get(event.channel)
+    if event.index not in MAKING or vhost is None or channel is None or channel.closing:
+        return False
+    if MEMORY not in connection.node.alarms.on():
+        return False
+    try:
+        method, arguments = methods.decode(event.index, event.payload)
+    except AMQPError:
+        return False  # which is told when it is handled
+    if isinstance(method, commands.Queue.Declare):
+        name = method.queue or ""
+        return not method.passive and not name.startswith(REPLY_TO) and name not in vhost.queues
+    if isinstance(method, commands.Exchange.Declare):
+        return not method.passive and (method.exchange or "") not in vhost.exchanges
+    if isinstance(method, commands.Queue.Bind):
+        name, source, key = method.queue or channel.last_queue, method.exchange, method.routing_key
+        destination: Destination | None = vhost.queues.get(name)
+        key = key or (name if not method.queue else "")
+    else:
+        assert isinstance(method, commands.Exchange.Bind)
+        source, key = method.source, method.routing_key or ""
+        destination = vhost.exchanges.get(method.destination or "")
+    exchange = vhost.exchanges.get(source or "")
+    if exchange is None or destination is None:
+        return False
+    return binding_key(exchange.name, destination, key, arguments) not in exchange.outgoing
 
 
 def admitted(connection: Connection, publishes: Publishes) -> Publishes | None:

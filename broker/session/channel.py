@@ -96,7 +96,7 @@ class Channel:
         self.lane = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
-        connection.node.census.channel_opened(self.user.name)
+        connection.node.census.channel_opened(self.user.account)
         connection.node.churn.channel_created += 1
 
     def handle(self, index: int, method: base.Frame, table: Table) -> None:
@@ -271,7 +271,7 @@ class Channel:
     def end_in_steps(self) -> Job:
         """Likewise, as a job; nothing is delivered to it any more."""
         self.closing = True
-        self.connection.node.census.channel_closed(self.user.name)
+        self.connection.node.census.channel_closed(self.user.account)
         self.connection.node.churn.channel_closed += 1
         notices.channel_closed(self)
         if self.lane is not None and self.connection.node.breakdown is not None:

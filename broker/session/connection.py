@@ -16,7 +16,7 @@ from ..core.vhost import VHost
 from ..errors import AMQPError, ChannelFault, NotAllowed, UnexpectedFrame
 from ..table import Table
 from ..wire import encode, methods
-from ..wire.frames import PUBLISH, Acks, Event, FrameReader, Method, Publishes
+from ..wire.frames import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
 from . import admission, blocking, ending, notices
 from .channel import Channel
 from .consuming import Subscription
@@ -161,6 +161,10 @@ class Connection(Publisher):
                     break
                 if isinstance(event, Method):
                     methods_left -= 1
+                    if self.node.alarms.reason and blocking.makes(self, event):
+                        blocking.block(self)
+                        self.deferred = event
+                        continue
                 elif self.node.alarms.reason and isinstance(event, Publishes):
                     event = blocking.admitted(self, event)
                     if event is None:
@@ -230,7 +234,7 @@ class Connection(Publisher):
 
     def _first_method(self, number: int, event: Event) -> None:
         if not isinstance(event, Method) or event.index != CHANNEL_OPEN:
-            index = event.index if isinstance(event, Method) else PUBLISH
+            index = event.index if isinstance(event, Method) else ACK if isinstance(event, Acks) else PUBLISH
             if index == encode.CHANNEL_CLOSE_OK:
                 return  # late, for a channel that both sides closed
             raise ChannelFault("expected 'channel.open'", index >> 16, index & 0xFFFF)
@@ -279,7 +283,7 @@ class Connection(Publisher):
         self.node.open_connections += 1
         self.node.churn.connection_created += 1
         user = self.user.name if self.user is not None else ""
-        self.node.census.connected(vhost.name, user)
+        self.node.census.connected(vhost.name, self.user.account if self.user is not None else "")
         self.link.report(
             "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
         )
@@ -340,6 +344,9 @@ class Connection(Publisher):
         self.holding.queues.pop(queue, None)
         if not self.holding.queues:
             self.link.release()
+
+    def disowned(self, queue: Queue) -> None:
+        self.owned.pop(queue.name, None)
 
     def confirm(self) -> None:
         """Tell publishers what has been confirmed since the last time."""

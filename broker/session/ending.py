@@ -137,7 +137,7 @@ def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) ->
         statistics.sent_bytes += connection.sent_bytes
         statistics.received_reads += connection.received_reads
         statistics.sent_writes += connection.sent_writes
-        connection.node.census.disconnected(connection.vhost.name, connection.user.name if connection.user else "")
+        connection.node.census.disconnected(connection.vhost.name, connection.user.account if connection.user else "")
         vhost, connection.vhost = connection.vhost, None
         connection.node.scheduler.start(
             f"end of connection {connection.name}", end_all(connection, vhost, channels, cleared)

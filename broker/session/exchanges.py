@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
+from ..core.arguments import check_size
 from ..core.exchange import ALTERNATE
 from ..errors import AccessRefused
 from ..table import Table
@@ -25,6 +26,7 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
         channel.check_any("exchange", name)
         vhost.exchange(name)
     else:
+        check_size(arguments)
         type_ = method.exchange_type or ""
         vhost.check_type(type_)
         if name == "":
@@ -36,7 +38,9 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
             name, type_, bool(method.durable), bool(method.auto_delete), bool(method.internal), arguments
         )
     if not method.nowait:
-        channel.send_when_durable(encode.method(channel.number, encode.EXCHANGE_DECLARE_OK))
+        stored = not method.passive and vhost.exchange(name).durable
+        send = channel.send_when_durable if stored else channel.send
+        send(encode.method(channel.number, encode.EXCHANGE_DECLARE_OK))
 
 
 def check_alternate(channel: Channel, name: str, arguments: Table) -> None:
@@ -60,6 +64,7 @@ def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table)
 
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
     """Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
+    check_size(arguments)
     destination, source = ends(channel, method.destination, method.source, method.routing_key or "")
     vhost = channel.vhost
     vhost.exchange(source)

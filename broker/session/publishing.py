@@ -14,7 +14,7 @@ from ..core.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Me
 from ..core.queue import Queue
 from ..core.receipt import Receipt
 from ..core.router import Route
-from ..core.users import Insider, User
+from ..core.users import User
 from ..core.vhost import VHost
 from ..errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ..table import type_name
@@ -41,8 +41,7 @@ _sizes = Struct(">I4xQ").unpack_from
 
 def remembered_routes(vhost: VHost, user: User) -> dict[bytes, Route]:
     """Shared by all channels of this user: what is remembered has passed the user's permissions."""
-    # Not under the name of an insider: a user of that name may do less. Nobody's name is empty.
-    return vhost.routes.setdefault("" if isinstance(user, Insider) else user.name, {})
+    return vhost.routes.setdefault(user.account, {})
 
 
 def publish(channel: Channel, publishes: Publishes) -> None:

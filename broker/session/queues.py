@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ..core.arguments import QUEUE_TYPE, exchange_name
+from ..core.arguments import QUEUE_TYPE, check_size, exchange_name
 from ..core.queue import Queue
 from ..core.rules import QUORUM
 from ..errors import AccessRefused, NotFound, NotSupported, PreconditionFailed
@@ -33,7 +33,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     queue = passive(channel, name) if method.passive else active(channel, name, method, arguments)
     channel.last_queue = queue.name
     if not method.nowait:
-        declare_ok(channel, queue.name, queue.ready, len(queue.consumers))
+        declare_ok(channel, queue.name, queue.ready, len(queue.consumers), queue.durable and not method.passive)
 
 
 def passive(channel: Channel, name: str) -> Queue:
@@ -47,6 +47,7 @@ def active(channel: Channel, name: str, method: commands.Queue.Declare, argument
     vhost, connection = channel.vhost, channel.connection
     if name.startswith(RESERVED):
         raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+    check_size(arguments)
     prefix = generated_prefix(arguments)
     arguments = arguments.without((NAME_PREFIX,)) if NAME_PREFIX in arguments else arguments
     if not name and arguments.text(QUEUE_TYPE) == QUORUM:
@@ -89,16 +90,19 @@ def declare_reply(channel: Channel, name: str, nowait: bool) -> None:
     if not known:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
     if not nowait:
-        declare_ok(channel, name, 0, 1)
+        declare_ok(channel, name, 0, 1, False)
 
 
-def declare_ok(channel: Channel, name: str, ready: int, consumers: int) -> None:
+def declare_ok(channel: Channel, name: str, ready: int, consumers: int, stored: bool) -> None:
+    """Where something may have been stored, when that is durable; what was only looked up is told at once."""
     arguments = encode.short_string(name) + encode.long(ready) + encode.long(consumers)
-    channel.send_when_durable(encode.method(channel.number, encode.QUEUE_DECLARE_OK, arguments))
+    send = channel.send_when_durable if stored else channel.send
+    send(encode.method(channel.number, encode.QUEUE_DECLARE_OK, arguments))
 
 
 def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> None:
     """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406)."""
+    check_size(arguments)
     name, exchange, key = ends(channel, method.queue, method.exchange, method.routing_key)
     vhost = channel.vhost
     vhost.exchange(exchange)
@@ -160,6 +164,5 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
                     "supported by quorum queues"
                 )
             count = vhost.delete_queue(queue, bool(method.if_unused), bool(method.if_empty))
-            channel.connection.owned.pop(name, None)
     if not method.nowait:
         channel.send_when_durable(encode.method(channel.number, encode.QUEUE_DELETE_OK, encode.long(count)))

@@ -23,6 +23,7 @@ class Settings:
         "consumer_max_per_channel",
         "default_consumer_prefetch",
         "consumer_timeout_ms",
+        "transaction_max_bytes",
     )
 
     def __init__(
@@ -41,6 +42,7 @@ class Settings:
         consumer_max_per_channel: int | None = None,
         default_consumer_prefetch: int = 0,
         consumer_timeout_ms: int | None = 1_800_000,
+        transaction_max_bytes: int = 134_217_728,
     ) -> None:
         self.server_properties = server_properties
         self.mechanisms = mechanisms
@@ -56,6 +58,7 @@ class Settings:
         self.consumer_max_per_channel = consumer_max_per_channel
         self.default_consumer_prefetch = default_consumer_prefetch
         self.consumer_timeout_ms = consumer_timeout_ms
+        self.transaction_max_bytes = transaction_max_bytes
 
 
 CAPABILITIES = (

@@ -25,19 +25,26 @@ KEY = "consumer-timeout"  # of a policy; with x- in front of it, of a queue and 
 
 
 class Timeouts:
-    """`default_ms` holds where nothing else is said, None for no timeout. `connections` gives all that are open."""
+    """`default_ms` holds where nothing else is said, None for no timeout. `connections` gives all that are open.
 
-    __slots__ = ("_clock", "_default_ms", "_connections", "_marks", "_timer")
+    All of them are looked at in the period of the default. Those with a shorter timeout, which clients choose, are
+    looked at more often, and by themselves.
+    """
+
+    __slots__ = ("_all_at_ms", "_clock", "_connections", "_default_ms", "_hurried", "_marks", "_timer")
 
     def __init__(self, clock: Clock, default_ms: int | None, connections: Callable[[], Iterable[Connection]]) -> None:
         self._clock = clock
         self._default_ms = NONE if default_ms is None else default_ms
         self._connections = connections
         self._marks: dict[Channel, deque[tuple[int, int]]] = {}  # by channel: when, and the last tag then
+        self._hurried: dict[Connection, int] = {}  # with the shortest timeout of each
+        self._all_at_ms = 0
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        self._expect(self._default_ms)
+        self._expect_all()
+        self._expect()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -47,32 +54,50 @@ class Timeouts:
     def check(self) -> None:
         """Close the channels that hold what is overdue, note where the others are, and come again."""
         now_ms = self._clock.now_ms()
-        shortest_ms = self._default_ms
-        before, self._marks = self._marks, {}
-        for connection in list(self._connections()):
-            overdue: list[tuple[Channel, int]] = []
-            for channel in connection.channels.values():
-                if channel.closing or not channel.unacked:
-                    continue
-                channel_ms = self._shortest_ms(channel)
-                if channel_ms == NONE:
-                    continue
-                shortest_ms = channel_ms if shortest_ms == NONE else min(shortest_ms, channel_ms)
-                marks = before.get(channel) or deque()
-                timeout_ms = self._exceeded_ms(channel, marks, now_ms, channel_ms)
-                if timeout_ms != NONE:
-                    overdue.append((channel, timeout_ms))
-                    continue
-                if not marks or marks[-1][1] != channel.delivery_tag:
-                    marks.append((now_ms, channel.delivery_tag))
-                self._marks[channel] = marks
-            for channel, timeout_ms in overdue:
-                close(channel, timeout_ms)
-        self._expect(shortest_ms)
+        connections = list(self._hurried)
+        before = self._marks
+        if now_ms >= self._all_at_ms:
+            connections = list(self._connections())
+            self._marks = {}
+            self._expect_all()
+        self._hurried = {}
+        for connection in connections:
+            shortest_ms = self._check(connection, before, now_ms)
+            if shortest_ms != NONE and period_ms(shortest_ms) < period_ms(self._default_ms):
+                self._hurried[connection] = shortest_ms
+        self._expect()
 
-    def _expect(self, shortest_ms: int) -> None:
-        period_ms = PERIOD_MS if shortest_ms == NONE else max(PERIOD_LEAST_MS, shortest_ms // CHECKS)
-        self._timer = self._clock.call_at(self._clock.now_ms() + min(period_ms, PERIOD_MS), self.check)
+    def _check(self, connection: Connection, before: dict[Channel, deque[tuple[int, int]]], now_ms: int) -> int:
+        """The shortest timeout of what is out on its channels, NONE where there is none."""
+        shortest_ms = NONE
+        overdue: list[tuple[Channel, int]] = []
+        for channel in connection.channels.values():
+            marks = before.pop(channel, None) or deque()
+            if channel.closing or not channel.unacked:
+                continue
+            channel_ms = self._shortest_ms(channel)
+            if channel_ms == NONE:
+                continue
+            shortest_ms = channel_ms if shortest_ms == NONE else min(shortest_ms, channel_ms)
+            timeout_ms = self._exceeded_ms(channel, marks, now_ms, channel_ms)
+            if timeout_ms != NONE:
+                overdue.append((channel, timeout_ms))
+                continue
+            if not marks or marks[-1][1] != channel.delivery_tag:
+                marks.append((now_ms, channel.delivery_tag))
+            self._marks[channel] = marks
+        for channel, timeout_ms in overdue:
+            close(channel, timeout_ms)
+        return shortest_ms
+
+    def _expect_all(self) -> None:
+        self._all_at_ms = self._clock.now_ms() + period_ms(self._default_ms)
+
+    def _expect(self) -> None:
+        at_ms = self._all_at_ms
+        if self._hurried:
+            at_ms = min(at_ms, self._clock.now_ms() + period_ms(min(self._hurried.values())))
+        self._timer = self._clock.call_at(at_ms, self.check)
 
     def _shortest_ms(self, channel: Channel) -> int:
         """The shortest timeout on this channel, of its consumers and of what has been out longest.
@@ -113,6 +138,11 @@ class Timeouts:
             if limit_ms != NONE and now_ms - since_ms >= limit_ms:
                 return limit_ms
         return NONE
+
+
+def period_ms(timeout_ms: int) -> int:
+    """The time between two checks for a timeout."""
+    return PERIOD_MS if timeout_ms == NONE else min(max(PERIOD_LEAST_MS, timeout_ms // CHECKS), PERIOD_MS)
 
 
 def timeout_ms(queue: Queue, asked_ms: int | None, default_ms: int) -> int:

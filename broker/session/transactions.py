@@ -20,13 +20,20 @@ from .settling import End
 if TYPE_CHECKING:
     from .channel import Channel, Unacked
 
+PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: a publish besides its frames, and each queue of its route
+
 
 class Transaction:
-    """Publishes are routed already, settlements are off the channel's list already; both take effect at commit."""
+    """Publishes are routed already, settlements are off the channel's list already; both take effect at commit.
 
-    __slots__ = ("publishes", "settlements")
+    `largest_bytes` is what the publishes may take in memory, 0 for no limit: consumers cannot free it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("largest_bytes", "publishes", "settlements", "_published_bytes")
+
+    def __init__(self, largest_bytes: int = 0) -> None:
+        self.largest_bytes = largest_bytes
+        self._published_bytes = 0
         self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, End]] = []
 
@@ -38,6 +45,13 @@ class Transaction:
         mandatory: bool,
         recorders: tuple[Recorder, ...],
     ) -> None:
+        """Raises PreconditionFailed (406) where there is no room for it."""
+        self._published_bytes += len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
+        if self._published_bytes > self.largest_bytes > 0:
+            raise PreconditionFailed(
+                f"transaction with {len(self.publishes)} publishes is larger than configured max size "
+                f"{self.largest_bytes}"
+            )
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, entry: Unacked, end: End) -> None:
@@ -45,11 +59,11 @@ class Transaction:
 
     def commit(self, channel: Channel) -> None:
         """Raises PreconditionFailed (406) where a queue refused a publish; all else of it has happened."""
-        publishes, self.publishes = self.publishes, []
+        publishes, self.publishes, self._published_bytes = self.publishes, [], 0
         settlements, self.settlements = self.settlements, []
         complete = True
         for exchange, message, queues, mandatory, recorders in publishes:
-            if any([recorder.drops(message) for recorder in recorders]):
+            if any(recorder.drops(message) for recorder in recorders):
                 continue
             alive = tuple(queue for queue in queues if not queue.deleted)
             taken = publishing.enqueue_one(channel, exchange, message, alive, mandatory, recorders)
@@ -62,6 +76,7 @@ class Transaction:
     def rollback(self, channel: Channel) -> None:
         """Publishes are forgotten; what was settled is outstanding again, in the order of its tags."""
         self.publishes.clear()
+        self._published_bytes = 0
         if self.settlements:
             for tag, entry, _ in self.settlements:
                 channel.unacked[tag] = entry
@@ -74,7 +89,7 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction()
+        channel.transaction = Transaction(channel.connection.settings.transaction_max_bytes)
     channel.send(encode.method(channel.number, encode.TX_SELECT_OK))
 
 

@@ -1,11 +1,13 @@
 """When deliveries that nobody settles are given up, check by check."""
 
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import pytest
 from pamqp.commands import Connection as ConnectionMethods
 
 from broker.core.node import Node
+from broker.session.channel import Channel as ServerChannel
 from broker.session.connection import Connection
 from broker.session.timeouts import Timeouts
 from tests.support.amqp import Client
@@ -138,3 +140,33 @@ def count_checks(watch: Watch) -> list[int]:
     checks: list[int] = []
     watch.clock.after_each = lambda: checks.append(watch.clock.now_ms())
     return checks
+
+
+class CountedTimeouts(Timeouts):
+    """`looked` is how often each connection was looked at."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(watch.clock, 30 * MINUTE_MS, lambda: watch.connections)
+        self.looked: Counter[Connection] = Counter()
+
+    def _check(self, connection: Connection, before: dict[ServerChannel, deque[tuple[int, int]]], now_ms: int) -> int:
+        self.looked[connection] += 1
+        return super()._check(connection, before, now_ms)
+
+
+def test_a_short_timeout_of_one_client_has_the_others_looked_at_no_more_often(watch: Watch) -> None:
+    plain = watch.hold("plain")
+    hurried = watch.open().channel()
+    hurried.declare("short")
+    hurried.publish("", "short", b"one")
+    hurried.consume("short", arguments={"x-consumer-timeout": MINUTE_MS})
+    hurried.delivery()
+    timeouts = CountedTimeouts(watch)
+    timeouts.start()
+    for _ in range(20):
+        watch.clock.advance(MINUTE_MS // 8)
+    assert timeouts.looked[pipe_of(plain.client).connection] == 2
+    assert timeouts.looked[pipe_of(hurried.client).connection] > 4
+    hurried.expect_close(406)
+    assert watch.open_channels() == 1
+    timeouts.stop()

@@ -1,0 +1,159 @@
+"""What a client may make the broker keep: arguments, declarations while memory is low, open transactions, lists."""
+
+import pytest
+from pamqp.commands import Basic, Connection, Exchange, Queue
+
+from broker.core.alarms import DISK, MEMORY
+from broker.core.arguments import ARGUMENTS_BYTES
+from broker.core.users import Insider
+from broker.session.blocking import unblock
+from broker.session.operator import OperatorChannel
+from broker.session.settings import Settings
+from broker.table import Table
+from tests.support import codec
+from tests.support.clock import FakeClock
+from tests.support.session import SlowJournal, connected, new_node, pipe_of
+
+LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 12)}
+TOO_LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 11)}
+
+
+def test_arguments_of_16_kib_are_taken_and_larger_ones_refused() -> None:
+    client = connected(new_node())
+    ch = client.channel()
+    assert len(Table.of(LARGE).raw) == ARGUMENTS_BYTES
+    ch.declare("q", arguments=LARGE)
+    ch.exchange("x", arguments=LARGE)
+    ch.bind("q", "x", "k", arguments=LARGE)
+    ch.bind_exchange("x", "amq.fanout", arguments=LARGE)
+    ch.consume("q", arguments=LARGE)
+    for kind, fields in (
+        (Queue.Declare, {"queue": "other"}),
+        (Exchange.Declare, {"exchange": "y"}),
+        (Queue.Bind, {"queue": "q", "exchange": "x"}),
+        (Exchange.Bind, {"destination": "x", "source": "amq.fanout"}),
+        (Basic.Consume, {"queue": "q"}),
+    ):
+        close = client.channel().refused(406, kind, arguments=TOO_LARGE, **fields)
+        assert f"larger than the limit of {ARGUMENTS_BYTES}" in close.reply_text
+
+
+@pytest.mark.parametrize("low_on", [MEMORY, DISK])
+def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(low_on: str) -> None:
+    node = new_node()
+    there = connected(node).channel()
+    there.declare("q")
+    there.exchange("x")
+    there.bind("q", "x", "k")
+    there.bind_exchange("x", "amq.fanout")
+    node.alarms.set(low_on)
+    there.declare("q")
+    there.declare("q", passive=True)
+    there.exchange("x")
+    there.bind("q", "x", "k")
+    there.bind_exchange("x", "amq.fanout")
+    there.consume("q")
+    clients = []
+    for kind, fields in (
+        (Queue.Declare, {"queue": "new"}),
+        (Queue.Declare, {"queue": ""}),
+        (Exchange.Declare, {"exchange": "new", "exchange_type": "fanout"}),
+        (Queue.Bind, {"queue": "q", "exchange": "x", "routing_key": "new"}),
+        (Exchange.Bind, {"destination": "x", "source": "amq.direct"}),
+    ):
+        ch = connected(node).channel()
+        ch.send(kind, **fields)
+        connection = pipe_of(ch.client).connection
+        assert connection.blocked is (low_on == MEMORY)
+        clients.append((ch, connection))
+    vhost = node.vhosts["/"]
+    before = (len(vhost.queues), "new" in vhost.exchanges, len(vhost.exchanges["x"].outgoing))
+    assert before == ((1, False, 1) if low_on == MEMORY else (3, True, 2))
+    node.alarms.clear(low_on)
+    for ch, connection in clients:
+        unblock(connection)
+        assert ch.next().name.endswith("Ok")
+    assert (len(vhost.queues), "new" in vhost.exchanges, len(vhost.exchanges["x"].outgoing)) == (3, True, 2)
+
+
+def test_a_transaction_that_grows_without_end_is_refused_and_another_one_has_all_the_room() -> None:
+    node = new_node()
+    client = connected(node, transaction_max_bytes=10_000)
+    ch = client.channel()
+    ch.declare("q")
+    ch.transact()
+    for _ in range(3):  # a commit and a rollback give the room back
+        for end in (ch.commit, ch.rollback):
+            for _ in range(8):
+                ch.publish("", "q", b"a" * 800)
+            end()
+    for _ in range(9):
+        ch.publish("", "q", b"a" * 800)
+    close = ch.expect_close(406)
+    assert close.reply_text == (
+        "PRECONDITION_FAILED - transaction with 8 publishes is larger than configured max size 10000"
+    )
+    assert client.channel().count("q") == 24
+
+
+def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
+    node = new_node()
+    assert isinstance(node.clock, FakeClock)
+    client = connected(node)
+    ch, owned = client.channel(), pipe_of(client).connection.owned
+    for _ in range(3):
+        ch.declare("", exclusive=True, arguments={"x-expires": 50})
+    ch.declare("mine", exclusive=True)
+    ch.declare("deleted", exclusive=True)
+    ch.declare("auto", exclusive=True, auto_delete=True)
+    assert len(owned) == 6
+    node.clock.advance(100)
+    ch.delete("deleted")
+    ch.cancel(ch.consume("auto"))
+    assert list(owned) == ["mine"]
+    node.vhosts["/"].delete_queue(owned["mine"])
+    assert not owned
+
+
+def test_limits_and_the_end_of_a_user_called_none_do_not_concern_what_is_internal() -> None:
+    node = new_node()
+    node.users.add("none", limits={"max-channels": 0, "max-connections": 0})
+    settings = Settings(Table.EMPTY)
+    peer = pipe_of(connected(node)).connection.peer
+    before = node.census.channels
+    operator = OperatorChannel(node, settings, Insider("/"), node.vhosts["/"], peer, lambda *_: None)
+    assert node.census.channels == before + 1
+    assert (node.census.channels_of_user("none"), Insider("/").account) == (0, "")
+    operator.close()
+    assert node.census.channels == before
+
+
+@pytest.mark.parametrize(
+    ("frames", "ids"),
+    [
+        (codec.method_frame(7, Basic.Ack, {"delivery_tag": 1}), (60, 80)),
+        (codec.method_frame(7, Basic.Publish, {}) + codec.header_frame(7, 0), (60, 40)),
+        (codec.method_frame(7, Basic.Get, {}), (60, 70)),
+    ],
+)
+def test_the_error_for_a_channel_that_is_not_open_names_the_method(frames: bytes, ids: tuple[int, int]) -> None:
+    client = connected(new_node())
+    client.raw(frames)
+    close = client.expect_close(504)
+    assert isinstance(close, Connection.Close) and (close.class_id, close.method_id) == ids
+
+
+def test_what_is_looked_up_or_transient_is_answered_before_the_batch_under_way_is_stored() -> None:
+    journal = SlowJournal()
+    client = connected(new_node(journal))
+    ch = client.channel()
+    ch.declare("durable", durable=True)  # nothing observes the node, so nothing of it is stored
+    ch.publish("", "durable", b"", {"delivery_mode": 2})
+    ch.declare("durable", durable=True, passive=True)
+    ch.declare("transient")
+    ch.exchange("transient")
+    ch.exchange("transient", passive=True)
+    ch.send(Queue.Declare, queue="durable", durable=True)
+    assert pipe_of(client).connection.waits_for_journal
+    journal.commit(journal.ticket())
+    assert ch.next().name == "Queue.DeclareOk"
