@@ -37,10 +37,13 @@ class Consumers:
         return "up"
 
     def add(self, consumer: Consumer) -> None:
+        """One that is `waiting` gets its first turn when it is woken."""
         self._all[consumer] = None
         self._counts[consumer.priority] = self._counts.get(consumer.priority, 0) + 1
         self.exclusive = consumer.exclusive
-        self._turn(consumer.priority).append(consumer)
+        turn = self._turn(consumer.priority)
+        if not consumer.waiting:
+            turn.append(consumer)
 
     def remove(self, consumer: Consumer) -> bool:
         """False when it was not there: a consumer can end and its queue go at the same time."""

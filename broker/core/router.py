@@ -50,9 +50,8 @@ def route(
 ) -> tuple[tuple[Queue, ...], bool]:
     """The queues a message goes to, and whether that holds for every message with these keys until a binding changes.
 
-    It holds when every exchange on the way decides by its keys alone. To ask only for that give no message: the queues
-    are none then where it does not hold. Where exchanges decide so unless properties have certain octets, these are
-    added to `telling`, if that is given, and it holds for properties without them. The default exchange ("") leads to
+    It holds when every exchange on the way decides by its keys alone. Without a message there are no queues where it
+    does not. Octets of properties that change the decision are added to `telling`. The default exchange ("") leads to
     the queue of each key's name; an alternate exchange is tried where an exchange itself finds nothing. Recorders of
     the exchanges on the way come last, where there is any queue.
     """
@@ -73,8 +72,8 @@ def route(
         if message is None and not stable:
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)
-        if current.type.recorder is not None:
-            recorders[current.type.recorder] = None
+        if (recorder := current.type.recorder) is not None:
+            recorders[recorder] = None
         if not destinations:
             alternate = current.alternate
             follow = exchanges.get(alternate) if alternate is not None else None

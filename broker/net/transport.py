@@ -8,6 +8,7 @@ read again before the next turn (architecture 3).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from ..errors import InternalFault
@@ -139,6 +140,9 @@ class Transport(asyncio.Protocol, Link):
 
     def flush_soon(self) -> None:
         self._server.flush_soon(self)
+
+    def call_next_turn(self, fn: Callable[[], None]) -> None:
+        self._loop.call_soon(fn)  # behind the flush, which was asked for before
 
     def flush(self) -> None:
         """Write the output, once per turn of the loop, as long as the socket takes it. HOT: bench A-M."""

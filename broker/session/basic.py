@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pamqp import base, commands
@@ -73,9 +74,20 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     channel.consumers[tag] = subscription
     if not method.nowait:
         channel.send(encode.method(channel.number, encode.CONSUME_OK, encode.short_string(tag)))
+    subscription.waiting = queue.ready > 0
     queue.add_consumer(subscription)
     notices.consumer_created(subscription)
     channel.vhost.consumers_changed(queue)
+    if subscription.waiting:
+        channel.connection.link.call_next_turn(partial(begin, subscription))
+
+
+def begin(subscription: Subscription) -> None:
+    """Start the deliveries of a queue that had messages, in a later write than consume-ok: a client that waits for its
+    socket before it looks into its own buffer would not see a delivery that came with it."""
+    if subscription.channel.consumers.get(subscription.tag) is subscription:
+        subscription.queue.wake(subscription)
+        subscription.channel.connection.node.pump()
 
 
 def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class Link:
     def flush_soon(self) -> None:
         """There is output: take it with `Connection.take_output` before this turn of the loop ends."""
         raise NotImplementedError
+
+    def call_next_turn(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once the output there is now was written; at once where there are no writes."""
+        fn()
 
     def running(self, heartbeat_s: int) -> None:
         """The handshake is over; send heartbeats and watch for them where heartbeat_s is not 0."""

@@ -150,3 +150,19 @@ def test_an_operator_closes_by_name_and_each_has_a_number_of_its_own(listening: 
     second.channel()
     first.vanish()
     second.vanish()
+
+
+def test_the_first_delivery_comes_in_a_later_write_than_consume_ok(listening: Listening) -> None:
+    """A client that waits for its socket before it looks into its own buffer would not see it."""
+    client = opened(listening.listen())
+    channel = client.channel(1)
+    channel.declare("q")
+    channel.publish("", "q", b"body")
+    channel.publish("", "q", b"body")
+    channel.sync()
+    [connection] = listening.server.connections.values()
+    before = listening.call(lambda: connection.sent_writes)
+    channel.consume("q", no_ack=True)
+    channel.deliveries(2)
+    assert listening.call(lambda: connection.sent_writes) == before + 2
+    client.vanish()
