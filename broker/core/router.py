@@ -52,8 +52,7 @@ def route(
 
     It holds when every exchange on the way decides by its keys alone. Without a message there are no queues where it
     does not. Octets of properties that change the decision are added to `telling`. The default exchange ("") leads to
-    the queue of each key's name; an alternate exchange is tried where an exchange itself finds nothing. Recorders of
-    the exchanges on the way come last, where there is any queue.
+    the queue of each key's name; an alternate exchange is tried where an exchange finds nothing. Recorders come last.
     """
     if exchange.name == "":
         named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
@@ -89,6 +88,4 @@ def route(
                     continue
                 seen.add(destination.name)
                 work.append(destination)
-    if found:
-        found.update(recorders)
-    return tuple(found), stable
+    return (*found, *recorders) if found else (), stable
