@@ -30,10 +30,10 @@ def set_permissions_globally(call: Call) -> None:
 
 
 def clear_permissions(call: Call) -> None:
+    """A user or a virtual host that there is not has no permissions, and that is fine, as in RabbitMQ."""
     (user,) = call.arguments
-    if call.node.users.get(user) is None:
-        raise unknown_user(user)
-    call.node.users.clear_permission(user, call.vhost().name)
+    if call.node.users.get(user) is not None and call.vhost_name in call.node.vhosts:
+        call.node.users.clear_permission(user, call.vhost_name)
 
 
 def list_permissions(call: Call) -> Rows:

@@ -59,4 +59,6 @@ def value_of_json(value: object, depth: int) -> Value:
         return ("F", Table(Table.encode_items([(key, value_of_json(part, depth + 1)) for key, part in value.items()])))
     if isinstance(value, list):
         return ("A", [value_of_json(element, depth + 1) for element in value])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return ("l", value)  # as RabbitMQ has all integers of JSON
     return value_of(value)

@@ -3,11 +3,15 @@
 import socket
 
 import pytest
+from pika.frame import Method as Frame
+from pika.spec import Queue
 
 from plugins.management.api import routes
 
 from . import bad_bodies, http_probes
 from .__main__ import main
+from .amqp_part import described as described_reply
+from .amqp_probes import PROBES
 from .brokers import Answer, Output, tools_of
 from .ctl_part import compare as compare_output
 from .ctl_probes import Line
@@ -24,6 +28,16 @@ def test_every_route_is_asked_by_a_probe() -> None:
     table = routes().all
     probes = [*http_probes.setup(), *swept(table), *http_probes.checks(), *bad_bodies.probes()]
     assert uncovered(table, probes) == []
+
+
+def test_every_amqp_probe_has_a_name_of_its_own() -> None:
+    names = [probe.name for probe in PROBES]
+    assert len(names) == len(set(names))
+
+
+def test_a_reply_is_described_by_its_method() -> None:
+    assert described_reply(Frame(1, Queue.DeclareOk("q", 5, 0))) == "Queue.DeclareOk"
+    assert described_reply((None, None, None)) == "tuple"
 
 
 def test_no_probe_has_a_part_of_its_path_left_open() -> None:

@@ -107,7 +107,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an item behind go
     (
         "exchanges",
         {"vhost": "v", "name": "x", "type": "topic", "arguments": {"alternate-exchange": 1}},
-        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost 'v' "
+        "invalid type 'long' for arg 'alternate-exchange' in exchange 'x' in vhost 'v' "
         '(vhost: "v" / exchange: "x")',
     ),
     (

@@ -43,6 +43,8 @@ IN_ORDER: list[Line] = [
         'Clearing topic permissions on "amq.topic" for user "u" in vhost "v" ...\n',
         "",
     ),
+    ("clear_permissions -p x u", 0, 'Clearing permissions for user "u" in vhost "x" ...\n', ""),
+    ("clear_permissions -p v no", 0, 'Clearing permissions for user "no" in vhost "v" ...\n', ""),
     ("clear_permissions -p v u", 0, 'Clearing permissions for user "u" in vhost "v" ...\n', ""),
     (
         """set_parameter -p v nonsense o '{}'""",
