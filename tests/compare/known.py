@@ -183,7 +183,7 @@ COMMANDS: tuple[Known, ...] = (
     *subjects(
         "stdout*", "limits are written as a list in all formats", "ctl list_vhost_limits*", "ctl list_user_limits*"
     ),
-    Known("ctl *--formatter json", "stdout*.arguments", "no arguments are an empty object", "{}", "[]"),
+    Known("ctl *--formatter json*", "stdout*.arguments", "arguments are an object, as in definitions", "{*", "[*"),
     *subjects("stdout", "lines are drawn as the reference's terminal has them", "ctl *--formatter pretty_table*"),
     *subjects("stdout", "terms are written on one line, without the types of arguments", "ctl *--formatter erlang"),
     *subjects("*", "--no-table-headers is taken with csv too", "ctl *--formatter csv --no-table-headers"),
