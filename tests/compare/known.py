@@ -57,6 +57,7 @@ DEFAULT_BINDING = "RabbitMQ makes up the default binding of a queue that there i
 MIRRORED = "definitions of RabbitMQ 3 with mirrored queues are taken"
 LISTENERS = "ports and protocols of each broker's listeners"
 LIMITS = "limits are written as a list in all formats"
+FILES = "RabbitMQ looks for a file there: 400 where the virtual host has a slash in its name, 404 where not"
 CLUSTER_NAME = "the name that a cluster gives itself"
 
 FIELDS: tuple[Known, ...] = (
@@ -71,7 +72,7 @@ FIELDS: tuple[Known, ...] = (
     Known("*", "*.messages_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),
     Known("*", "*.message_bytes_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),
     Known("*", "*.single_active_consumer_tag", "RabbitMQ has it for quorum queues without single active consumer too"),
-    Known("*", "*.exclusive_consumer_tag", ZERO, "*", "*"),
+    Known("*", "*.exclusive_consumer_tag", "what is unset is null in some lists of RabbitMQ and absent in others"),
     Known("*", "*[].online", DISABLED, "*", "None"),
     Known("*", "*[].exclusive", DISABLED, "*", "None"),
     Known("*disable_stats=true*", "*.operator_policy", DISABLED),
@@ -131,6 +132,7 @@ ROUTES: tuple[Known, ...] = (
         "header allow",
         "methods that RabbitMQ's table names and then refuses, or HEAD, which it leaves out",
     ),
+    Known("GET /federation-links/{vhost}/{list}*", "*", FILES),
     Known("* /federation-links/vhost/*", "*", "restarting a link changes something: monitoring may look alone"),
     Known("*", "body", "RabbitMQ sends no text with it", "{'error': *", "None"),
     Known("*", "header content-type", "RabbitMQ sends no text with it", "'application/json'", "None"),
