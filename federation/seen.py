@@ -158,7 +158,7 @@ class Identities:
     """Gives out identities, one for each publish, however often it is asked for one.
 
     A publish is recognised by its Message objects: all destinations of a route are given the same ones, before anything
-    else is published.
+    else is published. They are held until `forget`, which is due once a turn of the loop.
     """
 
     __slots__ = ("_origin", "_count", "_messages", "_given")
@@ -176,6 +176,10 @@ class Identities:
             self._messages = list(messages)
             self._given = [self._next(message) for message in messages]
         return self._given
+
+    def forget(self) -> None:
+        """Hold the messages of the last publish no longer: it is over."""
+        self._messages, self._given = [], []
 
     def _next(self, message: Message) -> bytes:
         self._count += 1

@@ -4,6 +4,7 @@ seconds, so that no order of events leaves a link too many or too few (spec/fede
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from broker.plugin import (
     CLUSTER_NAME,
@@ -28,7 +29,7 @@ from .exchange_link import ExchangeLink
 from .link import Link
 from .queue_link import QueueLink
 from .seen import Seen
-from .wanted import LinkKey, Wanted, asks, reattaches, wanted, wanted_for
+from .wanted import LinkKey, Wanted, asks, is_there, reattaches, scan, wanted
 
 SOON_S = 0.05  # after an event, for what comes with it
 LOOK_S = 5.0
@@ -47,6 +48,7 @@ class FederationService(Service):
         self._watcher: Watcher | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
+        self._looks = False  # a look is under way, and goes on in the next turn of the loop
         self._seen: dict[tuple[str, str], Seen] = {}  # of exchanges that deduplicate
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and name here
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
@@ -87,7 +89,7 @@ class FederationService(Service):
         """Stop and start the link with that id; what is at its upstream stays. False when there is none."""
         assert self._host is not None
         for key, link in self.links.items():
-            if key.id == id_ and key in wanted_for(self._host.node, link.target):
+            if key.id == id_ and key in wanted(self._host.node, [link.target]):
                 self._start(link.wanted, self._end(key, removing=False))
                 self._index()
                 return True
@@ -98,7 +100,8 @@ class FederationService(Service):
     def look_soon(self) -> None:
         if not self._soon:
             self._soon = True
-            self._look_in(SOON_S)
+            if not self._looks:
+                self._look_in(SOON_S)
 
     def _look_in(self, after_s: float) -> None:
         if self._timer is not None:
@@ -107,18 +110,31 @@ class FederationService(Service):
 
     def _look(self) -> None:
         self._soon = False
-        try:
-            self._compare()
-        finally:  # whatever became of this one, another look may find more
-            self._look_in(LOOK_S)
+        assert self._host is not None
+        targets: list[Exchange | Queue] = []
+        self._go_on(scan(self._host.node, targets), targets)
 
-    def _compare(self) -> None:
+    def _go_on(self, slices: Iterator[None], targets: list[Exchange | Queue]) -> None:
+        """Look at some objects more; when all are seen, start and end links."""
+        self._looks = False
+        try:
+            for _ in slices:
+                self._looks = True
+                self._timer = asyncio.get_running_loop().call_later(0, self._go_on, slices, targets)
+                return
+            self._compare(targets)
+        finally:  # whatever became of this one, another look may find more
+            if not self._looks:
+                self._look_in(SOON_S if self._soon else LOOK_S)
+
+    def _compare(self, targets: list[Exchange | Queue]) -> None:
         assert self._host is not None
         node = self._host.node
-        found = wanted(node)
+        # A link has its target among them, whatever has changed since the look began.
+        found = wanted(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
         for key in [key for key in self.links if key not in found]:
             ended = self._end(key, removing=True)
-            if isinstance(ended, ExchangeLink) and self._is_there(ended.exchange):
+            if isinstance(ended, ExchangeLink) and is_there(node, ended.exchange):
                 ended.forsake()
             self._removed(key)
         for key, now in found.items():
@@ -137,12 +153,6 @@ class FederationService(Service):
         assert self._host is not None
         vhost = self._host.node.vhosts[key.vhost]
         return vhost.exchanges[key.name] if key.kind == "exchange" else vhost.queues[key.name]
-
-    def _is_there(self, exchange: Exchange) -> bool:
-        """Whether it is not deleted, nor its virtual host."""
-        assert self._host is not None
-        vhost = self._host.node.vhosts.get(exchange.vhost)
-        return vhost is not None and vhost.exchanges.get(exchange.name) is exchange
 
     def _start(self, now: Wanted, after: Link | None) -> None:
         assert self._host is not None

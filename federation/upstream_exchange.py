@@ -88,15 +88,23 @@ class FederationUpstreamExchange(ExchangeType):
 class Identified(Sink):
     """Gives messages their identity and hands them on."""
 
-    __slots__ = ("_bound",)
+    __slots__ = ("_bound", "_forgets")
 
     def __init__(self, host: ExchangeHost, bound: Destinations) -> None:
         super().__init__(host)
         self._bound = bound
+        self._forgets = False  # soon: the messages of this turn of the loop would be kept alive until the next ones
+
+    def _forget(self) -> None:
+        self._forgets = False
+        _identities.forget()
 
     def take(self, messages: list[Message]) -> Receipt:
         stored = False
         refused: set[int] = set()
+        if not self._forgets:
+            self._forgets = True
+            self.host.clock.call_at(self.host.clock.now_ms(), self._forget)
         for index, identity in enumerate(_identities.of(messages)):
             message = messages[index]
             copy = message.again().with_properties(with_identity(message.property_bytes, identity))

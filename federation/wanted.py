@@ -6,7 +6,7 @@ all that it holds for; an object whose policy says nothing of federation costs t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ ONE, SET, PATTERN = FEDERATION
 EVERY = "all"  # the set of all upstreams, which nobody defines
 PURPOSE = "x-internal-purpose"
 RESERVED = "amq."
+SLICE = 2000  # exchanges and queues looked at in one turn of the loop
 
 
 class LinkKey(NamedTuple):
@@ -66,30 +67,44 @@ class Wanted:
     user: str = ""
 
 
-def wanted(node: Node) -> dict[LinkKey, Wanted]:
-    """All of the node's."""
+def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
+    """Add to `targets` all exchanges and queues of the node that are to be federated, SLICE objects at a time.
+
+    Virtual hosts without upstreams are left out.
+    """
+    seen = 0
+    for name in sorted({parameter.vhost for parameter in node.parameters.all(None, UPSTREAM)}):
+        vhost = node.vhosts.get(name)
+        if vhost is None:
+            continue
+        there: list[Exchange | Queue] = [*vhost.exchanges.values(), *vhost.queues.values()]
+        for target in there:
+            if asks(target.effective):
+                targets.append(target)
+            seen += 1
+            if seen % SLICE == 0:
+                yield
+
+
+def wanted(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkKey, Wanted]:
+    """The links of those targets that are still there."""
     found: dict[LinkKey, Wanted] = {}
-    for vhost in node.vhosts.values():
-        upstreams: Upstreams | None = None
-        targets: list[Exchange | Queue] = [*vhost.exchanges.values(), *vhost.queues.values()]
-        for target in targets:
-            if not asks(target.effective) or not can_be_federated(target):
-                continue
-            if upstreams is None:
-                upstreams = Upstreams(node, vhost.name)
-            found.update(links_of(target, upstreams))
+    upstreams: dict[str, Upstreams] = {}
+    for target in targets:
+        if is_there(node, target) and asks(target.effective) and can_be_federated(target):
+            if target.vhost not in upstreams:
+                upstreams[target.vhost] = Upstreams(node, target.vhost)
+            found.update(links_of(target, upstreams[target.vhost]))
     return found
 
 
-def wanted_for(node: Node, target: Exchange | Queue) -> dict[LinkKey, Wanted]:
-    """Those of one exchange or queue; none where it is gone."""
+def is_there(node: Node, target: Exchange | Queue) -> bool:
+    """Whether it is not deleted, nor its virtual host."""
     vhost = node.vhosts.get(target.vhost)
-    there: Mapping[str, object] = {}
-    if vhost is not None:
-        there = vhost.queues if isinstance(target, Queue) else vhost.exchanges
-    if there.get(target.name) is not target or not asks(target.effective) or not can_be_federated(target):
-        return {}
-    return links_of(target, Upstreams(node, target.vhost))
+    if vhost is None:
+        return False
+    there: Mapping[str, object] = vhost.queues if isinstance(target, Queue) else vhost.exchanges
+    return there.get(target.name) is target
 
 
 def asks(definition: Definition) -> bool:

@@ -13,8 +13,10 @@ from broker.core.vhost import VHost
 from broker.errors import PreconditionFailed
 from broker.properties import Properties
 from broker.table import Table
+from federation import upstream_exchange
 from federation.seen import carried
 from federation.upstream_exchange import FederationUpstreamExchange
+from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.session import SlowJournal, new_node
 
@@ -153,6 +155,17 @@ def test_all_downstreams_of_a_publish_get_it_with_one_identity(vhost: VHost) -> 
     assert found[0] == found[1] == found[2]
     assert len(set(found[0])) == 2 and all(found[0])
     assert identities(here) == [b"", b""], "who consumes here gets what was published"
+
+
+def test_messages_are_not_kept_alive_by_their_identity(node: Node, vhost: VHost) -> None:
+    queue, clock = downstream(vhost, "q", x_deduplicate=True), node.clock
+    assert isinstance(clock, FakeClock)
+    for _ in range(2):
+        publish(vhost, body=b"once")
+        assert len(messages(queue)) == 1
+        assert upstream_exchange._identities._messages
+        clock.advance(1)
+        assert not upstream_exchange._identities._messages
 
 
 def test_without_being_asked_it_changes_nothing(vhost: VHost) -> None:

@@ -12,10 +12,17 @@ from broker.core.users import Users
 from broker.core.vhost import VHost
 from broker.storage.memory import MemoryJournal
 from broker.table import Table
-from federation.wanted import LinkKey, Wanted, reattaches, wanted, wanted_for
+from federation.wanted import SLICE, LinkKey, Wanted, reattaches, scan, wanted
 from tests.support.clock import FakeClock
 
 URI = "amqp://u:p@host/v"
+
+
+def all_wanted(node: Node) -> dict[LinkKey, Wanted]:
+    targets: list[Exchange | Queue] = []
+    for _ in scan(node, targets):
+        pass
+    return wanted(node, targets)
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def queue(vhost: VHost, name: str, owner: object = None, **arguments: object) ->
 
 
 def names(node: Node) -> list[tuple[str, ...]]:
-    return sorted((key.kind, key.name, key.upstream, key.upstream_name) for key in wanted(node))
+    return sorted((key.kind, key.name, key.upstream, key.upstream_name) for key in all_wanted(node))
 
 
 def test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object(node: Node, vhost: VHost) -> None:
@@ -59,7 +66,7 @@ def test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object(node:
     exchange(vhost, "other")
     queue(vhost, "fed-q")
     policy(node, {"federation-upstream": "up"})
-    assert wanted(node) == {}, "scenario 9: there is no such upstream yet"
+    assert all_wanted(node) == {}, "scenario 9: there is no such upstream yet"
     upstream(node, "up")
     upstream(node, "another")
     assert names(node) == [("exchange", "fed-x", "up", "fed-x"), ("queue", "fed-q", "up", "fed-q")]
@@ -104,7 +111,7 @@ def test_a_set_is_a_link_for_each_element_whose_upstream_is_there(node: Node, vh
         ("exchange", "fed-x", "up", "f"),
         ("queue", "fed-q", "up", "fed-q"),
     ]
-    hops = {key.upstream_name: one.settings.max_hops for key, one in wanted(node).items() if key.kind == "exchange"}
+    hops = {key.upstream_name: one.settings.max_hops for key, one in all_wanted(node).items() if key.kind == "exchange"}
     assert hops == {"e": 2, "f": 7}
 
 
@@ -135,11 +142,11 @@ def test_092_queues_that_come_and_go_with_a_connection_are_not_federated(node: N
 def test_nothing_is_wanted_without_a_policy_or_after_it(node: Node, vhost: VHost) -> None:
     exchange(vhost, "fed-x")
     upstream(node, "up")
-    assert wanted(node) == {}
+    assert all_wanted(node) == {}
     policy(node, {"federation-upstream": "up"})
-    assert len(wanted(node)) == 1
+    assert len(all_wanted(node)) == 1
     policy(node, {"alternate-exchange": "a"})
-    assert wanted(node) == {}
+    assert all_wanted(node) == {}
 
 
 def test_only_objects_with_a_key_of_federation_ask_for_what_is_wanted(node: Node, vhost: VHost) -> None:
@@ -150,8 +157,8 @@ def test_only_objects_with_a_key_of_federation_ask_for_what_is_wanted(node: Node
     queue(vhost, "q")
     found = queue(vhost, "fed")
     assert names(node) == [("queue", "fed", "up", "fed")]
-    assert wanted_for(node, found) == wanted(node)
-    (only,) = wanted(node).values()
+    assert wanted(node, [found]) == all_wanted(node)
+    (only,) = all_wanted(node).values()
     assert only.policy == "b"
 
 
@@ -160,13 +167,13 @@ def test_the_links_of_one_object_are_those_of_all(node: Node, vhost: VHost) -> N
     upstream(node, "up2")
     policy(node, {"federation-upstream-set": "all"})
     one, other = exchange(vhost, "fed-1"), queue(vhost, "fed-2")
-    assert wanted_for(node, one) | wanted_for(node, other) == wanted(node)
-    assert len(wanted_for(node, one)) == 2
+    assert wanted(node, [one]) | wanted(node, [other]) == all_wanted(node)
+    assert len(wanted(node, [one])) == 2
     vhost.delete_queue(other)
     vhost.delete_exchange("fed-1", False)
-    assert wanted_for(node, one) == wanted_for(node, other) == {}
+    assert wanted(node, [one]) == wanted(node, [other]) == {}
     again = exchange(vhost, "fed-1")
-    assert wanted_for(node, one) == {} and len(wanted_for(node, again)) == 2
+    assert wanted(node, [one]) == {} and len(wanted(node, [again])) == 2
 
 
 def test_keys_that_mean_something_to_one_kind_alone_do_not_change_links_of_the_other(node: Node, vhost: VHost) -> None:
@@ -174,14 +181,14 @@ def test_keys_that_mean_something_to_one_kind_alone_do_not_change_links_of_the_o
     exchange(vhost, "fed-x")
     queue(vhost, "fed-q")
     policy(node, {"federation-upstream": "up"})
-    before = wanted(node)
+    before = all_wanted(node)
     upstream(node, "up", consumer_tag="u", max_hops=3)
-    after = wanted(node)
+    after = all_wanted(node)
     assert before.keys() == after.keys()
     changed = {key.kind: one.settings != after[key].settings for key, one in before.items()}
     assert changed == {"exchange": True, "queue": True}
     upstream(node, "up", consumer_tag="u", max_hops=4)
-    changed = {key.kind: one != wanted(node)[key] for key, one in after.items()}
+    changed = {key.kind: one != all_wanted(node)[key] for key, one in after.items()}
     assert changed == {"exchange": True, "queue": False}
 
 
@@ -190,7 +197,7 @@ def test_our_own_keys_are_for_one_kind_each(node: Node, vhost: VHost) -> None:
     exchange(vhost, "fed-x")
     queue(vhost, "fed-q")
     policy(node, {"federation-upstream": "up", "federation-deduplicate": True, "federation-multi-hop": True})
-    assert {key.kind: (one.deduplicate, one.multi_hop) for key, one in wanted(node).items()} == {
+    assert {key.kind: (one.deduplicate, one.multi_hop) for key, one in all_wanted(node).items()} == {
         "exchange": (True, False),
         "queue": (False, True),
     }
@@ -212,7 +219,7 @@ def link(node: Node, vhost: VHost, **settings: Any) -> Wanted:
         exchange(vhost, "fed-x")
         policy(node, {"federation-upstream": "up"})
     upstream(node, "up", **settings)
-    (only,) = wanted(node).values()
+    (only,) = all_wanted(node).values()
     return only
 
 
@@ -254,6 +261,21 @@ def test_many_queues_of_which_few_are_federated_are_looked_through_quickly(node:
     for number in range(10_000):
         queue(vhost, f"q{number}")
     before_s = time.process_time()
-    found = wanted(node)
+    found = all_wanted(node)
     assert len(found) == 99
     assert time.process_time() - before_s < 2, "some milliseconds, on a machine that has nothing else to do"
+
+
+def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstream(node: Node, vhost: VHost) -> None:
+    for number in range(SLICE):
+        vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+    node.policies.set("/", "p", "^q", {"federation-upstream-set": "all"}, 0, "queues")
+    targets: list[Exchange | Queue] = []
+    assert list(scan(node, targets)) == [] and targets == []
+    node.parameters.set("/", "federation-upstream", "up", {"uri": "amqp://h"})
+    slices = scan(node, targets)
+    next(slices)
+    assert 0 < len(targets) < SLICE
+    assert list(slices) == [] and len(targets) == SLICE
+    vhost.delete_queue(vhost.queues["q0"])
+    assert len(wanted(node, targets)) == SLICE - 1

@@ -40,7 +40,7 @@ class Proxy:
 
     @property
     def open(self) -> int:
-        return len([pair for pair in self._pairs if not pair.left])
+        return len([pair for pair in tuple(self._pairs) if not pair.left])  # tests ask from another thread
 
     def cut(self) -> None:
         """Reset what is connected, and whatever connects until `restore`."""
