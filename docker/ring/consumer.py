@@ -1,13 +1,15 @@
 """Prints each message that its site receives, and by which broker between it came: `b received 17 of c, by a`.
 
 `again` marks one it had before, as may come after a break; `missing` tells of numbers that were left out. SITE is the
-site's name, BROKER the URI of its broker. SIGTERM ends it.
+site's name, BROKER the URI of its broker. Every minute, and when SIGTERM ends it, a line sums up.
 """
 
 import asyncio
 import json
+import logging
 import os
 import signal
+from collections import Counter
 from contextlib import suppress
 
 import aio_pika
@@ -18,6 +20,7 @@ QUEUE = "news"
 PREFETCH = 100
 PAUSE_S = 1.0  # after a connection was lost
 PATIENCE_S = 10.0  # for a connection
+SUM_S = 60.0  # between two lines that sum up
 
 
 class Consumer:
@@ -26,7 +29,10 @@ class Consumer:
     def __init__(self, site: str, broker: str) -> None:
         self._site = site
         self._broker = broker
+        self._runs: dict[str, object] = {}  # of each publisher, which start of it is counted
         self._last: dict[str, int] = {}
+        self._received: Counter[str] = Counter()
+        self._again = self._missing = 0
 
     async def run(self) -> None:
         while True:
@@ -50,7 +56,13 @@ class Consumer:
     def _line(self, message: AbstractIncomingMessage) -> str:
         content = json.loads(message.body)
         publisher, number = content["from"], content["number"]
+        if self._runs.get(publisher) != content.get("run"):
+            self._runs[publisher] = content.get("run")
+            self._last.pop(publisher, None)
         last = self._last.get(publisher, number - 1)
+        self._received[publisher] += 1
+        self._again += number <= last
+        self._missing += max(number - last - 1, 0)
         self._last[publisher] = max(last, number)
         line = f"{self._site} received {number} of {publisher}"
         if between := brokers_between(message):
@@ -60,6 +72,16 @@ class Consumer:
         if number > last + 1:
             return line + f", missing {last + 1} to {number - 1}"
         return line
+
+    async def sum_up(self) -> None:
+        while True:
+            await asyncio.sleep(SUM_S)
+            print(self.total(), flush=True)
+
+    def total(self) -> str:
+        """All so far, in a line."""
+        counts = ", ".join([f"{count} of {publisher}" for publisher, count in sorted(self._received.items())])
+        return f"{self._site} in all: {counts or 'nothing'}; again {self._again}, missing {self._missing}"
 
 
 def brokers_between(message: AbstractIncomingMessage) -> str:
@@ -71,11 +93,15 @@ def brokers_between(message: AbstractIncomingMessage) -> str:
 
 
 async def main() -> None:
-    running = asyncio.ensure_future(Consumer(os.environ["SITE"], os.environ["BROKER"]).run())
+    logging.disable()  # a lost connection is said in one line, above; the library would add its tracebacks
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    consumer = Consumer(os.environ["SITE"], os.environ["BROKER"])
+    running = asyncio.gather(consumer.run(), consumer.sum_up())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     with suppress(asyncio.CancelledError):
         await running
+    print(consumer.total(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
 """Publishes numbered messages at its site, each until the broker has confirmed it; it never goes on without that.
 
+Each start of it counts from 1 anew, which `run` in the messages tells.
+
 SITE is the site's name, BROKER the URI of its broker, RATE how many messages a second. SIGTERM ends it.
 """
 
 import asyncio
 import json
+import logging
 import os
 import signal
+import time
 from contextlib import suppress
 
 import aio_pika
@@ -26,6 +30,7 @@ class Publisher:
         self._site = site
         self._broker = broker
         self._interval_s = 1 / rate
+        self._run = time.time_ns()
 
     async def run(self) -> None:
         while not self.stopped.is_set():
@@ -42,7 +47,7 @@ class Publisher:
             channel = await connection.channel()
             exchange = await channel.get_exchange(EXCHANGE, ensure=False)
             while not self.stopped.is_set():
-                body = json.dumps({"from": self._site, "number": self.confirmed + 1}).encode()
+                body = json.dumps({"from": self._site, "run": self._run, "number": self.confirmed + 1}).encode()
                 message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
                 await exchange.publish(message, routing_key="", timeout=PATIENCE_S)
                 self.confirmed += 1
@@ -55,6 +60,8 @@ class Publisher:
 
 
 async def main() -> None:
+    logging.disable()  # a lost connection is said in one line, above; the library would add its tracebacks
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     publisher = Publisher(os.environ["SITE"], os.environ["BROKER"], float(os.environ["RATE"]))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, publisher.stopped.set)
