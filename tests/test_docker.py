@@ -190,7 +190,7 @@ def test_ports_are_published_to_this_machine_alone(file: Path) -> None:
 def test_the_definitions_of_a_site_make_one_link_of_the_ring(site: str, upstream: str) -> None:
     node = new_node()
     assert imported(node, json.loads((RING / f"{site}.json").read_text(encoding="utf-8"))) == []
-    ((key, link),) = wanted(node).items()
+    ((key, link),) = wanted(node, node.vhosts["/"].exchanges.values()).items()
     assert (key.vhost, key.kind, key.name, key.upstream) == ("/", "exchange", "federated.news", upstream)
     assert link.settings.max_hops == len(SITES) - 1
     (uri,) = link.settings.uris

@@ -81,7 +81,7 @@ class Consumer:
     def total(self) -> str:
         """All so far, in a line."""
         counts = ", ".join([f"{count} of {publisher}" for publisher, count in sorted(self._received.items())])
-        return f"{self._site} in all: {counts or 'nothing'}; again {self._again}, missing {self._missing}"
+        return f"{self._site} in all: {counts or 'nothing'}; {self._again} of them again, {self._missing} left out"
 
 
 def brokers_between(message: AbstractIncomingMessage) -> str:

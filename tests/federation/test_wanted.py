@@ -267,9 +267,9 @@ def test_many_queues_of_which_few_are_federated_are_looked_through_quickly(node:
 
 
 def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstream(node: Node, vhost: VHost) -> None:
+    node.policies.set("/", "p", "^q", {"federation-upstream-set": "all"}, 0, "queues")
     for number in range(SLICE):
         vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
-    node.policies.set("/", "p", "^q", {"federation-upstream-set": "all"}, 0, "queues")
     targets: list[Exchange | Queue] = []
     assert list(scan(node, targets)) == [] and targets == []
     node.parameters.set("/", "federation-upstream", "up", {"uri": "amqp://h"})
