@@ -43,6 +43,8 @@ def row(**told: object) -> Row:
         "unconfirmed": 2,
         "dropped_max_hops": 1,
         "dropped_seen": 0,
+        "dropped_invalid": 4,
+        "degraded": False,
         "nacked": 0,
         "bindings": 3,
     } | told
@@ -105,6 +107,9 @@ def test_a_link_of_an_exchange_is_told_as_by_rabbitmq(api: Api, federation: Fede
     }
     assert link.keys().isdisjoint({"error", "queue", "upstream_queue", "consumer_tag", "next_attempt_at"})
     assert (link["state"], link["since"], link["backlog"]) == ("flowing", "1970-01-01T00:16:40.500+00:00", 7)
+    assert (link["dropped_invalid"], link["degraded"]) == (4, False)
+    assert link["local_channel"]["connection_details"]["name"] == "link 1"
+    assert (link["local_channel"]["name"], link["local_channel"]["messages_unconfirmed"]) == ("link 1 (1)", 2)
 
 
 def test_a_link_of_a_queue_has_a_consumer(api: Api, federation: Federation) -> None:
@@ -133,7 +138,7 @@ def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: 
     (link,) = api.get("/federation-links").json
     counted = link["local_channel"]["message_stats"]
     assert (counted["confirm"], counted["confirm_details"]["rate"], counted["publish"]) == (60, 10.0, 12)
-    assert "local_channel" not in api.get("/federation-links?disable_stats=true").json[0]
+    assert "message_stats" not in api.get("/federation-links?disable_stats=true").json[0]["local_channel"]
 
 
 def test_links_are_listed_in_order_and_as_is_asked_for(api: Api, federation: Federation) -> None:

@@ -91,10 +91,33 @@ def described(figures: Figures, row: Row) -> Item:
         item |= {"state": row["state"], "reason": row["reason"], "since": point_in_time(row["since_s"])}
     if row["status"] == "running":
         item["local_connection"] = row["local_connection"]
+        channel = item["local_channel"] = local_channel(row)
         if figures.told:
-            counted = figures.details("link", link_key(row), link_counters(row))
-            item["local_channel"] = {"node": row["node"], "vhost": row["vhost"], "message_stats": counted}
+            channel["message_stats"] = figures.details("link", link_key(row), link_counters(row))
     return item
+
+
+def local_channel(row: Row) -> Item:
+    """The channel by which the link publishes here, as RabbitMQ shows it."""
+    name = row["local_connection"]
+    return {
+        "acks_uncommitted": 0,
+        "confirm": True,
+        "connection_details": {"name": name, "peer_host": "undefined", "peer_port": "undefined"},
+        "consumer_count": 0,
+        "messages_unacknowledged": 0,
+        "messages_uncommitted": 0,
+        "messages_unconfirmed": row["unconfirmed"],
+        "name": f"{name} (1)",
+        "node": row["node"],
+        "number": 1,
+        "prefetch_count": 0,
+        "state": "running",
+        "transactional": False,
+        "user": "none",
+        "user_who_performed_action": "none",
+        "vhost": row["vhost"],
+    }
 
 
 def clock_time(timestamp_s: object) -> str:

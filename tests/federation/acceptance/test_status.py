@@ -64,6 +64,11 @@ def test_095_a_link_of_an_exchange_is_shown_with_all_that_rabbitmq_shows(up: Pla
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d{1,2}:\d\d:\d\d", str(row.pop("timestamp")))
     channel = row.pop("local_channel")
     assert isinstance(channel, dict) and channel["message_stats"]["confirm"] == 0
+    name = "Federation link (upstream: u0, policy: federate)"
+    assert channel["connection_details"] == {"name": name, "peer_host": "undefined", "peer_port": "undefined"}
+    assert (channel["name"], channel["number"], channel["state"]) == (f"{name} (1)", 1, "running")
+    assert (channel["confirm"], channel["transactional"], channel["user"]) == (True, False, "none")
+    assert (channel["consumer_count"], channel["messages_unconfirmed"]) == (0, 0)
     assert "rate" in channel["message_stats"]["confirm_details"]
     shown = {
         "node": "a@test",
