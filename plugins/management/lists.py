@@ -7,6 +7,7 @@ between which the broker serves others; so objects may be gone by the time they 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ Item = dict[str, object]
 Query = Mapping[str, str]
 
 SLICE_S = 0.0002  # what a message may have to wait for, besides what it takes anyway
+RUN = 1_000  # objects that are sorted at once
 PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
 PATTERN_S, NAME_S = 0.02, 2e-5  # processor time for all names together: so much, and so much more for each
 MOMENT_S = 1e-6
@@ -30,17 +32,23 @@ BAD_PAGE = "Pagination parameters are invalid"
 class Listing(Generic[T]):
     """Objects in the order in which they are listed unless another is asked for.
 
-    `describe` makes one's document; `name` is what pages are filtered by, None where there are no pages.
+    `describe` makes one's document; `name` is what pages are filtered by, None where there are no pages. `order` is the
+    key of that order, None where the objects are in it already.
     """
 
-    __slots__ = ("objects", "describe", "name")
+    __slots__ = ("objects", "describe", "name", "order")
 
     def __init__(
-        self, objects: Iterable[T], describe: Callable[[T], Item], name: Callable[[T], str] | None = None
+        self,
+        objects: Iterable[T],
+        describe: Callable[[T], Item],
+        name: Callable[[T], str] | None = None,
+        order: Callable[[T], Any] | None = None,
     ) -> None:
         self.objects = list(objects)
         self.describe = describe
         self.name = name
+        self.order = order
 
 
 def pattern_of(text: str) -> Pattern:
@@ -119,15 +127,15 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
         wanted = await in_slices(objects, lambda one: page.wants(name(one)))
         objects = [one for one, wants in zip(objects, wanted, strict=True) if wants]
     matching = len(objects)
+    if listing.order is not None:
+        objects = await sorted_in_slices(objects, listing.order)
     sort = query.get("sort", "")
     if sort == "name" and listing.name is not None:
-        objects.sort(key=listing.name, reverse=reverse)
+        objects = await sorted_in_slices(objects, listing.name, reverse)
     elif sort:
         path = sort.split(".")
         # What is shown is described again: to keep all that were made would cost more, in memory and to be collected.
-        ranks = await in_slices(objects, lambda one: rank(at(listing.describe(one), path)))
-        order = sorted(range(len(objects)), key=ranks.__getitem__, reverse=reverse)
-        objects = [objects[index] for index in order]
+        objects = await sorted_in_slices(objects, lambda one: rank(at(listing.describe(one), path)), reverse)
     elif reverse:
         objects.reverse()
     if page is not None:
@@ -144,6 +152,19 @@ def whole_answer(pieces: list[bytes], page: Page | None, total: int, matching: i
         return Answer(200, Pieces([b"[", *pieces, b"]"]))
     envelope = json_of(page.envelope(total, matching, len(pieces)))
     return Answer(200, Pieces([envelope[:-1] + b',"items":[', *pieces, b"]}"]))
+
+
+async def sorted_in_slices(objects: list[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
+    """The same as `sorted`, by runs that are sorted in a turn of the loop each, and merged some at a time."""
+    keys = await in_slices(objects, key)
+    runs = []
+    for start in range(0, len(objects), RUN):
+        within = range(start, min(start + RUN, len(objects)))
+        runs.append(sorted(within, key=keys.__getitem__, reverse=reverse))
+        await asyncio.sleep(0)
+    if len(runs) < 2:
+        return [objects[index] for run in runs for index in run]
+    return await in_slices(heapq.merge(*runs, key=keys.__getitem__, reverse=reverse), objects.__getitem__)
 
 
 async def in_slices(objects: Iterable[T], make: Callable[[T], Any]) -> list[Any]:

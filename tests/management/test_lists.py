@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from plugins.management import lists
 from plugins.management.answers import Refusal
 from plugins.management.lists import Item, Listing, answered
 
@@ -137,3 +138,20 @@ def test_what_is_no_text_is_listed_with_question_marks() -> None:
 def test_many_names_give_a_pattern_more_time() -> None:
     items: list[Item] = [{"name": f"queue.of.shop.{number}"} for number in range(5000)]
     assert listed(items, page="1", name="SHOP\\.499.$", use_regex="true")["filtered_count"] == 10
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "RUN", 10)
+    objects = [(7 * number % 31, number) for number in range(200)]
+    turns = []
+
+    async def visit() -> list[tuple[int, int]]:
+        sorting = asyncio.ensure_future(lists.sorted_in_slices(objects, lambda one: one[0], reverse))
+        while not sorting.done():
+            turns.append(True)
+            await asyncio.sleep(0)
+        return sorting.result()
+
+    assert asyncio.run(visit()) == sorted(objects, key=lambda one: one[0], reverse=reverse)
+    assert len(turns) > 20

@@ -12,7 +12,7 @@ from broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table,
 from ..access import VHOST
 from ..answers import Answer, done, found, missing
 from ..arguments import Arguments, table_of
-from ..lists import Item, Listing
+from ..lists import Item, Listing, in_slices
 from ..request import Request
 from ..routes import Route
 
@@ -31,9 +31,10 @@ class Wish(msgspec.Struct):
 # Lists
 
 
-def list_bindings(request: Request) -> Listing[Bound]:
+async def list_bindings(request: Request) -> Listing[Bound]:
     """Those in the virtual hosts that the user sees."""
-    return listed((vhost, binding) for vhost in request.vhosts() for binding in all_of(vhost))
+    sources = [(vhost, source) for vhost in request.vhosts() for source in vhost.exchanges.values()]
+    return await listed_from(sources)
 
 
 def list_of_queue(request: Request) -> Listing[Bound]:
@@ -41,13 +42,13 @@ def list_of_queue(request: Request) -> Listing[Bound]:
     return listed_to(request, queue_of(request))
 
 
-def list_of_source(request: Request) -> Listing[Bound]:
+async def list_of_source(request: Request) -> Listing[Bound]:
     """Those of which an exchange is the source; none of one that there is not."""
     exchange = exchange_of(request)
     vhost = request.vhost
     if vhost is None or exchange is None:
         return listed(())
-    return listed((vhost, binding) for binding in outgoing(vhost, exchange))
+    return await listed_from([(vhost, exchange)])
 
 
 def list_of_destination(request: Request) -> Listing[Bound]:
@@ -84,7 +85,18 @@ def exchange_of(request: Request, name: str = "exchange") -> Exchange | None:
 
 
 def listed(bindings: Iterable[Bound]) -> Listing[Bound]:
-    return Listing(sorted(bindings, key=place), lambda one: described(*one))
+    return Listing(bindings, lambda one: described(*one), order=place)
+
+
+async def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
+    """All of which one of these exchanges is the source; those of queues to the default exchange are made in slices."""
+    ends: list[tuple[VHost, Binding | Queue]] = []
+    for vhost, source in sources:
+        ends += [(vhost, queue) for queue in (vhost.queues.values() if source.name == "" else ())]
+        ends += [(vhost, binding) for binding in source.outgoing.values()]
+    return listed(
+        await in_slices(ends, lambda end: (end[0], implicit(end[1]) if isinstance(end[1], Queue) else end[1]))
+    )
 
 
 def place(one: Bound) -> tuple[str, str, str, str, str, str]:
@@ -166,17 +178,6 @@ def incoming(destination: Queue | Exchange) -> Iterator[Binding]:
     if isinstance(destination, Queue):
         yield implicit(destination)
     yield from destination.incoming.values()
-
-
-def outgoing(vhost: VHost, source: Exchange) -> Iterator[Binding]:
-    if source.name == "":
-        yield from map(implicit, vhost.queues.values())
-    yield from source.outgoing.values()
-
-
-def all_of(vhost: VHost) -> Iterator[Binding]:
-    for exchange in vhost.exchanges.values():
-        yield from outgoing(vhost, exchange)
 
 
 def between(source: Exchange, destination: Queue | Exchange) -> list[Binding]:

@@ -6,19 +6,18 @@ from broker.plugin import Queue, Subscription, is_active, json_of_table
 
 from ..access import ANY
 from ..breakdowns import channel_details
-from ..lists import Item, Listing
+from ..counters import queue_key
+from ..lists import Item, Listing, in_slices
 from ..request import Request
 from ..routes import Route
 
 
-def list_consumers(request: Request) -> Listing[Subscription]:
+async def list_consumers(request: Request) -> Listing[Subscription]:
     """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
-    queues = [queue for vhost in request.visible_vhosts() for queue in by_name(vhost.queues)]
-    return Listing([consumer for queue in queues for consumer in consumers_of(queue)], described)
-
-
-def by_name(queues: dict[str, Queue]) -> list[Queue]:
-    return [queues[name] for name in sorted(queues)]
+    queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
+    by_queue = await in_slices(queues, consumers_of)
+    consumers = [consumer for of_one in by_queue for consumer in of_one]
+    return Listing(consumers, described, order=lambda consumer: queue_key(consumer.queue))
 
 
 def consumers_of(queue: Queue) -> list[Subscription]:

@@ -28,8 +28,10 @@ class Declaration(msgspec.Struct):
 def list_exchanges(request: Request) -> Listing[Exchange]:
     """Those in the virtual hosts that the user sees; the default exchange comes first in each."""
     figures = Figures(request)
-    exchanges = [vhost.exchanges[name] for vhost in request.vhosts() for name in sorted(vhost.exchanges)]
-    return Listing(exchanges, lambda exchange: described(figures, exchange), lambda exchange: exchange.name)
+    exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
+    return Listing(
+        exchanges, lambda exchange: described(figures, exchange), lambda exchange: exchange.name, exchange_key
+    )
 
 
 def get_exchange(request: Request) -> Answer:

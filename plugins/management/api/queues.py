@@ -36,15 +36,15 @@ class Action(msgspec.Struct):
 def list_queues(request: Request) -> Listing[Queue]:
     """Those in the virtual hosts that the user sees."""
     figures = Figures(request)
-    queues = [vhost.queues[name] for vhost in request.vhosts() for name in sorted(vhost.queues)]
-    return Listing(queues, lambda queue: described(request, figures, queue), lambda queue: queue.name)
+    queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
+    return Listing(queues, lambda queue: described(request, figures, queue), lambda queue: queue.name, queue_key)
 
 
 def list_detailed(request: Request) -> Listing[Queue]:
     """The same, with what a single queue has and is unset; consumers and breakdowns are left to that."""
     figures = Figures(request)
-    queues = [vhost.queues[name] for vhost in request.vhosts() for name in sorted(vhost.queues)]
-    return Listing(queues, lambda queue: with_unset(request, figures, queue), lambda queue: queue.name)
+    queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
+    return Listing(queues, lambda queue: with_unset(request, figures, queue), lambda queue: queue.name, queue_key)
 
 
 def get_queue(request: Request) -> Answer:
