@@ -314,6 +314,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             for queue in list(self.vhost.queues.values()):
                 self.vhost.delete_queue(queue)
             self.node.pump()
+            self.clock.advance(0)  # the last turn of what is done in slices
             assert not self.journal.live and not self.journal.left and not self.journal.loose
             assert not self.node.budget.used_bytes and not self.node.pending
             assert not [timer for timer in self.clock._timers if not timer.cancelled], "a timer is left behind"
