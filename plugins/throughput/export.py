@@ -32,7 +32,7 @@ class Export(Observer):
         self._host = host
         self._config = config
         self._directory = Path(config.directory).absolute()
-        self._boot_id = secrets.token_hex(6)
+        self.boot_id = secrets.token_hex(6)
         self._buffer = Buffer(config.buffer_bytes, self._soon)
         self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers))
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate)
@@ -41,6 +41,7 @@ class Export(Observer):
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
         self._running = False
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
     def _sample_rate(self) -> float:
@@ -49,7 +50,7 @@ class Export(Observer):
     def status(self) -> dict[str, object]:
         return {
             "running": self._running,
-            "boot_id": self._boot_id,
+            "boot_id": self.boot_id,
             "directory": str(self._directory),
             "records": self._buffer.row,
             "lost_records": self._buffer.lost,
@@ -71,7 +72,7 @@ class Export(Observer):
         # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
         task = {
             "node": node.name,
-            "boot_id": self._boot_id,
+            "boot_id": self.boot_id,
             "begun_ns": self._recording.begun_ns,
             "sample_rate": self._sample_rate,
             "headers": config.headers,
@@ -161,9 +162,21 @@ class Export(Observer):
             self._flushing.cancel()
 
     def _ended(self, status: int) -> None:
-        """The writer has gone: without it there is nobody to tell."""
+        """Stop recording: the writer has ended by itself, and records would only fill the memory."""
         self._detach()
-        self._host.report("throughput_ended", "error", {"reason": f"the writer ended with status {status}"})
+        reason = f"the writer ended with status {status}"
+        self._host.report("throughput_ended", "error", {"reason": reason})
+        if not self._failure.done():
+            self._failure.set_result(reason)
+
+    @property
+    def over(self) -> bool:
+        """Whether the writer has ended by itself."""
+        return self._failure.done()
+
+    async def failed(self) -> str:
+        """Wait until the writer ends by itself; return how."""
+        return await asyncio.shield(self._failure)
 
     async def end(self) -> None:
         """All that has happened so far is written."""

@@ -18,6 +18,9 @@ from .stream import HEAD
 MODULE = "plugins.throughput.writer"
 STOP_WAIT_S = 30.0  # for the writer to finish its files when the node stops
 
+PRINTED = "throughput_writer_printed"  # the event of a line that is none of the writer's messages
+SHOWN_BYTES = 1000  # of such a line
+
 Report = Callable[[str, str, dict[str, object]], None]
 
 
@@ -45,15 +48,30 @@ class Outlet:
         self._watching = self._supervisor.run("throughput_writer", self._watch(self._process))
 
     async def _watch(self, process: Process) -> None:
-        """What the writer has to say, until it ends."""
+        """Log what the writer prints until it ends, whatever that is: a line that is lost must not lose its end."""
         assert process.stdout is not None
-        async for line in process.stdout:
-            fields: dict[str, Any] = msgspec.json.decode(line)
-            event = fields.pop("event")
-            self._report(event, "warning" if fields else "debug", fields)
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # longer than asyncio's limit of 64 KiB, and dropped
+                self._report(PRINTED, "warning", {"line": "a line of more than 64 KiB"})
+                continue
+            if not line:
+                break
+            self._log(line)
         status = await process.wait()
         if not self._stopping:
             self._ended(status)
+
+    def _log(self, line: bytes) -> None:
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            event = str(fields.pop("event"))
+        except (msgspec.DecodeError, KeyError):
+            text = line[:SHOWN_BYTES].decode("utf-8", "backslashreplace").rstrip("\n")
+            self._report(PRINTED, "warning", {"line": text})
+            return
+        self._report(event, "warning" if fields else "debug", fields)
 
     @property
     def waiting_bytes(self) -> int:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from . import schema
 
+MODE = 0o640  # who may read what every message was, and when, is for the administrator to say
 LEVEL = 3  # of zstd
 WRITE_ROWS = 1 << 16  # of one column at a time
 # Numbers that grow from row to row: their differences take less room, and less time, than a dictionary of them.
@@ -35,7 +36,7 @@ class Part:
         plain = (*growing, *CONSTANT)
         self.names = frozenset(target.names)
         self._target = target
-        self._file = self._aside.open("wb")
+        self._file = os.fdopen(os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
         self._writer = pq.ParquetWriter(
             self._file,
             target,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from broker.plugin import Host, Service
+from broker.plugin import Child, Host, Service
 
 if TYPE_CHECKING:
     from .export import Export
 
 NEEDED = ("pyarrow", "numpy")
+
+
+class WriterEnded(Exception):
+    """The process that writes the files has ended by itself."""
 
 
 class ThroughputService(Service):
@@ -20,6 +25,7 @@ class ThroughputService(Service):
 
     def __init__(self) -> None:
         self._export: Export | None = None
+        self._restarting: Child | None = None
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError."""
@@ -29,14 +35,34 @@ class ThroughputService(Service):
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
             raise ValueError(f"throughput.enabled needs {' and '.join(missing)}: pip install 'warrenmq[analytics]'")
+        await self._begin(host)
+        self._restarting = host.supervisor.keep("throughput_export", partial(self._restart, host))
+
+    async def _begin(self, host: Host) -> Export:
+        """Raises OSError."""
         from .export import Export
 
-        export = Export(host, config)
+        export = Export(host, host.config.throughput)
         export.prepare()
         self._export = export
         await export.begin()
+        return export
+
+    async def _restart(self, host: Host) -> None:
+        """Begin another export, as after a restart of the broker, when the writer of this one has ended by itself.
+
+        Raises WriterEnded, and OSError where no writer can be started, for the supervisor to try again later.
+        """
+        export = self._export
+        assert export is not None
+        if export.over:
+            export = await self._begin(host)
+            host.report("throughput_restarted", "warning", {"boot_id": export.boot_id})
+        raise WriterEnded(await export.failed())
 
     async def stop(self) -> None:
+        if self._restarting is not None:
+            self._restarting.cancel()
         if self._export is not None:
             await self._export.end()
 

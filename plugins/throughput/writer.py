@@ -7,9 +7,9 @@ output, a line of JSON each, as for the broker's log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 import time
@@ -158,20 +158,33 @@ class Writer:
             say("throughput_not_written", reason=error.strerror or str(error), table=table, rows=len(rows))
 
     def _sweep(self, today: date) -> None:
-        """Days that are old enough go, and what an earlier writer of this node never finished."""
+        """Delete this node's files of days that are old enough, and files that an earlier writer of it never finished.
+
+        Files of other nodes, which may share the folder, have retentions of their own.
+        """
         name = schema.file_name(self._task.node, "*", 0).removesuffix("000000.parquet")
         days = self._task.retention_days
         oldest = today - timedelta(days) if days is not None else date.min
         for table in schema.TABLES:
             for folder in self._folder.glob(f"{table}/dt=*"):
                 if (day := day_of(folder.name)) is not None and day < oldest:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_day(folder, name)
             for aside in self._folder.glob(f"{table}/dt=*/hour=*/.{name}*.tmp"):
                 try:
                     if self._now_s() - aside.stat().st_mtime > STALE_S:
                         aside.unlink()
                 except FileNotFoundError:
                     pass
+
+
+def remove_day(folder: Path, prefix: str) -> None:
+    """Delete the files of a day that begin with this pattern, whole or not, and the folders that are empty then."""
+    for pattern in (f"hour=*/{prefix}*.parquet", f"hour=*/.{prefix}*.tmp"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    for emptied in (*folder.glob("hour=*"), folder):
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            emptied.rmdir()
 
 
 def day_of(name: str) -> date | None:

@@ -151,13 +151,19 @@ def test_of_a_broker_that_is_killed_what_it_had_told_is_in_whole_files(tmp_path:
 
 
 @pytest.mark.sockets
-def test_a_writer_that_dies_ends_the_export_and_not_the_broker(tmp_path: Path) -> None:
+def test_a_writer_that_dies_is_started_again_and_what_happens_from_then_on_is_exported(tmp_path: Path) -> None:
     with started(tmp_path) as broker:
-        os.kill(broker.writer(), signal.SIGKILL)
+        first = broker.writer()
+        os.kill(first, signal.SIGKILL)
         assert "status -9" in broker.said("throughput_ended")["reason"]
+        broker.said("throughput_restarted")
+        assert broker.writer() != first
         traffic(broker)
         broker.process.send_signal(signal.SIGTERM)
         assert broker.process.wait(WITHIN_S) == 0
+    events = rows_of(tmp_path / "out")
+    assert Counter(row["event"] for row in events)["publish"] == MESSAGES
+    assert len({row["boot_id"] for row in events}) == 1
 
 
 @pytest.mark.sockets

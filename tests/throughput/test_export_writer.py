@@ -1,6 +1,7 @@
 """The writer: which files there are when, and what becomes of records that cannot be written."""
 
 import os
+import stat
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,6 +149,26 @@ def test_days_beyond_those_that_are_kept_go(tmp_path: Path, telling: Telling) ->
     Writer(telling.task(tmp_path, retention_days=2), now_s=lambda: now)
     kept = {path.name for table in schema.TABLES for path in (tmp_path / table).iterdir()}
     assert kept == {"dt=2026-11-20", "dt=strange", "other"}
+
+
+def test_files_of_other_nodes_in_the_same_folder_are_theirs_to_delete(tmp_path: Path, telling: Telling) -> None:
+    ours, theirs = (
+        tmp_path / "events/dt=2026-11-01/hour=05" / schema.file_name(node, "b1", 0) for node in ("a@b", "other@b")
+    )
+    unfinished = ours.with_name(f".{schema.file_name('a@b', 'b0', 1)}.tmp")
+    ours.parent.mkdir(parents=True)
+    for path in (ours, theirs, unfinished):
+        path.touch()
+    now = datetime(2026, 11, 22, 5, tzinfo=UTC).timestamp()
+    Writer(telling.task(tmp_path, node="a@b", retention_days=2), now_s=lambda: now)
+    assert list(ours.parent.iterdir()) == [theirs]
+
+
+def test_files_are_for_the_owner_and_the_group_alone(tmp_path: Path, telling: Telling) -> None:
+    writer = Writer(telling.task(tmp_path))
+    writer.take(BATCH, telling.batch(1))
+    writer.finish()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in whole_files(tmp_path)} == {0o640}
 
 
 def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
