@@ -66,7 +66,7 @@ def exchange_name(key: str, value: Value, where: str) -> None:
 
 def text(key: str, value: Value, where: str) -> bytes:
     if value[0] != "S" or not isinstance(value[1], bytes):
-        raise refused(key, where, f'"expected longstr, got {type_name(value)}"')
+        raise refused(key, where, f"{{unacceptable_type,{type_name(value)}}}")
     return value[1]
 
 
@@ -87,7 +87,7 @@ def overflow(key: str, value: Value, where: str) -> None:
 
 def boolean(key: str, value: Value, where: str) -> None:
     if value[0] != "t":
-        raise refused(key, where, f'"expected boolean, got {type_name(value)}"')
+        raise refused(key, where, f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def queue_type(key: str, value: Value, where: str) -> None:
@@ -223,6 +223,8 @@ def inequivalent(what: str, where: str, received: str, current: str) -> Precondi
 def inequivalent_argument(key: str, where: str, received: Table, current: Table) -> PreconditionFailed:
     """The two forms of the text: both there, or one of them `none` (spec/core.md 3, 29)."""
     new, old = received.get(key), current.get(key)
+    if key == QUEUE_TYPE:
+        new, old = new or ("S", b"classic"), old or ("S", b"classic")
     if new is not None and old is not None:
         return inequivalent(key, where, text_of(new), text_of(old))
     shown = [

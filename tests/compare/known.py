@@ -166,6 +166,10 @@ ROUTES: tuple[Known, ...] = (
         *("*[operator_policy]", "*[vhost-limits]", "*[federation]", "*[x x]", "*boolean]", "*consumer text]"),
     ),
 )
+AMQP: tuple[Known, ...] = (
+    Known("amqp *quorum delivery limit", "outcome", UNCHECKED),
+    Known("amqp *delivery limit of a classic queue", "outcome", "Warren counts deliveries of classic queues too"),
+)
 COMMANDS: tuple[Known, ...] = (
     Known("ctl *", "stderr", USAGE, "*{tool} [--node*"),
     *subjects("*", NO_COMMAND, "ctl list_policies_that_match*", "ctl federation_status*", "ctl restart_federation*"),
@@ -205,7 +209,7 @@ COMMANDS: tuple[Known, ...] = (
         "ctl list_queues --nosuch",
     ),
 )
-KNOWN: tuple[Known, ...] = (*FIELDS, *ROUTES, *COMMANDS)
+KNOWN: tuple[Known, ...] = (*FIELDS, *ROUTES, *AMQP, *COMMANDS)
 
 
 def reason_of(one: Difference, table: tuple[Known, ...] = KNOWN) -> str | None:

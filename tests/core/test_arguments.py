@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.arguments import KNOWN, check_queue_arguments, differing_queue_argument
+from broker.core.arguments import KNOWN, check_queue_arguments, differing_queue_argument, inequivalent_argument
 from broker.errors import PreconditionFailed
 from broker.table import Table, Value
 
@@ -69,6 +69,9 @@ def test_which_values_each_argument_takes(key: str, good: list[object], bad: lis
         ({"x-dead-letter-exchange": 1}, f"invalid type 'signedint' for arg 'x-dead-letter-exchange' in {WHERE}"),
         ({"x-dead-letter-routing-key": "k"}, "routing_key_but_no_dlx_defined"),
         ({"x-queue-mode": "zzz"}, "\"unsupported queue mode 'zzz'\""),
+        ({"x-queue-type": True}, "invalid arg 'x-queue-type' for queue 'q' in vhost '/': {unacceptable_type,bool}"),
+        ({"x-single-active-consumer": "x"}, "{unacceptable_type,longstr}"),
+        ({"x-overflow": 1}, "{unacceptable_type,signedint}"),
     ],
 )
 def test_the_error_says_what_is_wrong(arguments: dict[str, object], text: str) -> None:
@@ -96,3 +99,11 @@ def test_each_known_argument_makes_a_difference(key: str) -> None:
     assert differing_queue_argument(Table.of({key: value}), Table.EMPTY) == key
     assert differing_queue_argument(Table.EMPTY, Table.of({key: value})) == key
     assert differing_queue_argument(Table.of({key: 5}), Table.of({key: 5.0})) == key
+
+
+@pytest.mark.parametrize(("received", "current"), [("quorum", None), (None, "quorum"), ("classic", "quorum")])
+def test_a_queue_type_that_is_not_given_is_classic_in_the_error_too(received: str | None, current: str | None) -> None:
+    tables = [Table.of({"x-queue-type": type_}) if type_ else Table.EMPTY for type_ in (received, current)]
+    said = inequivalent_argument("x-queue-type", WHERE, *tables).text
+    shown = f"received '{received or 'classic'}' but current is '{current or 'classic'}'"
+    assert said == f"inequivalent arg 'x-queue-type' for {WHERE}: {shown}"
