@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ..core.ports import EXHAUSTED, FULL
 from . import checkpoint, records
-from .segments import OFFSET_BITS, Segment
+from .moved import Moved
+from .segments import OFFSET_BITS, OFFSET_MASK, Segment
 
 if TYPE_CHECKING:
     from .journal import Journal
@@ -24,30 +25,36 @@ WANTED_SHARE = 4  # a segment is copied from when less than this fraction (1/4) 
 
 
 class Compaction:
-    """`moved`: by the place that a message in memory still names, its new id and place."""
+    """`moved`: by the number of the segment that a message in memory still names, where its messages are now."""
 
-    __slots__ = ("moved", "_journal", "_source", "_at", "_removed")
+    __slots__ = ("moved", "_journal", "_source", "_at", "_lent", "_removed")
 
     def __init__(self, journal: Journal) -> None:
-        self.moved: dict[int, tuple[int, int]] = {}
+        self.moved: dict[int, Moved] = {}
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
+        self._lent = False  # a checkpoint is being made of what segments know
         self._removed: list[Segment] = []  # by the worker, in the batch that is outstanding
 
     def forward(self, id_: int, place: int) -> tuple[int, int]:
-        """Where a message stands now. Asked once for each queue that wants it: the last one is not asked for again."""
-        first = place
-        id_, place = self.where(id_, place)
-        if len(self._journal.shared.get(id_, ())) <= 1:
-            while first in self.moved:
-                first = self.moved.pop(first)[1]
+        """Where a message stands now. Asked once for each queue that wants it, when it reads or settles the message."""
+        while (moved := self.moved.get(number := place >> OFFSET_BITS)) is not None:
+            there = moved.take(place & OFFSET_MASK)
+            if there is None:
+                break
+            if not moved.pending:
+                del self.moved[number]
+            id_, place = there
         return id_, place
 
     def where(self, id_: int, place: int) -> tuple[int, int]:
         """Where a message stands now; it will be asked for again."""
-        while place in self.moved:
-            id_, place = self.moved[place]
+        while (moved := self.moved.get(place >> OFFSET_BITS)) is not None:
+            there = moved.find(place & OFFSET_MASK)
+            if there is None:
+                break
+            id_, place = there
         return id_, place
 
     def step(self) -> None:
@@ -69,13 +76,14 @@ class Compaction:
         dead = [segment for segment in journal.segments.values() if segment is not current and not segment.live]
         if not dead:
             return None
-        encoded = journal.snapshot().encode()
+        snapshot = journal.snapshot()
+        self._lent = True
         disk = journal.disk
         removed = self._removed
 
         def remove() -> None:
             try:
-                checkpoint.save(disk, encoded)
+                checkpoint.save(disk, snapshot.encode())
             except OSError as error:
                 if error.errno in (*FULL, *EXHAUSTED):
                     return  # another time
@@ -89,6 +97,9 @@ class Compaction:
         return remove
 
     def committed(self) -> None:
+        if self._lent:
+            self._journal.give_back()
+            self._lent = False
         for segment in self._removed:
             self._journal.reader.forget(segment)
             self._journal.segments.pop(segment.number, None)
@@ -139,16 +150,12 @@ class Compaction:
             queues_at = records.life_end(data, queues_at)
         life = data[life_at:queues_at]
         rest_at = queues_at + count * records.QUEUE.size
-        queues = list(Struct(f"<{count}I").unpack_from(data, queues_at))
-        wanting = journal.shared.pop(old, None)
-        if wanting is not None:
-            queues = sorted(wanting)
-        place = source.number << OFFSET_BITS | (self._at + at)
-        new = journal.copy(order, largest, body_bytes, channel, flags, life, queues, data[rest_at:end])
-        self.moved[place] = new
-        if journal.counted:
-            for queue in queues:
-                attempts = journal.counted.pop((queue, old), 0)
-                if attempts:
-                    journal.count(queue, *new, attempts)
+        queues = source.wanting(old) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
+        offset = self._at + at
+        id_, place = journal.copy(order, largest, body_bytes, channel, flags, life, queues, data[rest_at:end])
+        self.moved.setdefault(source.number, Moved()).add(offset, id_, place, len(queues) or 1)
+        for queue in queues if source.attempts else ():
+            attempts = source.uncount(queue, old)
+            if attempts:
+                journal.count(queue, id_, place, attempts)
         source.bury(old)

@@ -6,7 +6,7 @@ before was being written. No two threads ever touch the same thing: a batch owns
 by the worker.
 
 What is settled is gathered by queue and written once per batch. Where a message stands is remembered in the message
-itself (`id`, `place`), so the journal holds one bit for each message, and more only for those of several queues.
+itself (`id`, `place`), so the journal holds one bit for each message, and 8 bytes for those of several queues.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64 << 20
 BUFFER_LIMIT = 16 << 20  # octets that may gather while a batch is written; then publishers wait for the disk
+
+
+GONE_LIMIT = 10_000  # deleted queues whose last messages need no record; those of older ones get one, which is harmless
 
 
 class Batch(ports.Batch):
@@ -113,8 +116,6 @@ class Journal(ports.Journal):
         self.recovered_deadlines: dict[int, array[int]] = {}  # likewise, where any has one
         self.next_queue = 1  # greater than the number of any queue that `recover` found a trace of
         self.segments: dict[int, Segment] = {}
-        self.shared: dict[int, set[int]] = {}  # of messages with several queues, those that still want them
-        self.counted: dict[tuple[int, int], int] = {}  # attempts, by queue and id, of messages that came back there
         self.next_id = self._first_id = 1
         self.disk = disk
         self._metadata = metadata
@@ -126,7 +127,7 @@ class Journal(ports.Journal):
         self._filling = 1
         self._outstanding: Batch | None = None
         self._settled: dict[int, list[int]] = {}
-        self._gone: set[int] = set()
+        self._gone: dict[int, None] = {}
         self._changes: list[Change] = []
         self._unsynced = False
         self._sync_due = False
@@ -146,9 +147,7 @@ class Journal(ports.Journal):
         found = recover(self.disk, self.report, known)
         self._salt = found.salt
         self.segments = {segment.number: segment for segment in found.segments}
-        self.shared = found.shared
         self.next_id = self._first_id = found.next_id
-        self.counted = found.counted
         self.recovered_bytes = found.body_bytes
         self.recovered_levels = found.levels
         self.recovered_deadlines = found.deadlines
@@ -163,6 +162,7 @@ class Journal(ports.Journal):
             last.open(self.disk)  # here, before the worker begins
         if not found.checkpointed:
             checkpoint.save(self.disk, self.snapshot().encode())
+            self.give_back()
         return found.queues
 
     # What is to be made durable
@@ -197,9 +197,9 @@ class Journal(ports.Journal):
                 addressed,
                 message.frames,
             )
-            if count > 1:
-                self.shared[id_] = set(queues)
             id_ += 1
+        if count > 1:
+            segment.share(self.next_id, len(messages), queues)
         self.next_id = id_
         segment.live += len(messages)
         segment.total += len(messages)
@@ -214,26 +214,19 @@ class Journal(ports.Journal):
                 self._settled[queue] = [id_]
             else:
                 ids.append(id_)
-        if self.counted:
-            self.counted.pop((queue, id_), None)
-        if self.shared:
-            wanting = self.shared.get(id_)
-            if wanting is not None:
-                wanting.discard(queue)
-                if wanting:
-                    return
-                del self.shared[id_]
-        self.segments[place >> OFFSET_BITS].bury(id_)
+        self.segments[place >> OFFSET_BITS].settle(queue, id_)
 
     def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
         """The message has come back to the queue so often."""
         id_, place = self._compaction.where(id_, place)
-        self.counted[queue, id_] = attempts
+        self.segments[place >> OFFSET_BITS].count(queue, id_, attempts)
         self._buffer += records.counted(self._current.salt, self.next_id, queue, id_, attempts)
 
     def gone(self, queue: int) -> None:
         """The queue was deleted: what it has is settled without a word for each."""
-        self._gone.add(queue)
+        self._gone[queue] = None
+        if len(self._gone) > GONE_LIMIT:
+            del self._gone[next(iter(self._gone))]
         self._settled.pop(queue, None)
         self._buffer += records.gone(self._current.salt, self.next_id, queue)
 
@@ -272,15 +265,20 @@ class Journal(ports.Journal):
             segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
         )
         if len(queues) > 1:
-            self.shared[id_] = set(queues)
+            segment.share(id_, 1, queues)
         self.next_id += 1
         segment.live += 1
         segment.total += 1
         return id_, place
 
     def snapshot(self) -> Checkpoint:
-        bitmaps = {segment.number: (segment.first_id, segment.bitmap) for segment in self.segments.values()}
-        return Checkpoint(self._salt, self.next_id, bitmaps, self.shared, self.counted)
+        """What may be encoded on the worker, until `give_back`."""
+        return Checkpoint(self._salt, self.next_id, [segment.lend() for segment in self.segments.values()])
+
+    def give_back(self) -> None:
+        """The last snapshot is not read any more."""
+        for segment in self.segments.values():
+            segment.give_back()
 
     def is_current(self, segment: Segment) -> bool:
         return segment is self._current
@@ -380,19 +378,13 @@ class Journal(ports.Journal):
                 if self._compaction.moved:
                     self._compaction.forward(*page)
                 message.place = place
-                if self.counted:
-                    self._recount(queue, message)
+                if segment.attempts:
+                    recount(message, segment.attempts.get((queue, message.id), 0))
                 self.read_messages += 1
             elif messages and messages[-1] is not None:
                 break
             messages.append(message)
         return messages
-
-    def _recount(self, queue: int, message: Message) -> None:
-        attempts = self.counted.get((queue, message.id), 0)
-        if attempts:
-            message.life = message.life or Life()
-            message.life.attempts = attempts
 
     def _octets(self, segment: Segment, offset: int) -> bytes:
         """What stands there, at least one whole record; not all of it need have been written yet. Raises OSError."""
@@ -408,6 +400,13 @@ class Journal(ports.Journal):
         self.reads += 1
         self.read_bytes += len(data)
         return data
+
+
+def recount(message: Message, attempts: int) -> None:
+    """It came back so often."""
+    if attempts:
+        message.life = message.life or Life()
+        message.life.attempts = attempts
 
 
 def _piece(data: bytes | bytearray, at: int) -> bytes:

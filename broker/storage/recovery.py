@@ -46,7 +46,6 @@ class Recovered:
         "levels",
         "deadlines",
         "counted",
-        "shared",
         "next_id",
         "next_queue",
     )
@@ -60,7 +59,6 @@ class Recovered:
         self.levels: dict[int, bytes] = {}
         self.deadlines: dict[int, array[int]] = {}
         self.counted: dict[tuple[int, int], int] = {}
-        self.shared: dict[int, set[int]] = {}
         self.next_id = 1
         self.next_queue = 1
 
@@ -75,7 +73,7 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
     numbers = sorted(number for number in map(number_of, disk.names()) if number is not None)
     salt = _salt(disk, numbers, saved)
     found = Recovered(salt, saved is not None)
-    saved = saved or Checkpoint(salt, 1, {}, {}, {})
+    saved = saved or Checkpoint(salt, 1)
     scan = _Scan(found, saved)
     for number in numbers:
         segment = Segment(number, 0, salt)
@@ -93,8 +91,9 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
             report.append(f"{segment.name}: its head is damaged, at offset 0")
             head = records.Head(_first_id(salt, data, found.next_id), salt)
         segment.salt = head.salt
-        segment.first_id, bitmap = saved.bitmaps.get(number, (head.first_id, b""))
-        segment.restore(bitmap)
+        segment.first_id = head.first_id
+        if (state := saved.segments.get(number)) is not None:
+            segment.restore(state)
         found.next_id = max(found.next_id, segment.first_id)  # also when all before it is damaged or gone
         found.segments.append(segment)
         end = scan.read(segment, data, report, last)
@@ -139,7 +138,7 @@ class _Scan:
         self._saved = saved
         # By queue: order, id, place, body octets, mark, of every message, whatever became of it.
         self._entries: dict[int, list[_Entry]] = {}
-        self._counted = saved.counted
+        self._counted = saved.attempts
         self._segments: dict[int, Segment] = {}
         self._gone: set[int] = set()
         found.next_id = max(found.next_id, saved.next_id)
@@ -184,7 +183,8 @@ class _Scan:
                 self._entries.setdefault(queue, []).append(entry)
                 if count > 1:
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
-                    found.shared[id_] = set(self._saved.shared.get(id_, queues))
+                    if segment.wanting(id_) is None:
+                        self._share(segment, id_, queues)
                     for queue in queues[1:]:
                         self._entries.setdefault(queue, []).append(entry)
             return
@@ -201,34 +201,42 @@ class _Scan:
             _, _, _, counted, attempts = records.COUNTED_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
+    def _share(self, segment: Segment, id_: int, queues: tuple[int, ...]) -> None:
+        """A message of several queues, of which an old checkpoint may say that only some want it."""
+        segment.share(id_, 1, queues)
+        wanting = self._saved.shared.get(id_)
+        for queue in queues if wanting is not None else ():
+            if wanting is not None and queue not in wanting:
+                self._unwanted(segment, queue, id_)
+
     def _settle(self, queue: int, id_: int) -> None:
-        wanting = self._found.shared.get(id_)
-        if wanting is not None:
-            wanting.discard(queue)
-            if wanting:
-                return
+        segment = self._segment_of(id_)
+        if segment is not None:
+            self._unwanted(segment, queue, id_)
+
+    def _segment_of(self, id_: int) -> Segment | None:
         segments = self._found.segments
         index = bisect_right(segments, id_, key=lambda segment: segment.first_id) - 1
-        if index >= 0:
-            segments[index].mark_dead(id_)
+        return segments[index] if index >= 0 else None
 
     def finish(self, known: set[int] | None) -> None:
         """Leave what is wanted: once for each order, only where it is not dead, and only for queues that there are."""
         found = self._found
-        shared = found.shared
         found.next_queue = max([0, *self._entries, *self._gone]) + 1
-        counted: set[int] = set()  # of the shared ones
+        counted: dict[int, bytearray] = {}  # by segment, a bit for each shared message that is wanted
         while self._entries:
             queue, entries = self._entries.popitem()
             entries.sort()
             self._finish_queue(queue, entries, queue not in self._gone and (known is None or queue in known), counted)
-        for id_ in [id_ for id_ in shared if id_ not in counted]:
-            del shared[id_]
+        for (queue, id_), attempts in found.counted.items():
+            segment = self._segment_of(id_)
+            assert segment is not None, "it was found"
+            segment.count(queue, id_, attempts)
+        found.counted.clear()
 
-    def _finish_queue(self, queue: int, entries: list[_Entry], there: bool, counted: set[int]) -> None:
+    def _finish_queue(self, queue: int, entries: list[_Entry], there: bool, counted: dict[int, bytearray]) -> None:
         """`entries` in order, to be used up."""
         found = self._found
-        shared = found.shared
         wanted: list[tuple[int, int]] = []
         levels = bytearray()
         deadlines = array("Q")
@@ -244,17 +252,16 @@ class _Scan:
                 if kept and self._counted:
                     self._carry(queue, id_, kept)
                 self._unwanted(segment, queue, id_)  # a later copy counts; or nobody is there to want it
-            elif not segment.is_dead(id_) and (id_ not in shared or queue in shared[id_]):
+            elif not segment.is_dead(id_) and (
+                segment.sharing is None or segment.sharing.wants(id_ - segment.first_id, queue)
+            ):
                 kept = id_
                 wanted.append((id_, place))
                 levels.append(mark & _LEVEL)
                 deadlines.append(mark >> _DEADLINE)
                 marks |= mark
                 total += body_bytes
-                if id_ not in shared:
-                    segment.live += 1
-                elif id_ not in counted:
-                    counted.add(id_)
+                if segment.sharing is None or _mark(counted.setdefault(segment.number, bytearray()), id_, segment):
                     segment.live += 1
                 if self._counted:
                     self._carry(queue, id_, id_)
@@ -277,12 +284,20 @@ class _Scan:
             self._found.counted[queue, newest] = attempts
 
     def _unwanted(self, segment: Segment, queue: int, id_: int) -> None:
-        wanting = self._found.shared.get(id_)
-        if wanting is not None:
-            wanting.discard(queue)
-            if wanting:
-                return
-        segment.mark_dead(id_)
+        if segment.sharing is None or segment.sharing.settle(id_ - segment.first_id, queue):
+            segment.mark_dead(id_)
+
+
+def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
+    """False where it was marked already."""
+    index = id_ - segment.first_id
+    at, bit = index >> 3, 1 << (index & 7)
+    if at >= len(bits):
+        bits.extend(bytes(at + 64 - len(bits)))
+    if bits[at] & bit:
+        return False
+    bits[at] |= bit
+    return True
 
 
 def _first_id(salt: int, data: bytes, otherwise: int) -> int:

@@ -1,19 +1,45 @@
 """The segments of the log: which files there are, how far they are written, and what in them is still wanted.
 
 A place is where a message stands: segment number << 32 | offset of its record. In memory a segment knows of each of its
-messages only whether it is dead, one bit by its id, and how many are not.
+messages only whether it is dead, one bit by its id, and how many are not; and more of those of several queues, and of
+those that came back to queues which count that.
+
+A checkpoint is made on the worker, of what the loop goes on changing. So it borrows: `lend` gives what a segment knows,
+and the first change while that is lent is made in a copy.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 from .disk import Disk, File
 from .records import SEGMENT_HEAD_BYTES, Head
+from .sharing import Sharing
 
 SUFFIX = ".log"
 OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
+
+
+class SegmentState:
+    """What a checkpoint says of one segment; `dead` is one bit for each message, from the first id on."""
+
+    __slots__ = ("number", "first_id", "dead", "sharing", "attempts")
+
+    def __init__(
+        self,
+        number: int,
+        first_id: int,
+        dead: bytes | bytearray,
+        sharing: Sharing | None,
+        attempts: dict[tuple[int, int], int],
+    ) -> None:
+        self.number = number
+        self.first_id = first_id
+        self.dead = dead
+        self.sharing = sharing
+        self.attempts = attempts
 
 
 class Segment:
@@ -21,9 +47,22 @@ class Segment:
 
     `file` is what batches are appended to. Once the worker runs it is the worker's alone: the loop reads by files of
     its own (`Reader`), as two threads that open the same file may each take a stale size for the true one.
+    `sharing` is None where each message is of one queue; `attempts` are by queue and id.
     """
 
-    __slots__ = ("number", "first_id", "salt", "length", "live", "total", "file", "_dead")
+    __slots__ = (
+        "number",
+        "first_id",
+        "salt",
+        "length",
+        "live",
+        "total",
+        "file",
+        "sharing",
+        "attempts",
+        "_dead",
+        "_lent",
+    )
 
     def __init__(self, number: int, first_id: int, salt: int) -> None:
         self.number = number
@@ -33,7 +72,10 @@ class Segment:
         self.live = 0
         self.total = 0
         self.file: File | None = None
+        self.sharing: Sharing | None = None
+        self.attempts: dict[tuple[int, int], int] = {}
         self._dead = bytearray()
+        self._lent = False
 
     @property
     def name(self) -> str:
@@ -49,7 +91,62 @@ class Segment:
             self.mark_dead(id_)
             self.live -= 1
 
+    def settle(self, queue: int, id_: int) -> None:
+        """This queue wants the message no more. HOT: bench D."""
+        if self.attempts and (queue, id_) in self.attempts:
+            self._own()
+            del self.attempts[queue, id_]
+        if self.sharing is not None:
+            self._own()
+            if not self.sharing.settle(id_ - self.first_id, queue):
+                return
+        index = id_ - self.first_id
+        at = index >> 3
+        if at >= len(self._dead) or not self._dead[at] & 1 << (index & 7):
+            self.mark_dead(id_)
+            self.live -= 1
+
+    def share(self, id_: int, count: int, queues: Sequence[int]) -> None:
+        """The messages from this id on went to several queues."""
+        self._own()
+        if self.sharing is None:
+            self.sharing = Sharing()
+        self.sharing.add(id_ - self.first_id, count, queues)
+
+    def wanting(self, id_: int) -> list[int] | None:
+        """The queues that want a message which went to several; None for any other."""
+        return self.sharing.wanting(id_ - self.first_id) if self.sharing is not None else None
+
+    def count(self, queue: int, id_: int, attempts: int) -> None:
+        """The message came back to this queue so often."""
+        self._own()
+        self.attempts[queue, id_] = attempts
+
+    def uncount(self, queue: int, id_: int) -> int:
+        """Forget how often; it is returned."""
+        self._own()
+        return self.attempts.pop((queue, id_), 0)
+
+    def lend(self) -> SegmentState:
+        """What is known now, which stays as it is until `give_back`."""
+        self._lent = True
+        return SegmentState(self.number, self.first_id, self._dead, self.sharing, self.attempts)
+
+    def give_back(self) -> None:
+        self._lent = False
+
+    def _own(self) -> None:
+        """Before a change: leave what is lent to whoever has it."""
+        if self._lent:
+            self._lent = False
+            self._dead = self._dead[:]
+            self.attempts = dict(self.attempts)
+            if self.sharing is not None:
+                self.sharing = self.sharing.copy()
+
     def mark_dead(self, id_: int) -> None:
+        if self._lent:
+            self._own()
         index = id_ - self.first_id
         at = index >> 3
         if at >= len(self._dead):
@@ -61,13 +158,10 @@ class Segment:
         at = index >> 3
         return at < len(self._dead) and bool(self._dead[at] & 1 << (index & 7))
 
-    @property
-    def bitmap(self) -> bytes:
-        """One bit for each message, from the first id on; what is missing at the end is 0."""
-        return bytes(self._dead)
-
-    def restore(self, bitmap: bytes) -> None:
-        self._dead = bytearray(bitmap)
+    def restore(self, state: SegmentState) -> None:
+        self.first_id = state.first_id
+        self._dead = bytearray(state.dead)
+        self.sharing = state.sharing
 
     def append(self, disk: Disk, start: int, data: bytes) -> None:
         """Write this at `start`, the end of the file, which is created where it begins the segment. Raises OSError."""

@@ -1,0 +1,144 @@
+"""Which queues still want each message of a segment that went to several of them.
+
+    for each id, from the segment's first on:  where its list of queues stands in `sets`, 0 where it is of one queue
+                                               one bit for each queue of the list that still wants it
+    sets:  number of queues | the queues, ascending | number of queues | ...
+
+All are arrays of 32 bits: 8 bytes a message, and a list of queues once for many messages. The bits of a message with
+more than 32 queues stand in `wide`, from the index on that stands in their place.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from struct import Struct
+
+WORD = 32
+LISTS = 1024  # lists of queues that are looked for before one is stored again
+
+_COUNT = Struct("<I")
+
+
+class Sharing:
+    """`touched` says that some queue has settled something."""
+
+    __slots__ = ("touched", "_lists", "_bits", "_wide", "_sets", "_known")
+
+    def __init__(self) -> None:
+        self.touched = False
+        self._lists = array("I")
+        self._bits = array("I")
+        self._wide = array("I")
+        self._sets = array("I", (0,))
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def add(self, index: int, count: int, queues: Sequence[int]) -> None:
+        """These queues want the messages from this index on. HOT: bench D."""
+        ordered = tuple(sorted(queues))
+        at = self._known.get(ordered)
+        if at is None:
+            at = self._store(ordered)
+        missing = index + count - len(self._lists)
+        if missing > 0:
+            self._lists.frombytes(bytes(4 * missing))
+            self._bits.frombytes(bytes(4 * missing))
+        self._lists[index : index + count] = array("I", (at,)) * count
+        if len(ordered) <= WORD:
+            self._bits[index : index + count] = array("I", ((1 << len(ordered)) - 1,)) * count
+            return
+        full = (1 << len(ordered)) - 1
+        words = [full >> shift & 0xFFFFFFFF for shift in range(0, len(ordered), WORD)]
+        for each in range(index, index + count):
+            self._bits[each] = len(self._wide)
+            self._wide.extend(words)
+
+    def _store(self, ordered: tuple[int, ...]) -> int:
+        if len(self._known) >= LISTS:
+            self._known.clear()
+        at = self._known[ordered] = len(self._sets)
+        self._sets.append(len(ordered))
+        self._sets.extend(ordered)
+        return at
+
+    def settle(self, index: int, queue: int) -> bool:
+        """This queue is done with it; whether nobody wants it any more."""
+        at = self._lists[index] if index < len(self._lists) else 0
+        if not at:
+            return True
+        self.touched = True
+        count, start = self._sets[at], at + 1
+        bit = bisect_left(self._sets, queue, start, start + count) - start
+        there = bit < count and self._sets[start + bit] == queue
+        if count <= WORD:
+            if there:
+                self._bits[index] &= ~(1 << bit)
+            return not self._bits[index]
+        first = self._bits[index]
+        if there:
+            self._wide[first + bit // WORD] &= ~(1 << bit % WORD)
+        return not any(self._wide[first : first + -(-count // WORD)])
+
+    def wanting(self, index: int) -> list[int] | None:
+        """The queues that still want it, ascending; None for a message of one queue."""
+        at = self._lists[index] if index < len(self._lists) else 0
+        if not at:
+            return None
+        count = self._sets[at]
+        bits = self._bits[index]
+        if count > WORD:
+            words = self._wide[bits : bits + -(-count // WORD)]
+            bits = sum(word << WORD * place for place, word in enumerate(words))
+        return [self._sets[at + 1 + bit] for bit in range(count) if bits >> bit & 1]
+
+    def wants(self, index: int, queue: int) -> bool:
+        """Whether this queue does, which is one that the message went to."""
+        at = self._lists[index] if index < len(self._lists) else 0
+        if not at:
+            return True
+        count, start = self._sets[at], at + 1
+        bit = bisect_left(self._sets, queue, start, start + count) - start
+        if bit == count or self._sets[start + bit] != queue:
+            return False
+        bits = self._bits[index]
+        return bool(bits >> bit & 1 if count <= WORD else self._wide[bits + bit // WORD] >> bit % WORD & 1)
+
+    def copy(self) -> Sharing:
+        other = Sharing()
+        other.touched = self.touched
+        other._lists, other._bits = self._lists[:], self._bits[:]
+        other._wide, other._sets = self._wide[:], self._sets[:]
+        other._known = dict(self._known)
+        return other
+
+    def encode(self) -> bytes:
+        """The four arrays, each with its length in front."""
+        out = bytearray()
+        for each in (self._lists, self._bits, self._wide, self._sets):
+            out += _COUNT.pack(len(each)) + _little(each).tobytes()
+        return bytes(out)
+
+    @staticmethod
+    def decode(data: bytes, at: int) -> tuple[Sharing, int]:
+        """What `encode` has made, and where it ends."""
+        sharing = Sharing()
+        sharing.touched = True
+        sharing._sets = array("I")
+        for each in (sharing._lists, sharing._bits, sharing._wide, sharing._sets):
+            (count,) = _COUNT.unpack_from(data, at)
+            at += _COUNT.size
+            each.frombytes(data[at : at + 4 * count])
+            each[:] = _little(each)
+            at += 4 * count
+        return sharing, at
+
+
+def _little(words: array[int]) -> array[int]:
+    """In the order of bytes that files have."""
+    if sys.byteorder == "little":
+        return words
+    words = words[:]
+    words.byteswap()
+    return words
