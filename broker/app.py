@@ -26,7 +26,7 @@ from .core.durability import Recorder, restore
 from .core.node import Node
 from .core.parameters import CLUSTER_ID
 from .core.passwords import Hashing, PasswordRules
-from .core.ports import Clock, Journal
+from .core.ports import Clock, Journal, Pages
 from .core.registry import Registry
 from .core.statistics import QueueChurn
 from .core.stored import Stored
@@ -85,7 +85,7 @@ class Store:
         self.journal: Journal = MemoryJournal()
         self.metadata: Metadata | None = None
         self.definitions: Definitions | None = None
-        self.queues: dict[int, list[tuple[int, int]]] = {}
+        self.queues: dict[int, Pages] = {}
         self.next_queue = 1  # after all that the log names: without syncs it may know of more than the metadata
         self.body_bytes: dict[int, int] = {}
         self.levels: dict[int, bytes] = {}
@@ -153,11 +153,12 @@ def build_node(
         log.error("not_restored", what=line)
     for queue in restored.queues:
         number = queue.number
-        pages, levels = store.queues.pop(number, []), store.levels.pop(number, b"")
-        queue.restore(pages, store.body_bytes.get(number, 0), levels, number in store.deadlines)
+        pages, levels = store.queues.pop(number, Pages()), store.levels.pop(number, b"")
+        timed = store.deadlines.pop(number, None) is not None
+        queue.restore(pages, store.body_bytes.pop(number, 0), levels, timed)
     for exchange in restored.exchanges:
         number = exchange.number
-        exchange.type.restore(Stored(store.queues.pop(number, []), store.deadlines.get(number)))
+        exchange.type.restore(Stored(store.queues.pop(number, Pages()), store.deadlines.pop(number, None)))
     node.numbering.next = max(node.numbering.next, store.next_queue)
     node.observers += [Recorder(node, restored.orphans), QueueChurn(node.churn)]
     node.events.begin()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+from .ports import Pages
+
 
 class Budget:
     """What ready messages may take of the node's memory, estimated: their bodies, and OVERHEAD octets for each."""
@@ -42,6 +44,10 @@ class Backlog:
             self._seqs.append(seq)
         self._ids.append(id_)
         self._places.append(place)
+
+    def restore(self, pages: Pages) -> None:
+        """With all of these, which it takes over; it had none."""
+        self._ids, self._places = pages.ids, pages.places
 
     def extend(self, other: Backlog) -> None:
         """With all that another has."""

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from .backlog import Backlog, Budget, Unread
 from .life import NEVER
 from .message import Message
-from .ports import Journal
+from .ports import Journal, Pages
 
 LEVEL_SHIFT = 48  # a position's bits above it are the level (`Rules.level`)
 BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
@@ -95,12 +95,11 @@ class Line:
             self.timed = True
         self._budget.add(1, message.body_bytes)
 
-    def restore(self, pages: list[tuple[int, int]], timed: bool) -> None:
+    def restore(self, pages: Pages, timed: bool) -> None:
         """What a stop of the broker left: the journal has it. Nobody knows what of it had been delivered."""
         self.restored_until = self.head + len(pages)
         self.timed = timed
-        for id_, place in pages:
-            self.backlog.append(id_, place)
+        self.backlog.restore(pages)
 
     def front(self, average_bytes: int) -> Message | None:
         """The next to go, read back if need be; a body takes about that many octets.

@@ -8,7 +8,7 @@ from .backlog import Budget
 from .life import NEVER
 from .line import LEVEL_SHIFT, Line, Removed
 from .message import Message, total_bytes
-from .ports import Journal
+from .ports import Journal, Pages
 from .rules import NONE, Rules
 
 if TYPE_CHECKING:
@@ -92,20 +92,20 @@ class Lines:
         self.count += 1
         self.body_bytes += message.body_bytes
 
-    def restore(self, pages: list[tuple[int, int]], body_bytes: int, levels: bytes, timed: bool) -> None:
+    def restore(self, pages: Pages, body_bytes: int, levels: bytes, timed: bool) -> None:
         """What the journal has, oldest first; `levels` are theirs, where any is not 0.
 
         `timed` says that some may have a deadline.
         """
-        by_level: dict[int, list[tuple[int, int]]] = {}
+        self.count += len(pages)
+        by_level: dict[int, Pages] = {}
         if levels:
             for level, page in zip(levels, pages, strict=True):
-                by_level.setdefault(level, []).append(page)
+                by_level.setdefault(level, Pages()).append(*page)
         else:
             by_level[0] = pages
         for level, some in by_level.items():
             self.at(level).restore(some, timed)
-        self.count += len(pages)
         self.body_bytes += body_bytes
 
     def first(self) -> Line | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .binding import Binding
@@ -38,6 +39,29 @@ class Clock:
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
         raise NotImplementedError
+
+
+class Pages:
+    """The id and place of each stored message of one queue, in order: 16 bytes a message."""
+
+    __slots__ = ("ids", "places")
+
+    def __init__(self) -> None:
+        self.ids = array("Q")
+        self.places = array("Q")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.ids, self.places, strict=True)
+
+    def __getitem__(self, part: slice) -> list[tuple[int, int]]:
+        return list(zip(self.ids[part], self.places[part], strict=True))
+
+    def append(self, id_: int, place: int) -> None:
+        self.ids.append(id_)
+        self.places.append(place)
 
 
 class Batch:

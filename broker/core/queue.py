@@ -23,7 +23,7 @@ from .line import LEVEL_SHIFT, Line, due
 from .lines import Lines
 from .message import Message, total_bytes
 from .message_log import CHANNEL, DELETED, PURGED
-from .ports import Consumer
+from .ports import Consumer, Pages
 from .publishers import Publishers
 from .release import release
 from .rules import NO_POLICY, NONE, QUORUM
@@ -177,10 +177,10 @@ class Queue(Destination):
         self._came_back = True
         self.mark()
 
-    def restore(self, pages: list[tuple[int, int]], body_bytes: int, levels: bytes = b"", timed: bool = False) -> None:
+    def restore(self, pages: Pages, body_bytes: int, levels: bytes = b"", timed: bool = False) -> None:
         """What a stop of the broker left."""
-        self.lines.restore(pages, body_bytes, levels if self.rules.levels else b"", timed)
         self.kept.add(len(pages), body_bytes)
+        self.lines.restore(pages, body_bytes, levels if self.rules.levels else b"", timed)
         if timed or self.rules.trims:
             self.mark()
 

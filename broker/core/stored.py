@@ -3,6 +3,8 @@
 from array import array
 from collections.abc import Iterator
 
+from .ports import Pages
+
 
 class Stored:
     """`pages` are the id and place of each message, in the order in which they were stored; `deadlines_ms` those of
@@ -10,7 +12,7 @@ class Stored:
 
     __slots__ = ("pages", "deadlines_ms")
 
-    def __init__(self, pages: list[tuple[int, int]], deadlines_ms: "array[int] | None") -> None:
+    def __init__(self, pages: Pages, deadlines_ms: "array[int] | None") -> None:
         self.pages = pages
         self.deadlines_ms = deadlines_ms if deadlines_ms is not None else array("Q", bytes(8 * len(pages)))
 

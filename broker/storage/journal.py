@@ -138,7 +138,7 @@ class Journal(ports.Journal):
     def written_messages(self) -> int:
         return self.next_id - self._first_id
 
-    def recover(self, known: set[int] | None = None) -> dict[int, list[tuple[int, int]]]:
+    def recover(self, known: set[int] | None = None) -> dict[int, ports.Pages]:
         """By queue, id and place of each message that is still wanted, in order; `known` are the queues there are.
 
         From here on a power cut takes nothing of what is found. Raises StorageFault, OSError.

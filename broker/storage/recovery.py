@@ -15,15 +15,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
+from heapq import merge
+from itertools import groupby, repeat
+from operator import itemgetter
 from struct import Struct
 
+from ..core.ports import Pages
 from . import checkpoint, records
 from .checkpoint import Checkpoint
-from .disk import Disk
+from .disk import Disk, File
 from .faults import StorageFault
 from .segments import OFFSET_BITS, Segment, number_of
 
-_Entry = tuple[int, int, int, int, int]
+_Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, mark
+
+CHUNK_BYTES = 4 << 20  # of a segment that are in memory at once, where no record is longer
 
 _MAGIC_OCTETS = records.LENGTH.pack(records.MAGIC)
 _LEVEL, _DEADLINE = 0xFF, 8  # of a mark: the bits of the priority, and those below the deadline
@@ -54,7 +61,7 @@ class Recovered:
         self.salt = salt
         self.checkpointed = checkpointed
         self.segments: list[Segment] = []
-        self.queues: dict[int, list[tuple[int, int]]] = {}
+        self.queues: dict[int, Pages] = {}
         self.body_bytes: dict[int, int] = {}
         self.levels: dict[int, bytes] = {}
         self.deadlines: dict[int, array[int]] = {}
@@ -78,10 +85,10 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
     for number in numbers:
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
-        data = file.read(0, file.size)
         last = number == numbers[-1]
-        head = records.head_of(data)
+        head = records.head_of(file.read(0, records.SEGMENT_HEAD_BYTES))
         if head is None:
+            data = file.read(0, file.size)
             if last and len(data) <= records.SEGMENT_HEAD_BYTES or last and not _next_sound(salt, data, 0):
                 report.append(f"{segment.name}: {len(data)} octets of a torn end cut off")
                 segment.close()
@@ -96,8 +103,8 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
             segment.restore(state)
         found.next_id = max(found.next_id, segment.first_id)  # also when all before it is damaged or gone
         found.segments.append(segment)
-        end = scan.read(segment, data, report, last)
-        if end < len(data):
+        end = scan.read(segment, file, report, last)
+        if end < file.size:
             file.truncate(end)
         file.sync()  # a killed process may have left octets that are read here and would not survive a power cut
         segment.length = end
@@ -132,36 +139,101 @@ def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
     return salt if salt is not None else disk.salt()
 
 
+class _Strand:
+    """Messages of one queue in ascending order. What they all have not takes no room: 20 bytes each, most often."""
+
+    __slots__ = ("last", "ids", "places", "bodies", "orders", "marks")
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.ids = array("Q")
+        self.places = array("Q")
+        self.bodies = array("I")
+        self.orders: array[int] | None = None  # where any is not the id
+        self.marks: array[int] | None = None  # where any is not 0
+
+    def add(self, order: int, id_: int, place: int, body_bytes: int, mark: int) -> None:
+        self.last = order
+        if self.orders is not None:
+            self.orders.append(order)
+        elif order != id_:
+            self.orders = self.ids[:]
+            self.orders.append(order)
+        if self.marks is not None:
+            self.marks.append(mark)
+        elif mark:
+            self.marks = array("Q", bytes(8 * len(self.ids)))
+            self.marks.append(mark)
+        self.ids.append(id_)
+        self.places.append(place)
+        self.bodies.append(body_bytes)
+
+    def __iter__(self) -> Iterator[_Entry]:
+        orders = self.orders if self.orders is not None else self.ids
+        marks = self.marks if self.marks is not None else repeat(0, len(self.ids))
+        return zip(orders, self.ids, self.places, self.bodies, marks, strict=True)
+
+
+class _Entries:
+    """Messages of one queue as the log has them. Copies that compaction made are of an order that others have passed:
+    they begin a strand of their own, so that no order has to be sorted."""
+
+    __slots__ = ("_strands",)
+
+    def __init__(self) -> None:
+        self._strands = [_Strand()]
+
+    def add(self, entry: _Entry) -> None:
+        order = entry[0]
+        for strand in self._strands:
+            if strand.last < order:
+                break
+        else:
+            strand = _Strand()
+            self._strands.append(strand)
+        strand.add(*entry)
+
+    def in_order(self) -> Iterator[_Entry]:
+        """By order, the copies of one by id."""
+        return iter(self._strands[0]) if len(self._strands) == 1 else merge(*self._strands)
+
+
 class _Scan:
     def __init__(self, found: Recovered, saved: Checkpoint) -> None:
         self._found = found
         self._saved = saved
-        # By queue: order, id, place, body octets, mark, of every message, whatever became of it.
-        self._entries: dict[int, list[_Entry]] = {}
+        self._entries: dict[int, _Entries] = {}  # by queue, every message, whatever became of it
         self._counted = saved.attempts
         self._segments: dict[int, Segment] = {}
         self._gone: set[int] = set()
         found.next_id = max(found.next_id, saved.next_id)
 
-    def read(self, segment: Segment, data: bytes, report: list[str], last: bool) -> int:
+    def read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
         """All records of a segment; where it ends once a torn end is cut off."""
         self._segments[segment.number] = segment
-        at = records.SEGMENT_HEAD_BYTES
-        while at < len(data):
+        base, at, data = records.SEGMENT_HEAD_BYTES, 0, b""
+        while base + at < file.size:
             end = records.whole(segment.salt, data, at)
             if end:
-                self._take(segment, data, at, end)
+                self._take(segment, base, data, at, end)
                 at = end
                 continue
-            sound = _next_sound(segment.salt, data, at + 1)
+            if base + len(data) < file.size and not records.complete(data, at):
+                octets = 0
+                if at + records.RECORD_BYTES <= len(data):
+                    octets = records.RECORD_HEAD.unpack_from(data, at)[2] + records.RECORD_BYTES
+                base, at, data = base + at, 0, file.read(base + at, max(octets, CHUNK_BYTES))
+                continue
+            base, at, data = base + at, 0, file.read(base + at, file.size)
+            sound = _next_sound(segment.salt, data, 1)
             if not sound and last:
-                report.append(f"{segment.name}: {len(data) - at} octets of a torn end cut off at offset {at}")
-                return at
-            report.append(f"{segment.name}: a damaged record at offset {at} is left out")
+                report.append(f"{segment.name}: {len(data)} octets of a torn end cut off at offset {base}")
+                return base
+            report.append(f"{segment.name}: a damaged record at offset {base} is left out")
             at = sound or len(data)
-        return len(data)
+        return file.size
 
-    def _take(self, segment: Segment, data: bytes, at: int, end: int) -> None:
+    def _take(self, segment: Segment, base: int, data: bytes, at: int, end: int) -> None:
         found = self._found
         start = at + records.RECORD_BYTES
         if data[start] == records.MESSAGE:
@@ -178,15 +250,15 @@ class _Scan:
                     level, _, _, deadline_ms = records.LIFE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
                     queues_at = records.life_end(data, queues_at)
-                entry = order, id_, segment.number << OFFSET_BITS | at, body_bytes, mark
+                entry = order, id_, segment.number << OFFSET_BITS | base + at, body_bytes, mark
                 queue = records.QUEUE.unpack_from(data, queues_at)[0]
-                self._entries.setdefault(queue, []).append(entry)
+                self._add(queue, entry)
                 if count > 1:
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
                     if segment.wanting(id_) is None:
                         self._share(segment, id_, queues)
                     for queue in queues[1:]:
-                        self._entries.setdefault(queue, []).append(entry)
+                        self._add(queue, entry)
             return
         kind, id_ = records.KIND_ID.unpack_from(data, start)
         found.next_id = max(found.next_id, id_)
@@ -200,6 +272,12 @@ class _Scan:
         elif kind == records.COUNTED:
             _, _, _, counted, attempts = records.COUNTED_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
+
+    def _add(self, queue: int, entry: _Entry) -> None:
+        entries = self._entries.get(queue)
+        if entries is None:
+            entries = self._entries[queue] = _Entries()
+        entries.add(entry)
 
     def _share(self, segment: Segment, id_: int, queues: tuple[int, ...]) -> None:
         """A message of several queues, of which an old checkpoint may say that only some want it."""
@@ -226,7 +304,6 @@ class _Scan:
         counted: dict[int, bytearray] = {}  # by segment, a bit for each shared message that is wanted
         while self._entries:
             queue, entries = self._entries.popitem()
-            entries.sort()
             self._finish_queue(queue, entries, queue not in self._gone and (known is None or queue in known), counted)
         for (queue, id_), attempts in found.counted.items():
             segment = self._segment_of(id_)
@@ -234,47 +311,43 @@ class _Scan:
             segment.count(queue, id_, attempts)
         found.counted.clear()
 
-    def _finish_queue(self, queue: int, entries: list[_Entry], there: bool, counted: dict[int, bytearray]) -> None:
-        """`entries` in order, to be used up."""
+    def _finish_queue(self, queue: int, entries: _Entries, there: bool, counted: dict[int, bytearray]) -> None:
         found = self._found
-        wanted: list[tuple[int, int]] = []
-        levels = bytearray()
-        deadlines = array("Q")
+        wanted = Pages()
+        levels, deadlines = bytearray(), array("Q")
         total = marks = 0
-        newer = -1  # the order of the entry behind
-        kept = 0  # the id of its copy that counts, if it is wanted
-        while entries:
-            order, id_, place, body_bytes, mark = entries.pop()
+        for _, copies in groupby(entries.in_order(), itemgetter(0)):
+            *older, (_, id_, place, body_bytes, mark) = copies
             segment = self._segments[place >> OFFSET_BITS]
-            if order != newer:
-                kept = 0
-            if order == newer or not there:
-                if kept and self._counted:
-                    self._carry(queue, id_, kept)
-                self._unwanted(segment, queue, id_)  # a later copy counts; or nobody is there to want it
-            elif not segment.is_dead(id_) and (
-                segment.sharing is None or segment.sharing.wants(id_ - segment.first_id, queue)
-            ):
-                kept = id_
-                wanted.append((id_, place))
+            kept = (
+                there
+                and not segment.is_dead(id_)
+                and (segment.sharing is None or segment.sharing.wants(id_ - segment.first_id, queue))
+            )
+            if kept:
+                wanted.append(id_, place)
                 levels.append(mark & _LEVEL)
-                deadlines.append(mark >> _DEADLINE)
+                if mark >> _DEADLINE or deadlines:
+                    deadlines.frombytes(bytes(8 * (len(wanted) - 1 - len(deadlines))))
+                    deadlines.append(mark >> _DEADLINE)
                 marks |= mark
                 total += body_bytes
                 if segment.sharing is None or _mark(counted.setdefault(segment.number, bytearray()), id_, segment):
                     segment.live += 1
                 if self._counted:
                     self._carry(queue, id_, id_)
-            newer = order
-        if wanted:
-            wanted.reverse()
+            elif not there:
+                self._unwanted(segment, queue, id_)
+            for _, old, old_place, _, _ in older:
+                if kept and self._counted:
+                    self._carry(queue, old, id_)
+                self._unwanted(self._segments[old_place >> OFFSET_BITS], queue, old)
+        if len(wanted):
             found.queues[queue] = wanted
             found.body_bytes[queue] = total
         if marks & _LEVEL:
-            levels.reverse()
             found.levels[queue] = bytes(levels)
         if marks >> _DEADLINE:
-            deadlines.reverse()
             found.deadlines[queue] = deadlines
 
     def _carry(self, queue: int, id_: int, newest: int) -> None:

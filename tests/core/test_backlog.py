@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from broker.core import line as line_module
 from broker.core.backlog import Backlog, Budget
 from broker.core.message import Message
+from broker.core.ports import Pages
 from broker.core.queue import Queue
 from broker.core.volatile import VolatileQueue
 from tests.support.examples import examples
@@ -83,6 +84,14 @@ def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Q
 
 def bodies(log: list[Delivery]) -> list[int]:
     return [int(each.frames) for _, _, each, _ in log]
+
+
+def pages_of(pages: list[tuple[int, int]]) -> Pages:
+    """What a journal finds at a start."""
+    found = Pages()
+    for page in pages:
+        found.append(*page)
+    return found
 
 
 def emptied(queue: Queue) -> None:
@@ -202,7 +211,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     journal = journal_of(before)
     queue = new_queue(journal=journal, budget=Budget(0))
     pages = [(each.id, each.place) for each in journal.live.values()]
-    queue.restore(pages, 300)
+    queue.restore(pages_of(pages), 300)
     enqueue(numbered(30, 2, True), queue)
     assert (queue.ready, queue.ready_bytes) == (32, 320)
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
@@ -215,7 +224,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
 def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=Budget(0))
-    queue.restore([(each.id, each.place) for each in journal.live.values()], 300)
+    queue.restore(pages_of([(each.id, each.place) for each in journal.live.values()]), 300)
     queue.purge()
     enqueue(numbered(30, 1), queue)
     found = queue.get(True)

@@ -11,6 +11,7 @@ from broker.core.delay import RETRY_MS
 from broker.core.delayed_exchange import DelayedExchange
 from broker.core.message import Address, Message, framed
 from broker.core.node import Node
+from broker.core.ports import Pages
 from broker.core.stored import Stored
 from broker.core.vhost import VHost
 from broker.properties import Properties
@@ -314,7 +315,7 @@ class Restarting:
         exchange = self.vhost.declare_exchange("x", "fanout", True, False, False, Table.of(ON), 1)
         self.queue = self.vhost.declare_queue("q", True, False, False, Table.EMPTY, None, 2)
         self.vhost.bind("x", self.queue, "", Table.EMPTY)
-        exchange.type.restore(Stored(pages.get(1, []), self.journal.recovered_deadlines.get(1)))
+        exchange.type.restore(Stored(pages.get(1, Pages()), self.journal.recovered_deadlines.get(1)))
 
     def crash(self) -> None:
         self.disk = self.disk.crash()
