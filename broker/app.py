@@ -310,7 +310,7 @@ async def run(config: Config, sources: Sources) -> int:
     if isinstance(opened, int):
         return opened
     registry, found, store = opened
-    hashing = ThreadHashing(loop, lambda: committer.commit_soon())
+    hashing = ThreadHashing(loop, lambda: committer.commit_soon(), report)
     node = build_node(config, LoopClock(loop, lambda: committer.commit_soon()), store, hashing, registry)
     if config.load_definitions and not load_definitions(node, config):
         return BAD_CONFIGURATION

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..core.passwords import ARGON2ID, DIGESTS, SHA256, hash_password
 from ..errors import Invalid, OperatorError
-from .answers import DATA, SOFTWARE, Answer, Refused, Rows, json_text
+from .answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
 from .call import Call, Handler
 
 
@@ -64,7 +64,12 @@ def authenticate_user(call: Call) -> asyncio.Future[Answer]:
         else:
             done.set_result("Success")
 
-    call.node.users.authenticate(name, password.encode("utf-8", "surrogateescape"), True, tell)
+
+    def postpone() -> None:
+        if not done.done():
+            done.set_exception(Refused(UNAVAILABLE, "too many logins wait for an answer: try again"))
+
+    call.node.users.authenticate(name, password.encode("utf-8", "surrogateescape"), True, tell, busy=postpone)
     return done
 
 

@@ -41,8 +41,18 @@ LANES_LIMIT = 16
 class Hashing:
     """Argon2id aside from the loop, and salts. What it calls back it calls on the loop, at once where that is quick."""
 
-    def verify(self, password_hash: bytes, password: bytes, then: Callable[[bool], None]) -> None:
-        """Whether this is the password; also not where too many wait for an answer."""
+    def verify(
+        self,
+        password_hash: bytes,
+        password: bytes,
+        then: Callable[[bool | None], None],
+        name: str = "",
+        source: str = "",
+    ) -> Callable[[], None]:
+        """Tell `then` whether this is the password; None is "not now", as too many wait for an answer.
+
+        The source is the address that asks, for a user of that name. What is returned forgets the question.
+        """
         raise NotImplementedError
 
     def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:

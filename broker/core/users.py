@@ -117,22 +117,42 @@ class Users:
 
     # Logging in
 
-    def authenticate(self, name: str, password: bytes, loopback: bool, then: Callable[[User | None], None]) -> None:
+    def authenticate(
+        self,
+        name: str,
+        password: bytes,
+        loopback: bool,
+        then: Callable[[User | None], None],
+        source: str = "",
+        busy: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
         """Tell `then`, now or later, the user; None for one unknown, a wrong or blank password, or the wrong place.
 
-        Every refusal takes the time of one argon2id, whatever the reason (spec/core.md 1.2).
+        Every refusal takes the time of one argon2id, whatever the reason. `busy` is called in place of `then` where
+        too many wait for an answer, which says nothing of the password. The source is the address that asks. What is
+        returned forgets the login, whose client has gone.
         """
         user = self.admitted(name, loopback)
         if user is not None and self._is_right(user, password):
             then(user)
             self._hash_anew(user, password)
-        elif self.hashing is None:
+            return forgotten
+        if self.hashing is None:
             then(None)
-        elif user is not None and user.hashing_algorithm == ARGON2ID and user.password_hash and password:
-            verified = partial(self._verified, user, user.password_hash, then)
-            self.hashing.verify(user.password_hash, password, verified)
-        else:
-            self.hashing.verify(NOBODY, password, lambda right: then(None))
+            return forgotten
+        password_hash, known = NOBODY, None
+        if user is not None and user.hashing_algorithm == ARGON2ID and user.password_hash and password:
+            password_hash, known = user.password_hash, user
+
+        def verified(right: bool | None) -> None:
+            if right is None and busy is not None:
+                busy()
+            elif right and known is not None and self._is_still(known, password_hash):
+                then(known)
+            else:
+                then(None)
+
+        return self.hashing.verify(password_hash, password, verified, name, source)
 
     def admitted(self, name: str, loopback: bool) -> User | None:
         """The user, no password asked, or None: unknown, or only allowed from this machine."""
@@ -148,9 +168,6 @@ class Users:
 
     def _is_still(self, user: User, password_hash: bytes) -> bool:
         return self._users.get(user.name) is user and user.password_hash == password_hash
-
-    def _verified(self, user: User, password_hash: bytes, then: Callable[[User | None], None], right: bool) -> None:
-        then(user if right and self._is_still(user, password_hash) else None)
 
     def _hash_anew(self, user: User, password: bytes) -> None:
         if self.hashing is not None and self.algorithm == ARGON2ID and user.name not in self._hashed:
@@ -332,3 +349,7 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     for tag in once:
         check_text("a tag of a user", tag, NAME_LIMIT)
     return once
+
+
+def forgotten() -> None:
+    """A login that was answered at once has nothing to forget."""

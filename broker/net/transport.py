@@ -8,6 +8,7 @@ read again before the next turn (architecture 3).
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -29,6 +30,8 @@ FULL_READ = 1 << 16  # octets: a read of this size may be followed by more at on
 WRITE_HIGH = 32 << 10
 DRAIN_S = 3.0  # for the last octets to leave a socket that is to be closed
 DEPARTED = "client unexpectedly closed TCP connection"
+# Of connections without heartbeats: the first probe after two minutes without a byte, and an end after four lost ones.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
@@ -48,7 +51,8 @@ class Transport(asyncio.Protocol, Link):
         self._reading = True
         self._held = False  # by the session, while queues are congested
         self._resting = False  # until the next turn, after a full read
-        self._watched = False  # whether the peer is still there, as an alarm keeps us from reading
+        self._running = False  # the handshake is over
+        self._watched = False  # whether the peer is still there, as an alarm or a login keeps us from reading
         self._heartbeat_s = 0
         self._sent = False  # anything, since the last heartbeat was due
         self._seen = 0  # octets received when last looked
@@ -89,9 +93,10 @@ class Transport(asyncio.Protocol, Link):
         """Read on, unless something speaks against it."""
         if self._socket is None or self._connection is None:
             return
-        if self._connection.blocked != self._watched:
-            self._watch_peer(self._socket, not self._watched)
         reading = not (self._held or self._resting or self._connection.interrupted)
+        # Before the login a peer that is not read waits for an answer, which is not worked out for one that has gone.
+        if (self._connection.blocked or not (reading or self._running)) != self._watched:
+            self._watch_peer(self._socket, not self._watched)
         if reading == self._reading or self._socket.is_closing():
             return
         self._reading = reading
@@ -174,6 +179,7 @@ class Transport(asyncio.Protocol, Link):
             self._socket.writelines(buffers)
 
     def running(self, heartbeat_s: int) -> None:
+        self._running = True
         if self._slot is not None:
             self._slot.logged_in()
         if self._end_timer is not None:
@@ -184,6 +190,8 @@ class Transport(asyncio.Protocol, Link):
             self._heartbeat_s = heartbeat_s
             self._send_timer = self._loop.call_later(heartbeat_s / 2, self._send_heartbeat)
             self._watch_timer = self._loop.call_later(heartbeat_s, self._watch_heartbeat)
+        elif self._socket is not None:
+            keep_alive(self._socket)
 
     def hold(self) -> None:
         self._held = True
@@ -269,3 +277,15 @@ class Transport(asyncio.Protocol, Link):
         for timer in (self._send_timer, self._watch_timer, self._hold_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
+
+
+def keep_alive(transport: asyncio.Transport) -> None:
+    """Have the system see to it that the peer is there: without heartbeats one that vanished would be kept for ever."""
+    raw = transport.get_extra_info("socket")
+    if raw is None or raw.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        option = getattr(socket, name, None)  # not every system has them
+        if option is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -372,6 +372,8 @@ class Connection(Publisher):
             fields = ending.described(self) | {"reason": reason}
             self.link.report(event, level if self._greeted else "debug", fields)
         self.state = CLOSED
+        if self._handshake is not None:
+            self._handshake.forget_login()
         ending.clear(self)
         self.node.pump()
 

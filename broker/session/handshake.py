@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,11 @@ NAMED = 40  # octets of an unknown header that the log shows
 class Handshake:
     """`waits_for` is what must come next: start-ok, tune-ok, open."""
 
-    __slots__ = ("_connection", "waits_for")
+    __slots__ = ("_connection", "forget_login", "waits_for")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.forget_login: Callable[[], None] = lambda: None
         self.waits_for: type[base.Frame] = commands.Connection.StartOk
 
     def protocol_header(self, header: bytes) -> bool:
@@ -99,7 +101,7 @@ class Handshake:
         elif mechanism == "ANONYMOUS":
             connection.login_name = connection.settings.anonymous_user or ""
             password = connection.settings.anonymous_pass.encode()
-            users.authenticate(connection.login_name, password, loopback, logged_in)
+            self._authenticate(connection.login_name, password, logged_in)
         elif mechanism == EXTERNAL:
             connection.login_name = connection.peer.certificate_name or ""
             logged_in(users.admitted(connection.login_name, loopback))
@@ -111,7 +113,18 @@ class Handshake:
                 logged_in(None)
                 return
             connection.login_name = name
-            users.authenticate(name, password, loopback, logged_in)
+            self._authenticate(name, password, logged_in)
+
+    def _authenticate(self, name: str, password: bytes, logged_in: Callable[[User | None], None]) -> None:
+        connection = self._connection
+        peer = connection.peer
+        users = connection.node.users
+        self.forget_login = users.authenticate(name, password, peer.loopback, logged_in, peer.host, self._postponed)
+
+    def _postponed(self) -> None:
+        """Too many logins wait: close without a word, as nobody knows whether this one is right."""
+        if self._connection.state == HANDSHAKE:
+            self._connection.end("login_postponed", 0.0, {"reason": "too many logins wait for an answer"})
 
     def _logged_in(self, mechanism: str, user: User | None) -> None:
         """The login is over, well or not; so may the connection be by now."""

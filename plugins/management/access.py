@@ -157,8 +157,15 @@ async def logged_in(host: Host, name: str, password: bytes, peer: Peer) -> Calle
         if not told.done():  # the client may have left meanwhile
             told.set_result(user)
 
-    host.node.users.authenticate(name, password, loopback, tell)
-    user = await told
+    def postpone() -> None:
+        if not told.done():
+            told.set_exception(Refusal(503, "service_unavailable", "too many logins wait for an answer: try again"))
+
+    forget = host.node.users.authenticate(name, password, loopback, tell, peer.host, postpone)
+    try:
+        user = await told
+    finally:
+        forget()  # where the client has left meanwhile
     host.node.attempts["http"].count(user is not None)
     if user is not None:
         http_login(host.node.events, name, peer)

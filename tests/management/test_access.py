@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker.properties import Properties
+from tests.support.hashing import FakeHashing
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 
@@ -134,3 +135,15 @@ def test_logins_are_told_to_who_listens_for_events(api: Api) -> None:
     assert (success, failure) == ("user.authentication.success", "user.authentication.failure")
     assert (by["name"], by["connection_type"], by["peer_host"]) == (b"guest", b"http", b"{0,0,0,0,0,0,0,1}")
     assert (why["name"], why["error"]) == (b"guest", b"user 'guest' - invalid credentials") and "error" not in by
+
+
+def test_where_too_many_logins_wait_the_answer_is_503_and_says_nothing_of_the_password() -> None:
+    api = Api()
+    try:
+        hashing = FakeHashing()
+        api.peer.node.users.hashing = hashing
+        hashing.busy = True
+        answer = api.get("/whoami", password="wrong")
+        assert (answer.status, answer.json["error"]) == (503, "service_unavailable")
+    finally:
+        api.close()

@@ -51,6 +51,18 @@ def test_any_address_is_that_of_both_protocols_and_names_are_as_rabbitmq_has_the
         client.vanish()
 
 
+@pytest.mark.parametrize(("heartbeat_s", "kept"), [(0, 1), (60, 0)])
+def test_a_connection_without_heartbeats_is_probed_by_the_system(
+    listening: Listening, heartbeat_s: int, kept: int
+) -> None:
+    client = opened(listening.listen(), heartbeat_s=heartbeat_s)
+    (transport,) = listening.server.connections
+    assert transport._socket is not None
+    raw = transport._socket.get_extra_info("socket")
+    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == kept
+    client.vanish()
+
+
 def test_an_address_in_use_is_an_error_and_leaves_nothing_open(listening: Listening) -> None:
     port = listening.listen()
     with pytest.raises(OSError, match="in use"):

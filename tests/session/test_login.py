@@ -123,3 +123,17 @@ def test_a_certificate_of_nobody_we_know_lets_nobody_in() -> None:
     client.start()
     client.login("EXTERNAL", "guest")
     client.expect_close(403)
+
+
+def test_where_too_many_logins_wait_the_connection_is_closed_without_a_word_on_the_password() -> None:
+    hashing, client = waiting()
+    hashing.slow, hashing.busy = False, True
+    client.login("PLAIN", "\0u\0right")
+    client.expect_eof()
+
+
+def test_a_login_whose_client_has_gone_is_forgotten() -> None:
+    hashing, client = waiting()
+    client.login("PLAIN", "\0u\0right")
+    pipe_of(client).connection.lost("gone")
+    assert not hashing.waiting

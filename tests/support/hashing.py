@@ -12,16 +12,32 @@ def fake_hash(password: bytes) -> bytes:
 
 
 class FakeHashing(Hashing):
-    """`asked` counts; while `slow`, answers gather in `waiting`."""
+    """`asked` counts; while `slow`, answers gather in `waiting`; while `busy` there are none."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.slow = False
+        self.busy = False
         self.waiting: list[Callable[[], None]] = []
 
-    def verify(self, password_hash: bytes, password: bytes, then: Callable[[bool], None]) -> None:
+    def verify(
+        self,
+        password_hash: bytes,
+        password: bytes,
+        then: Callable[[bool | None], None],
+        name: str = "",
+        source: str = "",
+    ) -> Callable[[], None]:
         self.asked += 1
-        self._answer(lambda: then(password_hash == fake_hash(password)))
+        if self.busy:
+            then(None)
+            return lambda: None
+
+        def answer() -> None:
+            then(password_hash == fake_hash(password))
+
+        self._answer(answer)
+        return lambda: self.waiting.remove(answer) if answer in self.waiting else None
 
     def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:
         assert algorithm == ARGON2ID

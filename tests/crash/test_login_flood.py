@@ -1,0 +1,89 @@
+"""Many wrong logins at once: the right password gets in, from another address promptly and from the same in the end."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.amqp import Client
+from tests.support.received import Closed, Silence
+
+from .daemon import Daemon
+
+pytestmark = pytest.mark.sockets
+
+WRONG = 300
+ELSEWHERE = "127.0.0.2"
+
+
+class SocketOf:
+    """A pipe to the broker from an address of this machine."""
+
+    def __init__(self, broker: tuple[str, int], address: str) -> None:
+        self._socket = socket.create_connection(broker, 20, source_address=(address, 0))
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def receive(self, wait_ms: int | None) -> bytes:
+        try:
+            return self._socket.recv(1 << 16)
+        except ConnectionError:
+            return b""
+        except TimeoutError as error:
+            raise Silence("nothing came") from error
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    made = Daemon(tmp_path)
+    yield made
+    made.close()
+
+
+def knock(daemon: Daemon, address: str, password: str) -> Client:
+    """A login that has been asked for."""
+    client = Client(SocketOf(daemon.address, address))
+    client.start()
+    client.login("PLAIN", f"\0guest\0{password}")
+    return client
+
+
+def gets_in(client: Client) -> bool:
+    try:
+        client.tune()
+    except (Closed, AssertionError):
+        return False
+    finally:
+        client.pipe.close()
+    return True
+
+
+def test_the_right_password_gets_in_beside_300_wrong_ones(daemon: Daemon) -> None:
+    daemon.start()
+    assert gets_in(knock(daemon, "127.0.0.1", "guest"))  # whose hash becomes one of argon2id
+    wrong = [knock(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
+    try:
+        assert gets_in(knock(daemon, "127.0.0.1", "guest")), daemon.tail()
+        refusals = len(daemon.events("login_refused"))
+        assert refusals < WRONG // 4, f"after {refusals} others"
+    finally:
+        for client in wrong:
+            client.pipe.close()
+    daemon.stop()
+
+
+def test_the_right_password_gets_in_from_the_address_of_the_wrong_ones_in_the_end(daemon: Daemon) -> None:
+    daemon.start()
+    assert gets_in(knock(daemon, "127.0.0.1", "guest"))
+    wrong = [knock(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
+    try:
+        assert any(gets_in(knock(daemon, ELSEWHERE, "guest")) for _ in range(1000)), daemon.tail()
+    finally:
+        for client in wrong:
+            client.pipe.close()
+    daemon.stop()
