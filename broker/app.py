@@ -316,8 +316,8 @@ async def run(config: Config, sources: Sources) -> int:
         return BAD_CONFIGURATION
     node.scheduler.report = report
     resources = Resources(node.alarms, store.free_bytes, trim_heap, memory_bytes=config.total_memory_bytes)
-    has_room, full = resources.disk_has_room, resources.disk_full
-    committer = Committer(store.journal, has_room, full, lost, node.commits.count, delayed)
+    watch = (resources.disk_has_room, resources.disk_full, lost, node.commits.count, delayed)
+    committer = Committer(store.journal, *watch)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)
     server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config), supervisor)
@@ -333,6 +333,7 @@ async def run(config: Config, sources: Sources) -> int:
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
         return UNAVAILABLE
+    supervisor.keep("event_loop_watch", server.turns.run)
     freeze_heap()
     storage = "memory" if config.memory else config.sync
     control = Control(daemon)

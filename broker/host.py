@@ -110,7 +110,7 @@ class Host:
     """`services` are those that run, by the names of their entry points.
 
     `report` writes one line to the log: event, level, fields. `commit_soon` is told that the journal may have more.
-    `supervisor` runs each task of a service that outlives a call.
+    `supervisor` runs each task of a service that outlives a call. `turns` watches the turns of the event loop.
     `tls` makes a context of files and raises OSError or ValueError; `config_files` were read at the start.
     """
 
@@ -131,6 +131,7 @@ class Host:
         self.report = server.report
         self.commit_soon = server.commit_soon
         self.supervisor: Supervisor = server.supervisor
+        self.turns = server.turns
         self.tls = tls
         self.config_files = config_files
         self.started_ms = node.clock.now_ms()

@@ -68,6 +68,7 @@ from .net.expiry import authority_expiries, server_expiry
 from .net.listener import Listener
 from .net.supervisor import Child, Supervisor
 from .net.tls import TLS
+from .net.turns import Turns
 from .properties import Properties
 from .redaction import HIDDEN, redacted
 from .session.channel import Channel
@@ -186,6 +187,7 @@ __all__ = [
     "Throughput",
     "Timer",
     "TopicPermission",
+    "Turns",
     "Unknown",
     "User",
     "VHost",

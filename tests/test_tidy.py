@@ -82,9 +82,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": LEAVES | {"core.ports", "core.message", "core.life", "core.definitions"},
     "net": LEAVES
     | {"session", "wire", "core.alarms", "core.definitions", "core.ports", "core.node", "core.passwords"}
+    | {"core.latencies"}
     | {"argon2", "uvloop", "structlog"},
     "plugin": LEAVES | {"core", "config", "host", "session", "net.connection_limits", "net.expiry", "net.listener"}
-    | {"net.supervisor", "net.tls"},
+    | {"net.supervisor", "net.tls", "net.turns"},
     "host": EVERYTHING,
     "config": set(),
     "logs": {"config.values", "redaction", "structlog"},

@@ -22,6 +22,7 @@ from .revocations import Revocations
 from .supervisor import Supervisor
 from .tls import TLS, Report
 from .transport import Transport
+from .turns import Turns
 
 LINGER_LIMIT = 1000  # connections that are over and wait for the peer to close, or for a refused login's delay
 STOP_WAIT_S = 3.0  # for peers to answer the goodbye when the node stops
@@ -46,6 +47,7 @@ class Server:
         self.handshake_timeout_s = handshake_timeout_s
         self.report = report
         self.supervisor = supervisor or Supervisor(report)
+        self.turns = Turns(report)
         self.limits = ConnectionLimits(connection_limit(raise_descriptor_limit()), report)
         self.socket_options = socket_options or SocketOptions()
         self.departures = Departures(self.loop)

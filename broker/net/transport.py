@@ -78,6 +78,7 @@ class Transport(asyncio.Protocol, Link):
     def data_received(self, data: bytes) -> None:
         """HOT: bench A-M."""
         assert self._connection is not None
+        self._server.turns.last_served = self
         try:
             self._connection.receive(data)
         except Exception as error:  # a bug of ours: it must end no other connection
@@ -224,6 +225,10 @@ class Transport(asyncio.Protocol, Link):
         if self._connection is not None:
             whose = {"connection": self._connection.name, "process": f"<0.{self._connection.id}.0>"}
         self._server.report(event, level, whose | fields)
+
+    def __str__(self) -> str:
+        """The connection's name, for the log."""
+        return self._connection.name if self._connection is not None else ""
 
     def abort(self) -> None:
         """End without another word."""

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from prometheus_client.core import HistogramMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.utils import floatToGoString
 
-from broker.plugin import BOUNDS_S, SIZES, Latencies
+from broker.plugin import BOUNDS_S, SIZES, Latencies, Supervisor, Turns
 
 from .overall import PROTOCOL
 from .scope import Scope
@@ -34,9 +40,34 @@ def latencies(name: str, help: str, of: Latencies) -> Metric:
     return HistogramMetricFamily(name, help, bounded(BOUNDS_S, of.counts), of.total_s)
 
 
+def longest_turn(turns: Turns) -> Metric:
+    metric = GaugeMetricFamily(
+        "warren_event_loop_longest_turn_seconds", "How long one turn of the loop held all others", labels=["since"]
+    )
+    metric.add_metric(["interval"], turns.longest_lately_s)
+    metric.add_metric(["start"], turns.longest_s)
+    return metric
+
+
+def tasks(supervisor: Supervisor) -> Iterator[Metric]:
+    """Tasks that outlive a call, by name: the names are those of the program, so there are few."""
+    running = GaugeMetricFamily("warren_tasks", "Tasks of the broker that run", labels=["task"])
+    failures = CounterMetricFamily("warren_task_failures", "Tasks of the broker that failed", labels=["task"])
+    for row in supervisor.status():
+        name, count, failed = row["name"], row["running"], row["failures"]
+        assert isinstance(name, str) and isinstance(count, int) and isinstance(failed, int)
+        running.add_metric([name], count)
+        failures.add_metric([name], failed)
+    yield running
+    yield failures
+
+
 def distributions(scope: Scope) -> Iterator[Metric]:
     yield message_sizes(scope)
-    yield latencies("warren_event_loop_lag_seconds", "How late the event loop comes to what is due", scope.state.lag)
+    turns = scope.state.host.turns
+    yield latencies("warren_event_loop_lag_seconds", "How late the event loop comes to what is due", turns.lag)
+    yield longest_turn(turns)
+    yield from tasks(scope.state.host.supervisor)
     yield latencies(
         "warren_journal_sync_seconds", "How long a batch of the journal takes to write and sync", scope.node.commits
     )

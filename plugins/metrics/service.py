@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.plugin import Child, Host, Prometheus, Service
+from broker.plugin import Host, Prometheus, Service
 
 from ..web.door import Doors, Entrance
-from . import lag
 from .state import State
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ class MetricsService(Service):
     def __init__(self) -> None:
         self._doors: Doors | None = None
         self._state: State | None = None
-        self._watching: Child | None = None
         self._guarded: ASGIApp | None = None
 
     async def start(self, host: Host) -> None:
@@ -40,11 +37,8 @@ class MetricsService(Service):
 
         self._doors = Doors(host, Entrance("prometheus", "http/prometheus", APPLICATION, application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
-        self._watching = host.supervisor.keep("event_loop_lag", partial(lag.watch, state.lag))
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
         if self._doors is not None:
             await self._doors.close()
 

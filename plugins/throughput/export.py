@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from broker.plugin import Change, Child, Host, Latencies, Observer, StoredVHost, Throughput
+from broker.plugin import Change, Child, Host, Observer, StoredVHost, Throughput
 
-from ..metrics.lag import watch
 from . import gauges, schema
 from .buffer import Buffer
 from .outlet import Outlet
@@ -37,7 +35,6 @@ class Export(Observer):
         self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers))
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate)
         self._outlet = Outlet(host.report, host.supervisor, self._ended)
-        self._lag = Latencies()
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
         self._running = False
@@ -92,7 +89,6 @@ class Export(Observer):
         self._tasks = [
             keep("throughput_flush", self._flush_often),
             keep("throughput_snapshots", self._look_often),
-            keep("throughput_lag", partial(watch, self._lag)),
         ]
 
     def configured(self, change: Change) -> None:
@@ -141,7 +137,7 @@ class Export(Observer):
         self._send(schema.QUEUE_STATS, [*snapshot.rows(0, len(snapshot.readings)), snapshot.closing_row()])
 
     def _send_metrics(self) -> None:
-        self._send(schema.METRICS, gauges.rows(self._host, self._lag, self._buffer.names.links()))
+        self._send(schema.METRICS, gauges.rows(self._host, self._buffer.names.links()))
 
     def _send(self, table: str, rows: list[dict[str, object]]) -> None:
         if rows:

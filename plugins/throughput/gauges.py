@@ -16,7 +16,7 @@ EMPTY_BUCKETS = [0] * 6  # the first class of Latencies ends at 64 microseconds:
 FEDERATION = "federation"  # the service whose links are told of
 
 
-def rows(host: Host, lag: Latencies, links: dict[str, str]) -> list[dict[str, object]]:
+def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
     """Of this moment. `links` are those of federation, the queue at the upstream by the name of the connection here."""
     node, resources, churn = host.node, host.resources, host.node.churn
     counters: dict[str, float] = {
@@ -38,7 +38,7 @@ def rows(host: Host, lag: Latencies, links: dict[str, str]) -> list[dict[str, ob
     }
     found = [row(name, schema.COUNTER, value) for name, value in counters.items()]
     found += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
-    found += [histogram(schema.LOOP_LAG_US, lag), histogram(schema.SYNC_US, node.commits)]
+    found += [histogram(schema.LOOP_LAG_US, host.turns.lag), histogram(schema.SYNC_US, node.commits)]
     found += flaps(host.services.get(FEDERATION), links)
     moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
     return [moment | one for one in found]

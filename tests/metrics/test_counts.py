@@ -247,8 +247,8 @@ def test_dead_letters_are_counted_by_type_strategy_and_reason(scraper: Scraper) 
 
 
 def test_delays_are_histograms(scraper: Scraper) -> None:
-    scraper.state.lag.count(0.0001)
-    scraper.state.lag.count(0.003)
+    scraper.state.host.turns.lag.count(0.0001)
+    scraper.state.host.turns.lag.count(0.003)
     scraper.host.node.commits.count(1.0)
     samples = scraper.scrape()
     lag = "warren_event_loop_lag_seconds"
