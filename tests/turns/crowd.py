@@ -1,0 +1,45 @@
+"""A broker with very many objects of each kind, and the requests of the HTTP API about them."""
+
+import os
+
+from broker.core.passwords import SHA256, hash_password
+from broker.table import Table
+from plugins.management.api import routes
+from plugins.management.routes import Route
+from tests.support.http import Api
+
+OBJECTS = 100_000
+MESSAGES = 100_000
+FEW = 10_000  # of what takes long to make, and of which nobody has more
+VALUES = {
+    "vhost": "%2F", "name": "q0", "queue": "q0", "exchange": "amq.topic", "source": "amq.topic", "destination": "q0",
+    "e": "amq.topic", "q": "q0", "user": "guest", "username": "guest", "node": "rabbit@localhost", "props": "k0",
+}  # fmt: skip
+
+
+def crowded() -> Api:
+    """Queues with a binding each, users, and one queue with many messages."""
+    api = Api()
+    node = api.peer.node
+    vhost = node.vhosts["/"]
+    for number in range(OBJECTS):
+        queue = vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        vhost.bind("amq.topic", queue, f"k{number % FEW}", Table.EMPTY)
+    password_hash = hash_password("x", os.urandom(4), SHA256)
+    for number in range(FEW):
+        node.users.add(f"u{number}", password_hash, (), SHA256)
+        node.users.set_permission(f"u{number}", "/", "", "", "")
+        vhost.declare_exchange(f"x{number}", "fanout", False, False, False, Table.EMPTY)
+    channel = api.peer.connect().channel()
+    for _ in range(MESSAGES):
+        channel.publish(b"x" * 100, routing_key="q0")
+    api.peer.settle()
+    return api
+
+
+def readable() -> list[Route]:
+    return [route for route in routes().all if route.method == "GET"]
+
+
+def path_of(route: Route) -> str:
+    return "/" + "/".join(VALUES.get(part.strip(":{}"), part) if part[:1] in ":{" else part for part in route.segments)

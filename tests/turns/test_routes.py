@@ -1,0 +1,85 @@
+"""No request of the HTTP API that reads holds the loop, however many objects there are.
+
+Turns are measured in processor time, so that it does not matter what else the machine does.
+"""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from broker.app import GC_THRESHOLDS
+from plugins.management.routes import Route
+from tests.support.http import Api, Response, answered, scope_of
+
+from .crowd import crowded, path_of, readable
+from .meter import Meter
+
+LIMIT_MS = 20
+PATIENCE_S = 120
+
+# path -> the milliseconds that a turn of it may still take, about twice what was measured. The table may only shrink.
+STILL_LONGER: dict[str, int] = {
+    "/bindings": 1400,
+    "/bindings/%2F": 1400,
+    "/exchanges/%2F/amq.topic/bindings/source": 600,
+    "/consumers": 400,
+    "/consumers/%2F": 400,
+    "/definitions": 2600,
+    "/definitions/%2F": 2600,
+    "/all-configuration": 2600,
+    "/overview": 70,
+    "/permissions": 60,
+    "/users/guest/permissions": 60,
+    "/topic-permissions": 60,
+    "/vhosts/%2F/permissions": 60,
+    "/vhosts/%2F/topic-permissions": 60,
+    "/users": 60,
+    "/exchanges": 60,
+    "/exchanges/%2F": 60,
+    "/queues": 700,
+    "/queues/detailed": 800,
+    "/queues/%2F": 700,
+    "/vhosts": 600,
+    "/vhosts/%2F": 600,
+}
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[Api]:
+    api = crowded()
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()  # as the broker does once it has started
+    gc.set_threshold(*GC_THRESHOLDS)
+    yield api
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+    api.close()
+
+
+@pytest.fixture
+def meter() -> Iterator[Meter]:
+    made = Meter()
+    yield made
+    made.close()
+
+
+def ask(api: Api, meter: Meter, path: str) -> Response:
+    scope, octets = scope_of("GET", path)
+    return meter.run(asyncio.wait_for(answered(api._application, scope, octets), PATIENCE_S))
+
+
+@pytest.mark.parametrize("route", readable(), ids=lambda route: "/" + "/".join(route.segments))
+def test_no_turn_of_a_request_takes_longer_than_20_ms(crowd: Api, meter: Meter, route: Route) -> None:
+    path = path_of(route)
+    response = ask(crowd, meter, path)
+    assert response.status in (200, 204, 400, 404, 503)
+    assert meter.longest_s * 1000 <= STILL_LONGER.get(path, LIMIT_MS)
+
+
+def test_a_page_of_many_queues_is_shown_in_short_turns(crowd: Api, meter: Meter) -> None:
+    response = ask(crowd, meter, "/queues?page=1&page_size=100&name=q9&use_regex=true")
+    assert len(response.json["items"]) == 100
+    assert meter.longest_s * 1000 <= 200  # measured: 70, by the list of all queues that it begins with
