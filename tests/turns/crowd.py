@@ -32,7 +32,7 @@ def crowded() -> Api:
         vhost.declare_exchange(f"x{number}", "fanout", False, False, False, Table.EMPTY)
     channel = api.peer.connect().channel()
     for _ in range(MESSAGES):
-        channel.publish(b"x" * 100, routing_key="q0")
+        channel.publish("", "q0", b"x" * 100)
     api.peer.settle()
     return api
 
