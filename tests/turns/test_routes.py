@@ -4,12 +4,10 @@ Turns are measured in processor time, so that it does not matter what else the m
 """
 
 import asyncio
-import gc
 from collections.abc import Iterator
 
 import pytest
 
-from broker.app import GC_THRESHOLDS
 from plugins.management.routes import Route
 from tests.support.http import Api, Response, answered, scope_of
 
@@ -49,13 +47,7 @@ STILL_LONGER: dict[str, int] = {
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[Api]:
     api = crowded()
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()  # as the broker does once it has started
-    gc.set_threshold(*GC_THRESHOLDS)
     yield api
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
     api.close()
 
 

@@ -1,0 +1,18 @@
+"""The garbage collector as the broker sets it once it has started: what was there before is left alone."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from broker.app import GC_THRESHOLDS
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
