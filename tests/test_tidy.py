@@ -138,23 +138,32 @@ def short(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """Line and absolute dotted name of each module that the file imports, wherever in it the import stands."""
     package = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(tree_of(path)):
+    found: list[tuple[int, str]] = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parent = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*parent, *([node.module] if node.module else [])])
             for alias in node.names:
                 whole = f"{module}.{alias.name}"
-                yield node.lineno, whole if is_module(whole) else module
+                found.append((node.lineno, whole if is_module(whole) else module))
+    return found
 
 
 def room_of(module: str) -> str:
@@ -166,7 +175,8 @@ def complaint(path: Path, line: int, text: str) -> str:
     return f"{short(path)}:{line}: {text}"
 
 
-def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+@cache
+def functions(path: Path) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Every function with its name inside the file, as `Queue.push`."""
 
     def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -179,7 +189,7 @@ def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunc
             else:
                 yield from walk(child, prefix)
 
-    return walk(tree_of(path), "")
+    return list(walk(tree_of(path), ""))
 
 
 def allowed(module: str, permitted: set[str]) -> bool:
@@ -243,7 +253,7 @@ def test_no_async_function_stands_below_net() -> None:
         complaint(path, node.lineno, "async below net/")
         for path in sources("broker")
         if path.relative_to(ROOT / "broker").with_suffix("").parts[0] not in ASYNC_ROOMS
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, waiting)
     ]
     assert not found, "\n".join(found)
@@ -292,7 +302,7 @@ def test_a_name_says_what_a_thing_is() -> None:
         for part in path.relative_to(ROOT).with_suffix("").parts:
             if words(part) & BAD_WORDS:
                 found.append(complaint(path, 1, f"the name {part}"))
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and words(node.name) & BAD_WORDS:
                 found.append(complaint(path, node.lineno, f"the name {node.name}"))
     assert not found, "\n".join(found)
@@ -309,7 +319,7 @@ def test_only_task_roots_catch_every_exception() -> None:
     found, used = [], set()
     for path in sources(*PACKAGES):
         inside = {id(handler): name for name, node in functions(path) for handler in ast.walk(node)}
-        for handler in ast.walk(tree_of(path)):
+        for handler in nodes_of(path):
             if isinstance(handler, ast.ExceptHandler) and catches_everything(handler):
                 place = f"{short(path)}::{inside.get(id(handler), '')}"
                 used.add(place)
@@ -323,7 +333,7 @@ def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
     found, used = [], set()
     for path in sources(*PACKAGES):
         inside = {id(call): name for name, node in functions(path) for call in ast.walk(node)}
-        for call in ast.walk(tree_of(path)):
+        for call in nodes_of(path):
             if not isinstance(call, ast.Call):
                 continue
             called = getattr(call.func, "attr", getattr(call.func, "id", ""))
