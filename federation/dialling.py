@@ -83,23 +83,27 @@ async def reach(host: Host, one: Endpoint, vhost: str, line: Line, user: User | 
     """Give the line a socket. Raises LinkFault."""
     loop = asyncio.get_running_loop()
     try:
-        if one.direct:
-            inside = await host.connect_inside(vhost, one.user is not None, user)
-            with ExitStack() as undo:
-                undo.callback(inside.close)
-                await loop.create_unix_connection(lambda: line, sock=inside)
-                undo.pop_all()
-        elif one.tls:
-            context = await asyncio.to_thread(context_of, one)
-            await loop.create_connection(
-                lambda: line,
-                sock=await connect(one.host, one.port),
-                ssl=context,
-                server_hostname=server_hostname(one),
-                ssl_handshake_timeout=one.connection_timeout_s,
-            )
-        else:
-            await loop.create_connection(lambda: line, sock=await connect(one.host, one.port))
+        with ExitStack() as undo:
+            if one.direct:
+                own = await host.connect_inside(vhost, one.user is not None, user)
+                undo.callback(own.close)
+                await loop.create_unix_connection(lambda: line, sock=own)
+            elif one.tls:
+                context = await asyncio.to_thread(context_of, one)
+                own = await connect(one.host, one.port)
+                undo.callback(own.close)
+                await loop.create_connection(
+                    lambda: line,
+                    sock=own,
+                    ssl=context,
+                    server_hostname=server_hostname(one),
+                    ssl_handshake_timeout=one.connection_timeout_s,
+                )
+            else:
+                own = await connect(one.host, one.port)
+                undo.callback(own.close)
+                await loop.create_connection(lambda: line, sock=own)
+            undo.pop_all()
     except TimeoutError:
         raise
     except OSError as error:
