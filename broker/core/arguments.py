@@ -112,6 +112,11 @@ def queue_version(key: str, value: Value, where: str) -> None:
         raise refused(key, where, f"\"unsupported queue version '{number}'\"")
 
 
+def leader_locator(key: str, value: Value, where: str) -> None:
+    if text(key, value, where) not in (b"client-local", b"balanced"):
+        raise refused(key, where, "invalid_queue_locator_arg")
+
+
 def cache_size(key: str, value: Value, where: str) -> None:
     number = integer(key, value, where)
     if not 0 < number <= CACHE_LIMIT:
@@ -147,7 +152,7 @@ KNOWN: dict[str, Check] = {
     "x-consumer-timeout": not_negative,
     "x-delivery-limit": any_integer,
     "x-queue-master-locator": any_text,
-    "x-queue-leader-locator": any_text,
+    "x-queue-leader-locator": leader_locator,
     **DEDUPLICATION,
 }
 

@@ -107,3 +107,19 @@ def test_a_queue_type_that_is_not_given_is_classic_in_the_error_too(received: st
     said = inequivalent_argument("x-queue-type", WHERE, *tables).text
     shown = f"received '{received or 'classic'}' but current is '{current or 'classic'}'"
     assert said == f"inequivalent arg 'x-queue-type' for {WHERE}: {shown}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("x-single-active-consumer", "a", "{unacceptable_type,longstr}"),
+        ("x-overflow", 1, "{unacceptable_type,signedint}"),
+        ("x-queue-type", True, "{unacceptable_type,bool}"),
+        ("x-dead-letter-routing-key", 1, "{unacceptable_type,signedint}"),
+        ("x-queue-leader-locator", "nope", "invalid_queue_locator_arg"),
+    ],
+)
+def test_the_reasons_are_those_of_rabbitmq_4(key: str, value: object, reason: str) -> None:
+    with pytest.raises(PreconditionFailed) as caught:
+        check_queue_arguments(Table.of({key: value}), "queue 'q' in vhost '/'")
+    assert caught.value.text == f"invalid arg '{key}' for queue 'q' in vhost '/': {reason}"
