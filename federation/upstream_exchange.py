@@ -40,6 +40,8 @@ _identities = Identities()  # of this process: all internal exchanges that a pub
 class FederationUpstreamExchange(ExchangeType):
     """Federation upstream helper exchange"""
 
+    description = "Federation upstream helper exchange"
+
     __slots__ = ("by_key_without", "_bound", "_max_hops", "_cluster_name", "_vhost", "_deduplicates", "_identified")
 
     by_key = False

@@ -70,6 +70,8 @@ class _Share:
 class ConsistentHashExchange(ExchangeType):
     """`by_key` where the routing key is what is hashed."""
 
+    description = "Consistent Hashing Exchange"
+
     __slots__ = ("by_key", "_header", "_property", "_shares", "_found", "_drawing", "_owners")
 
     def __init__(self, name: str, arguments: Table) -> None:

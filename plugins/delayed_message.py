@@ -10,6 +10,8 @@ TYPE = "x-delayed-type"
 
 
 class DelayedMessageExchange(DelayedExchange):
+    description = "Delayed Message Exchange."
+
     __slots__ = ()
 
     fixed_arguments = (TYPE,)

@@ -11,6 +11,8 @@ from broker.plugin import Binding, Destination, ExchangeType, Message, Notice, T
 
 
 class ModulusHashExchange(ExchangeType):
+    description = "Modulus Hashing Exchange"
+
     __slots__ = ("_places",)
 
     def __init__(self, name: str, arguments: Table) -> None:

@@ -74,6 +74,8 @@ NOT_PASSED: Way = ()
 class PresenceExchange(ExchangeType):
     """`elsewhere` are the presences that it knows of other sites."""
 
+    description = "Presence exchange: reports which of its bindings come and go"
+
     __slots__ = (
         "_host",
         "_listeners",

@@ -11,6 +11,8 @@ EXCHANGE = "exchange"
 class RandomExchange(ExchangeType):
     """Each binding is as likely as any other, so a queue that is bound twice gets twice as much. Keys do not count."""
 
+    description = "AMQP random exchange."
+
     __slots__ = ("_bindings", "_at")
 
     by_key = False  # each message has a choice of its own
@@ -42,6 +44,8 @@ class LocalRandomExchange(ExchangeType):
 
     The binding key must be empty.
     """
+
+    description = "Picks one random local binding (queue) to route via (to)."
 
     __slots__ = ("_queues",)
 

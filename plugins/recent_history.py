@@ -27,6 +27,8 @@ DEFAULT_LENGTH = 20
 
 
 class RecentHistoryExchange(ExchangeType):
+    description = "Recent history exchange: a new binding gets the last messages"
+
     __slots__ = ("_bound", "_length", "_kept", "_host")
 
     by_key = False  # each message is looked at, to be kept

@@ -74,11 +74,13 @@ def status_text(facts: Facts, unit: str) -> str:
         *(facts[key] for key in ("vm_memory_limit", "disk_free_limit", "disk_free")),
     )
     used, limit, low, free = [f"{size / by:.4f} {unit}" for size in sizes]
+    product = facts["product_name"]
     runtime = [
         f"OS PID: {facts['pid']}",
         *([f"OS: {facts['os']}"] if facts["os"] else []),
         f"Uptime (seconds): {facts['uptime']}",
         f"Is under maintenance?: {str(facts['is_under_maintenance']).lower()}",
+        *([f"{product} version: {facts['product_version']}"] if product not in (None, "RabbitMQ") else []),
         f"RabbitMQ version: {facts['rabbitmq_version']}",
         f"Node name: {facts['node_name']}",
         f"Runtime: {facts['runtime']}",

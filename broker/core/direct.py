@@ -8,6 +8,8 @@ from .message import Message
 
 
 class DirectExchange(ExchangeType):
+    description = "AMQP direct exchange, as per the AMQP specification"
+
     __slots__ = ("_by_key",)
 
     def __init__(self, name: str, arguments: Table) -> None:

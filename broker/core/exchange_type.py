@@ -45,6 +45,7 @@ class ExchangeType:
     by_key_without: bytes = b""
     # The key and arguments by which links of federation are to listen at the exchange upstream, where that is of this
     # type too, in place of what is bound here with that key; `brought` gets what they hear. None: they do neither.
+    description: ClassVar[str] = ""  # one line for operators, shown beside the name; empty: the distribution's name
     listening: ClassVar[tuple[str, Table] | None] = None
     fixed_arguments: ClassVar[tuple[str, ...]] = ()  # what another declaration must give the same, or be refused (406)
 

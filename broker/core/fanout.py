@@ -8,6 +8,8 @@ from .message import Message
 
 
 class FanoutExchange(ExchangeType):
+    description = "AMQP fanout exchange, as per the AMQP specification"
+
     __slots__ = ("_bound",)
 
     def __init__(self, name: str, arguments: Table) -> None:

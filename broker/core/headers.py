@@ -49,6 +49,8 @@ class _Wanted:
 
 
 class HeadersExchange(ExchangeType):
+    description = "AMQP headers exchange, as per the AMQP specification"
+
     __slots__ = ("_bound", "_index", "_unconditional")
 
     by_key = False

@@ -62,6 +62,8 @@ class _Place:
 
 
 class TopicExchange(ExchangeType):
+    description = "AMQP topic exchange, as per the AMQP specification"
+
     __slots__ = ("_root",)
 
     def __init__(self, name: str, arguments: Table) -> None:

@@ -23,6 +23,8 @@ No broker answers at this socket. It may be down, or keep its data in another fo
 
   --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
   --url URL    its HTTP API, such as http://USER@HOST:15672"""
+OWN_OPTIONS = ("data", "timeout", "url", "password-file")  # that say where and how to ask, and nothing to the node
+HTTP_TIMEOUT_S = 60.0  # for all of a command by --url, where neither --timeout nor the command says how long
 
 
 class Run:
@@ -72,7 +74,9 @@ class Run:
         if url is not None:
             from .http.node import HTTPNode
 
-            remote: Remote = HTTPNode(str(url), self.command.name, self.timeout_s)
+            timeout_s = self.timeout_s if "timeout" in self.request.options else self.timeout_s or HTTP_TIMEOUT_S
+            password_file = self.request.option("password-file", "")
+            remote: Remote = HTTPNode(str(url), self.command.name, timeout_s, password_file)
         else:
             folder = self.request.options.get("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
             remote = RemoteNode(Path(str(folder)), self.timeout_s)
@@ -124,9 +128,7 @@ class Run:
     def ask(self, remote: Remote) -> None:
         """Raises Failed, Unreachable, TimeoutError."""
         arguments = self.arguments()
-        options = {
-            name: value for name, value in self.request.options.items() if name not in ("data", "timeout", "url")
-        }
+        options = {name: value for name, value in self.request.options.items() if name not in OWN_OPTIONS}
         question: Frame = {"command": self.request.command, "arguments": arguments, "options": options}
         frames = remote.ask(question)
         first = next(frames)

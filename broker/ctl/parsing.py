@@ -20,6 +20,7 @@ GLOBAL_VALUES = {
     "formatter": "",
     "data": "",
     "url": "",
+    "password-file": "",
     "erlang-cookie": "",
     "rabbitmq-home": "",
     "script-name": "",
@@ -30,7 +31,8 @@ GLOBAL_FLAGS |= {"help": "-?", "version": ""}
 
 WHERE = (
     "--data DIR   the folder of the node's data, with its control socket; default: $RABBITMQ_MNESIA_DIR or ./data",
-    "--url URL    the node's HTTP API in its place, http://USER:PASSWORD@HOST:15672, for most commands",
+    "--url URL    the node's HTTP API in its place, http://USER@HOST:15672, for most commands",
+    "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD",
 )
 CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; rather too much is left out than too little
 

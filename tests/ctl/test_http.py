@@ -153,6 +153,7 @@ def test_status_has_the_sections_of_the_socket_and_what_http_tells(warrenctl: Wa
     for key in facts.keys() - {"uptime", "memory", "disk_free"}:  # which move from one question to the next
         assert facts[key] == same[key], key
     assert facts["product_name"] == "Warren"
+    assert f"\nWarren version: {facts['product_version']}\nRabbitMQ version: " in by_http("status")[1]
     assert by_http("memory_breakdown --unit mb")[1].startswith("Reporting memory breakdown on node rabbit@here...\n")
 
 

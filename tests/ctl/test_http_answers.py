@@ -3,12 +3,16 @@
 import json
 import socket
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
 import trustme
 
-from broker.ctl.http.api import API
+from broker.ctl.failures import Failed
+from broker.ctl.http.api import API, basic
+from broker.ctl.main import Run
+from broker.ctl.parsing import parse
 from tests.support.scripted import Answers, scripted
 from tests.support.warrenctl import commanded
 
@@ -110,3 +114,60 @@ def test_a_url_names_the_door_and_who_knocks() -> None:
     api = API("https://a%40b:p%3Aw@[::1]/prefix/", None)
     assert (api.host, api.port) == ("::1", 15671)
     assert API("http://localhost", None).port == 15672
+
+
+@pytest.mark.sockets
+def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each read takes less than the timeout; all of them together do not."""
+    ended = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        accepted, _ = listening.accept()
+        with accepted:
+            accepted.recv(65536)
+            accepted.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
+            while not ended.wait(0.05):
+                try:
+                    accepted.sendall(b" ")
+                except OSError:
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=[listening])
+        thread.start()
+        try:
+            run = commanded(monkeypatch, capsys, "--url", f"http://127.0.0.1:{listening.getsockname()[1]}")
+            status, _, err = run("list_users --timeout 0.5")
+        finally:
+            ended.set()
+            thread.join()
+    assert status == 75 and "timed out. Timeout value used: 500" in err
+
+
+def test_a_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("p@ss w:rd\nnot this\n")
+    assert API("http://alice@h", None, str(secret))._authorization == basic("alice", "p@ss w:rd")
+    assert API("http://h", None, str(secret))._authorization == basic("guest", "p@ss w:rd")
+    assert API("http://alice:in-url@h", None, str(secret))._authorization == basic("alice", "in-url")
+    monkeypatch.setenv("WARRENCTL_PASSWORD", "from-environment")
+    assert API("http://alice@h", None)._authorization == basic("alice", "from-environment")
+    with pytest.raises(Failed, match=r"--password-file: .*: No such file"):
+        API("http://alice@h", None, str(tmp_path / "nowhere"))
+
+
+def test_without_end_means_without_end_by_http_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float | None] = []
+
+    class Node:
+        name = "n"
+
+        def __init__(self, url: str, command: str, timeout_s: float | None, password_file: str) -> None:
+            asked.append(timeout_s)
+
+    monkeypatch.setattr("broker.ctl.http.node.HTTPNode", Node)
+    for line in ("list_users --timeout infinity", "list_users", "list_queues", "list_users --timeout 5"):
+        Run(parse([*line.split(), "--url", "http://h"])).connect()
+    assert asked == [None, 60.0, 60.0, 5.0]

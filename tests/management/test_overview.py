@@ -24,6 +24,8 @@ def test_the_overview_has_all_that_tools_read(api: Api) -> None:
     assert body["rabbitmq_version"].startswith("4.") and body["product_name"] == "Warren"
     assert {"direct", "fanout", "topic", "headers"} <= {one["name"] for one in body["exchange_types"]}
     assert all(one["enabled"] and one["description"] for one in body["exchange_types"])
+    descriptions = {one["name"]: one["description"] for one in body["exchange_types"]}
+    assert descriptions["topic"] == "AMQP topic exchange, as per the AMQP specification"
     assert set(body["object_totals"]) == {"consumers", "queues", "exchanges", "connections", "channels"}
     assert body["queue_totals"]["messages"] == 0 and body["queue_totals"]["messages_details"] == ZERO
     assert body["sample_retention_policies"]["global"] == [600, 3600, 28800, 86400]

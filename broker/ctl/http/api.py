@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import ssl
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -16,7 +19,7 @@ from ..node import Unreachable
 PORTS = {"http": 15672, "https": 15671}
 ANSWER_LIMIT = 256 << 20  # octets: lists and definitions of a large broker are one answer
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
-TIMEOUT_S = 60.0  # where nobody says how long
+PIECE_BYTES = 1 << 16  # of an answer, between two looks at the time
 NOTHING: Mapping[str, str] = {}
 
 
@@ -35,10 +38,14 @@ class Missing(Refusal):
 
 
 class API:
-    """That of a URL, which may hold user and password, `guest` if it does not."""
+    """The HTTP API at a URL, which may hold user and password.
 
-    def __init__(self, url: str, timeout_s: float | None) -> None:
-        """Raises Failed (64); nobody is connected to yet."""
+    Without a user it is guest with the password guest; without a password the one that `password_file` or the
+    environment has (`password_of`).
+    """
+
+    def __init__(self, url: str, timeout_s: float | None, password_file: str = "") -> None:
+        """Raises Failed (64); nobody is connected to yet. `timeout_s` is for all requests together, None for ever."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -49,9 +56,13 @@ class API:
         self.host, self.port = host, port or PORTS[parts.scheme]
         self._prefix = parts.path.rstrip("/") + "/api/"
         user, password = parts.username, parts.password
-        self._authorization = basic("guest", "guest") if user is None else basic(unquote(user), unquote(password or ""))
+        if user is None and not password_file:
+            user, password = "guest", "guest"
+        elif password is None:
+            password = quote(password_of(password_file))
+        self._authorization = basic(unquote(user or "guest"), unquote(password or ""))
         self._asked = False  # before
-        timeout_s = timeout_s or TIMEOUT_S
+        self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         if parts.scheme == "https":
             context = ssl.create_default_context()
             self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -101,7 +112,7 @@ class API:
                 self._connection.close()  # it was kept for too long
                 response = self._exchange(method, target, octets, sent)
             self._asked = True
-            found = response.read(ANSWER_LIMIT)
+            found = self._read(response)
         except TimeoutError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -117,11 +128,55 @@ class API:
         self, method: str, target: str, octets: bytes | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
         """Raises OSError, HTTPException."""
+        self._wait_no_longer()
         self._connection.request(method, target, octets, dict(headers))
+        self._wait_no_longer()
         return self._connection.getresponse()
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        """Read a body of at most ANSWER_LIMIT bytes. Raises OSError, HTTPException."""
+        pieces, size = [], 0
+        while size < ANSWER_LIMIT:
+            self._wait_no_longer()
+            piece = response.read1(PIECE_BYTES)
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+        else:
+            return b"".join(pieces)
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        response.read()  # nothing; the connection may be used for another request then
+        return b"".join(pieces)
+
+    def _wait_no_longer(self) -> None:
+        """Give what is next on the socket the time that is left. Raises TimeoutError where none is."""
+        if self._deadline_s is None:
+            return
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._connection.timeout = left_s
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(left_s)
 
     def close(self) -> None:
         self._connection.close()
+
+
+def password_of(file: str) -> str:
+    """The password that is not on the command line, where every user of the machine would see it.
+
+    It is the first line of `file`, else the value of WARRENCTL_PASSWORD, else empty. Raises Failed (64).
+    """
+    if not file:
+        return os.environ.get("WARRENCTL_PASSWORD", "")
+    try:
+        return Path(file).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise Failed(USAGE_STATUS, f"warrenctl: --password-file: {file}: {reason}") from None
 
 
 def basic(user: str, password: str) -> str:

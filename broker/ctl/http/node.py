@@ -16,11 +16,11 @@ from .commands import COMMANDS
 class HTTPNode:
     """`name` is what the node calls itself, if the user may know, who has to monitor."""
 
-    def __init__(self, url: str, command: str, timeout_s: float | None) -> None:
+    def __init__(self, url: str, command: str, timeout_s: float | None, password_file: str = "") -> None:
         """Raises Failed, Unreachable, TimeoutError."""
         if command not in COMMANDS and command != "report":
             raise Failed(USAGE_STATUS, f"warrenctl: {command} goes by the control socket, not by --url")
-        self._api = API(url, timeout_s)
+        self._api = API(url, timeout_s, password_file)
         try:
             overview: Any = self._api.get("overview", columns="node")
         except Refusal as error:

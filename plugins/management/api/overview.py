@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from broker.plugin import PRODUCT, ExchangeType, Host, Listening, Queue, Registry, VHost
+from broker.plugin import PRODUCT, Host, Listening, Queue, Registry, VHost
 
 from ..access import ANY
 from ..answers import Answer, found
@@ -147,15 +147,9 @@ def object_totals(request: Request, consumers: int) -> Item:
 
 def exchange_types(registry: Registry) -> list[Item]:
     return [
-        {"name": name, "description": description(registry.find(name), name, distribution), "enabled": True}
+        {"name": name, "description": registry.find(name).description or distribution, "enabled": True}
         for name, distribution in registry.listed()
     ]
-
-
-def description(type_: type[ExchangeType], name: str, distribution: str) -> str:
-    if not distribution:
-        return f"AMQP {name} exchange, as per the AMQP specification"
-    return (type_.__doc__ or distribution).strip().partition("\n")[0]
 
 
 def is_web(listening: Listening) -> bool:
