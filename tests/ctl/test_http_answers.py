@@ -171,3 +171,13 @@ def test_without_end_means_without_end_by_http_too(monkeypatch: pytest.MonkeyPat
     for line in ("list_users --timeout infinity", "list_users", "list_queues", "list_users --timeout 5"):
         Run(parse([*line.split(), "--url", "http://h"])).connect()
     assert asked == [None, 60.0, 60.0, 5.0]
+
+
+def test_all_limits_of_a_virtual_host_are_one_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put = "PUT /api/parameters/vhost-limits/%2F/limits"
+    with scripted({"GET /api/vhosts/%2F": (200, {"name": "/"}), put: (204, None)}) as (url, asked):
+        limits = '\'{"max-queues":5,"max-connections":6}\''
+        assert commanded(monkeypatch, capsys, "--url", url)(f"set_vhost_limits {limits}")[0] == 0
+        assert [request for request in asked if not request.startswith("GET")] == [put]

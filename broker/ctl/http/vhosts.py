@@ -72,13 +72,10 @@ def list_vhosts(call: HTTPCall) -> Rows:
 
 
 def set_vhost_limits(call: HTTPCall) -> None:
-    """Limits that are not named are cleared."""
+    """Set all limits of a virtual host in one request, as the parameter that they are; others are cleared."""
     call.vhost()
     wanted = call.limits(call.arguments[0], "limits")
-    for limit, value in wanted.items():
-        call.api.put("vhost-limits", call.vhost_name, limit, body={"value": value})
-    for limit in limits_of(call).keys() - wanted.keys():
-        call.api.delete("vhost-limits", call.vhost_name, limit)
+    call.api.put("parameters", "vhost-limits", call.vhost_name, "limits", body={"value": wanted})
 
 
 def limits_of(call: HTTPCall) -> Item:
