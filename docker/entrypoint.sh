@@ -9,7 +9,7 @@ esac
 
 # Started as root, the broker leaves root behind; other commands stay what they were asked to be.
 if [ "$(id -u)" = 0 ] && [ "$1" = warren ]; then
-    find /var/lib/rabbitmq ! -user warren -exec chown warren:warren {} +
+    find /var/lib/rabbitmq ! -user warren -exec chown -h warren:warren {} +
     exec setpriv --reuid=warren --regid=warren --init-groups "$0" "$@"
 fi
 

@@ -1,1 +1,1 @@
-"""Federation of exchanges and queues between brokers. Arrives with a later release; see README.md."""
+"""Federation of exchanges and queues between brokers, as a service of the broker; see README.md."""

@@ -30,8 +30,8 @@ DOCKER = ROOT / "docker"
 RING = DOCKER / "ring"
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 SITES = {"a": "c", "b": "a", "c": "b"}  # site -> its upstream
-COMPOSE_FILES = sorted(DOCKER.glob("compose*.yaml"))
-EVERY_COMPOSE_FILE = pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda path: path.name)
+COMPOSE_FILES = sorted(DOCKER.rglob("compose.yaml"))
+EVERY_COMPOSE_FILE = pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda path: path.parent.name)
 
 CHECK = runpy.run_path(str(RING / "check.py"))
 PATIENCE_S = 60.0
@@ -178,6 +178,13 @@ def test_a_compose_file_names_what_there_is(file: Path) -> None:
             assert (file.parent / source).exists() if source.startswith(".") else source in content["volumes"]
 
 
+def test_each_compose_file_is_a_project_of_its_own_with_one_image() -> None:
+    """A project is called after its folder, where nobody names it: docker-compose 1.29 takes no name in the file."""
+    assert len({file.parent for file in COMPOSE_FILES}) == len(COMPOSE_FILES) == 3
+    for file in COMPOSE_FILES:
+        assert len({service["image"] for service in composed(file)["services"].values()}) == 1
+
+
 @EVERY_COMPOSE_FILE
 def test_ports_are_published_to_this_machine_alone(file: Path) -> None:
     (exposed,) = given("EXPOSE")
@@ -194,14 +201,14 @@ def test_the_definitions_of_a_site_make_one_link_of_the_ring(site: str, upstream
     assert (key.vhost, key.kind, key.name, key.upstream) == ("/", "exchange", "federated.news", upstream)
     assert link.settings.max_hops == len(SITES) - 1
     (uri,) = link.settings.uris
-    services = composed(DOCKER / "compose.federation.yaml")["services"]
+    services = composed(RING / "compose.yaml")["services"]
     assert endpoint(uri).host == services[f"warren-{upstream}"]["container_name"]
     assert node.parameters.globals()["cluster_name"] == site
 
 
 @pytest.mark.parametrize("site", SITES)
 def test_the_networks_of_the_ring_are_such_that_a_site_can_be_cut_off(site: str) -> None:
-    services = composed(DOCKER / "compose.federation.yaml")["services"]
+    services = composed(RING / "compose.yaml")["services"]
     assert services[f"warren-{site}"]["networks"] == ["ring", f"site-{site}"]
     for kind in ("publisher", "consumer"):
         client = services[f"{kind}-{site}"]
@@ -217,8 +224,8 @@ def test_the_configuration_of_the_ring_wins_over_that_of_the_image(tmp_path: Pat
     sources = Sources(environment=variables)
     config = sources.load()
     assert sources.warnings == []
-    mounted = composed(DOCKER / "compose.federation.yaml")["services"]["warren-a"]["volumes"]
-    assert f"./ring/a.json:{config.load_definitions}:ro" in mounted
+    mounted = composed(RING / "compose.yaml")["services"]["warren-a"]["volumes"]
+    assert f"./a.json:{config.load_definitions}:ro" in mounted
 
 
 def begun(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

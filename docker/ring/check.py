@@ -1,4 +1,4 @@
-"""Runs the ring of compose.federation.yaml, harms it under traffic, and counts: `python3 docker/ring/check.py`.
+"""Runs the ring of compose.yaml, harms it under traffic, and counts: `python3 docker/ring/check.py`.
 
 It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but Python's own library. Exit status: 0
 nothing was lost and the links were back soon after each cut, or there is no engine; 1 otherwise. `--cuts` is how often
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FILE = Path(__file__).parent.parent / "compose.federation.yaml"
+FILE = Path(__file__).parent / "compose.yaml"
 SITES = ("a", "b", "c")
 QUIET_S = 10.0  # of traffic with nothing amiss
 CUT_S = 20.0  # for which a broker is off the network: longer than its peers need to notice

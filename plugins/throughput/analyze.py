@@ -46,7 +46,7 @@ def missing() -> str:
     """One line that says what the job needs and does not find, or an empty one."""
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
-        return f"needs {' and '.join(lacking)}: pip install 'warrenmq[analytics]'"
+        return f"needs {' and '.join(lacking)}: in a clone of Warren, pip install '.[analytics]'"
     return "" if "PYSPARK_GATEWAY_PORT" in os.environ else java_fault()
 
 

@@ -34,7 +34,8 @@ class ThroughputService(Service):
             return
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
-            raise ValueError(f"throughput.enabled needs {' and '.join(missing)}: pip install 'warrenmq[analytics]'")
+            needed = " and ".join(missing)
+            raise ValueError(f"throughput.enabled needs {needed}: in a clone of Warren, pip install '.[analytics]'")
         await self._begin(host)
         self._restarting = host.supervisor.keep("throughput_export", partial(self._restart, host))
 

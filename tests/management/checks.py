@@ -176,7 +176,7 @@ CHECKS: dict[int, tuple[str, ...]] = {
 LATER: dict[int, str] = {
     **dict.fromkeys(range(111, 118), "the user interface"),
     119: "the suite of RabbitMQ's Java client is not run",
-    123: "three federated brokers from docker/compose.federation.yaml",
+    123: "three federated brokers from docker/ring/compose.yaml",
 }
 LAST_CHECK = 123
 

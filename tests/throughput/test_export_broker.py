@@ -198,7 +198,8 @@ async def refused() -> str:
 @pytest.mark.asyncio
 async def test_without_the_libraries_the_start_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plugins.throughput.service.find_spec", lambda name: None)
-    assert await refused() == "throughput.enabled needs pyarrow and numpy: pip install 'warrenmq[analytics]'"
+    how = "in a clone of Warren, pip install '.[analytics]'"
+    assert await refused() == f"throughput.enabled needs pyarrow and numpy: {how}"
 
 
 @pytest.mark.asyncio
