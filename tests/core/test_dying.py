@@ -58,9 +58,14 @@ def test_many_that_expire_at_once_go_a_slice_at_a_time(dead_letters: bool) -> No
     house = House(dead_letters, message_ttl=1000)
     house.ch.fill("queue", *[b"x"] * MANY, **DURABLE)
     left = [house.queue.ready]
-    house.clock.after_each = lambda: left.append(house.queue.ready)
+
+    def look() -> None:
+        if house.queue.ready != left[-1]:  # a timer that found no room for the job left in its turn changes nothing
+            left.append(house.queue.ready)
+
+    house.clock.after_each = look
     house.clock.advance(1000)
-    assert left[:4] == [MANY, MANY - queue.SLICE, MANY - 2 * queue.SLICE, 0]
+    assert left == [MANY, MANY - queue.SLICE, MANY - 2 * queue.SLICE, 0]
     assert house.kept("queue") == 0
     assert house.ch.count("letters") == house.kept("letters") == (MANY if dead_letters else 0)
 
@@ -105,15 +110,17 @@ def test_a_flow_that_is_too_much_is_dropped_as_it_comes() -> None:
 
 def test_who_refuses_without_end_gets_no_more_until_it_is_buried() -> None:
     house = House()
-    given_up = dying.MANY + 3 * dying.SLICE
+    given_up = 2 * dying.MANY
     house.ch.fill("queue", *[b"x"] * (given_up + 1))
     house.ch.consume("queue", consumer_tag="refuses")
     house.ch.deliveries(given_up + 1)
     house.ch.nack(given_up, multiple=True, requeue=False)
-    house.ch.nack(given_up + 1)
-    house.ch.sync()
-    assert house.queue.dying.many and house.queue.ready == 1
+    house.ch.nack(given_up + 1)  # is read when all that was refused before is
+    seen: list[tuple[bool, int]] = []
+    house.clock.after_each = lambda: seen.append((house.queue.dying.many, house.queue.ready))
     house.clock.advance(1)
+    assert (True, 1) in seen, "what came back waits behind very many dead letters"
+    assert all(ready for many, ready in seen[seen.index((True, 1)) :] if many)
     assert house.ch.delivery().body == b"x"
     assert house.ch.count("letters") == given_up
 
