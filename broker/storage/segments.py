@@ -167,8 +167,9 @@ class Segment:
         """Write this at `start`, the end of the file, which is created where it begins the segment. Raises OSError."""
         if self.file is None:
             self.file = disk.open(self.name, True)
-            disk.sync_folder()
         file = self.file
+        if not file.size:  # also where a shortage of descriptors kept the first attempt from this
+            disk.sync_folder()
         if start == SEGMENT_HEAD_BYTES and not file.size:
             file.write(self.head + data)
         elif file.size == start:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from broker.core import life as core_life
 from broker.core.definitions import Change, StoredQueue
 from broker.core.message import Address, Message, content_frames
+from broker.core.ports import EXHAUSTED
 from broker.storage import compaction, reader
 from broker.storage.journal import Batch, Journal
 from tests.simulation.disk import SimulatedDisk, Stopped
@@ -86,6 +87,7 @@ class Life:
         self._in_commit = False
         self._quiet = False  # the loop does nothing more
         self._failing = 0.0  # how likely it is that the disk refuses to read for the loop
+        self._short = 0.0  # and that the system has no descriptor for a call of the worker
 
     def trace(self, line: str) -> None:
         self.world.trace.append(line)
@@ -145,7 +147,7 @@ class Life:
         """A clean stop: nothing happens any more but what has gathered is made durable."""
         self.world.disk.limit_bytes = None
         self._quiet = True
-        self._failing = 0.0
+        self._failing = self._short = 0.0
         for _ in range(1000):
             if self.batch is None and not self._seal():
                 break
@@ -167,6 +169,8 @@ class Life:
         """The loop's turn, while the worker is about to make this call; or the loop's own call, which may fail."""
         if not self._in_commit and what in READING and self.random.random() < self._failing:
             raise OSError(errno.EIO, "injected", name)
+        if self._in_commit and what != "sync" and self.random.random() < self._short:
+            raise OSError(self.random.choice(EXHAUSTED), "injected", name)
         if self._in_commit and not self._quiet:
             self._in_commit = False
             while not self.random.randrange(3):
@@ -188,6 +192,7 @@ class Life:
             (3, self._sync),
             (1, self._fill),
             (2, self._refuse),
+            (1, self._run_short),
         ]
         if len(alive) < 2:
             self._declare(alive)
@@ -328,6 +333,11 @@ class Life:
         self._failing = self.random.choice((0.0, 0.0, 0.1, 0.5, 1.0))
         self.trace(f"reads fail in {self._failing} of all cases")
 
+    def _run_short(self, alive: list[Queue]) -> None:
+        """The system begins to lack descriptors, or has some again."""
+        self._short = self.random.choice((0.0, 0.0, 0.1, 0.5))
+        self.trace(f"no descriptor in {self._short} of all cases")
+
     # Group commit
 
     def _group_commit(self) -> None:
@@ -351,9 +361,9 @@ class Life:
             self.batch.commit()
             self.done = True
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in (errno.ENOSPC, *EXHAUSTED):
                 raise
-            self.trace("the disk is full")
+            self.trace(f"to be tried again: {error.strerror}")
             if self.random.random() < 0.5:
                 self.world.disk.limit_bytes = None
         self._in_commit = False
