@@ -98,6 +98,16 @@ class Journal:
         """Copies for the sake of compaction too."""
         return 0
 
+    @property
+    def read_errors(self) -> int:
+        """Reads of a file that the disk refused, each time that a message or a copy needed one."""
+        return 0
+
+    @property
+    def damaged_records(self) -> int:
+        """Records that were read and are not what was written, each time that they were read."""
+        return 0
+
     def ticket(self) -> int:
         """The batch that is being filled, or the last one, when nothing has been added since."""
         raise NotImplementedError

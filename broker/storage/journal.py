@@ -138,6 +138,14 @@ class Journal(ports.Journal):
     def written_messages(self) -> int:
         return self.next_id - self._first_id
 
+    @property
+    def read_errors(self) -> int:
+        return self.reader.errors
+
+    @property
+    def damaged_records(self) -> int:
+        return self.reader.damaged
+
     def recover(self, known: set[int] | None = None) -> dict[int, ports.Pages]:
         """By queue, id and place of each message that is still wanted, in order; `known` are the queues there are.
 

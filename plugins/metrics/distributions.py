@@ -1,4 +1,4 @@
-"""Metrics of several samples each: histograms, and the sums of what scrapes cost."""
+"""Metrics of the node that no table of families has: histograms, what scrapes cost, and what the disk refuses."""
 
 from __future__ import annotations
 
@@ -62,6 +62,19 @@ def tasks(supervisor: Supervisor) -> Iterator[Metric]:
     yield failures
 
 
+def unreadable(scope: Scope) -> Iterator[Metric]:
+    """What the disk does not give, counted at each attempt: any increase is a reason to look at it."""
+    journal = scope.node.journal
+    yield CounterMetricFamily(
+        "warren_journal_read_errors", "Reads of the journal that the disk refused", journal.read_errors
+    )
+    yield CounterMetricFamily(
+        "warren_journal_damaged_records",
+        "Records of the journal that were read and are not what was written",
+        journal.damaged_records,
+    )
+
+
 def distributions(scope: Scope) -> Iterator[Metric]:
     yield message_sizes(scope)
     turns = scope.state.host.turns
@@ -71,6 +84,7 @@ def distributions(scope: Scope) -> Iterator[Metric]:
     yield latencies(
         "warren_journal_sync_seconds", "How long a batch of the journal takes to write and sync", scope.node.commits
     )
+    yield from unreadable(scope)
 
 
 def telemetry(scrapes: Scrapes) -> Iterator[Metric]:

@@ -1,5 +1,12 @@
 """What metrics count, summed up and by object (spec/operator.md 3.2-3.4; acceptance 90, 92-95)."""
 
+import errno
+from pathlib import Path
+
+from broker.app import Store
+from broker.config import Config
+from broker.storage.journal import Journal as SegmentJournal
+from broker.storage.segments import Segment
 from tests.support.channel import Channel
 from tests.support.scraping import Samples, Scraper
 
@@ -244,6 +251,21 @@ def test_dead_letters_are_counted_by_type_strategy_and_reason(scraper: Scraper) 
     assert samples.sum("rabbitmq_global_messages_dead_lettered_maxlen_total") == 2
     quorum = {"queue_type": "rabbit_quorum_queue", "dead_letter_strategy": "at_most_once"}
     assert samples.value("rabbitmq_global_messages_dead_lettered_rejected_total", **quorum) == 0
+
+
+def test_what_the_disk_does_not_give_is_counted(scraper: Scraper, tmp_path: Path) -> None:
+    names = ("warren_journal_read_errors_total", "warren_journal_damaged_records_total")
+    samples = scraper.scrape()
+    assert [samples.value(name) for name in names] == [0, 0]
+    store = Store(Config(data_dir=str(tmp_path)))
+    assert isinstance(store.journal, SegmentJournal)
+    for _ in range(3):
+        store.journal.reader.failed(Segment(1, 1, 0), 17, OSError(errno.EIO, "Input/output error"))
+    store.journal.reader.bad(Segment(1, 1, 0), 17)
+    scraper.host.node.journal = store.journal
+    samples = scraper.scrape()
+    assert [samples.value(name) for name in names] == [3, 1]
+    store.close()
 
 
 def test_delays_are_histograms(scraper: Scraper) -> None:
