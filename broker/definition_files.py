@@ -19,10 +19,15 @@ class DefinitionsError(Exception):
 def parsed(octets: bytes) -> object:
     """The value of a JSON text, in front of which a byte order mark may stand. Raises ValueError."""
     try:
-        value: object = json.loads(octets.decode("utf-8-sig"), parse_constant=no_number)
+        # With a hook for each object, as threads that need the interpreter get it there: the scanner itself keeps it.
+        value: object = json.loads(octets.decode("utf-8-sig"), parse_constant=no_number, object_pairs_hook=map_of_pairs)
     except RecursionError:
         raise ValueError("nested too deep") from None
     return value
+
+
+def map_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    return dict(pairs)
 
 
 def no_number(name: str) -> object:

@@ -21,6 +21,7 @@ from .core.features import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
 from .core.node import Node
 from .core.users import Insider, User
 from .core.vhost import VHost
+from .definition_import import Imports
 from .errors import Unknown
 from .net.connection_limits import Pool
 from .net.listener import Listener
@@ -111,6 +112,7 @@ class Host:
 
     `report` writes one line to the log: event, level, fields. `commit_soon` is told that the journal may have more.
     `supervisor` runs each task of a service that outlives a call. `turns` watches the turns of the event loop.
+    `imports` import definitions.
     `tls` makes a context of files and raises OSError or ValueError; `config_files` were read at the start.
     """
 
@@ -135,6 +137,7 @@ class Host:
         self.tls = tls
         self.config_files = config_files
         self.started_ms = node.clock.now_ms()
+        self.imports = Imports(node, server.supervisor, self.acting)
         self.services: dict[str, Service] = {}
         self._server = server
         self._bound: list[Listening] = []

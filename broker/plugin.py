@@ -19,7 +19,7 @@ from .core.definitions import (
 )
 from .core.delayed_exchange import DelayedExchange
 from .core.destinations import Destinations
-from .core.document import arguments_with_type, exported
+from .core.document import arguments_with_type, exported, snapshot, text_pieces
 from .core.exchange import Exchange
 from .core.exchange_host import ExchangeHost
 from .core.exchange_type import ExchangeType, Notice
@@ -61,6 +61,7 @@ from .core.stored import Stored
 from .core.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
 from .core.users import User
 from .core.vhost import VHost
+from .definition_files import parsed
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
 from .host import PRODUCT, Command, Host, Listening, Service, product_version
 from .net.connection_limits import Pool, Slot
@@ -203,6 +204,7 @@ __all__ = [
     "imported",
     "is_active",
     "json_of_table",
+    "parsed",
     "pid",
     "product_version",
     "properties",
@@ -212,10 +214,12 @@ __all__ = [
     "safe_uri",
     "same",
     "server_expiry",
+    "snapshot",
     "stable_hash",
     "table_of_json",
     "term_of",
     "text_of",
+    "text_pieces",
     "type_name",
     "uri_fault",
     "user_limits",

@@ -48,9 +48,11 @@ STARTS: dict[str, str] = {
     "broker/net/supervisor.py::Child._start": "the supervisor itself",
     "broker/net/supervisor.py::Supervisor.run": "the supervisor itself",
     "broker/net/supervisor.py::Supervisor.stop": "waits that end with the call",
+    "broker/control/definitions.py::import_definitions": "calls in a thread, awaited",
     "federation/dialling.py::UpstreamConnection._kept": "awaited in the same call",
     "federation/dialling.py::reach": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
+    "plugins/management/api/definitions.py::post_definitions": "a call in a thread, awaited",
     "plugins/management/openapi.py::Constant.answer": "awaited by those who ask; made anew where it failed",
     "plugins/management/web.py::compressed": "a call in a thread, awaited",
     "plugins/management/web.py::while_connected": "awaited in the same call",
@@ -84,13 +86,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"session", "wire", "core.alarms", "core.definitions", "core.ports", "core.node", "core.passwords"}
     | {"core.latencies"}
     | {"argon2", "uvloop", "structlog"},
-    "plugin": LEAVES | {"core", "config", "host", "session", "net.connection_limits", "net.expiry", "net.listener"}
+    "plugin": LEAVES
+    | {"core", "config", "definition_files", "host", "session", "net.connection_limits", "net.expiry", "net.listener"}
     | {"net.supervisor", "net.tls", "net.turns"},
     "host": EVERYTHING,
     "config": set(),
     "logs": {"config.values", "redaction", "structlog"},
     "log_exchange": LEAVES | {"core"},
     "definition_files": {"core", "errors"},
+    "definition_import": {"core", "errors", "net.supervisor"},
     "loading": {"core", "host"},
     "default_user": {"config.values", "core"},
     "services": EVERYTHING,
@@ -99,7 +103,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": EVERYTHING,
     "cli": EVERYTHING,
     "control": LEAVES
-    | {"core", "config", "default_user", "definition_files", "host", "logs", "net", "services", "session", "regex"},
+    | {"core", "config", "default_user", "definition_files", "definition_import", "host", "logs", "net", "services"}
+    | {"session", "regex"},
     # Of control what knows no node: the words that both of them use.
     "ctl": {"cli", "click", "pamqp"}
     | {f"control.{name}" for name in ("answers", "columns", "links", "place", "plugins", "question", "status")},
@@ -117,7 +122,7 @@ NOT_IN_ROOM: dict[str, set[str]] = {
     **{leaf: EFFECTS | {"os", "random"} for leaf in LEAVES},
 }
 NOWHERE = {"pickle", "marshal", "shelve", "mock", "unittest.mock"}
-ASYNC_ROOMS = {"net", "app", "control", "host", "listeners", "services"}
+ASYNC_ROOMS = {"net", "app", "control", "definition_import", "host", "listeners", "services"}
 
 BAD_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "common"}
 

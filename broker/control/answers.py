@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # Exit statuses of sysexits.h, as RabbitMQ's tools use them.
 USAGE, DATA, NO_USER, UNAVAILABLE, SOFTWARE, TIMEOUT = 64, 65, 67, 69, 70, 75
 
 Answer = object
-"""None for nothing to say, Rows, a Report, or a value of JSON."""
+"""None for nothing to say, Rows, a Report, a Text, or a value of JSON."""
 
 
 class Refused(Exception):
@@ -44,6 +44,15 @@ class Report:
     def __init__(self, text: str, value: object) -> None:
         self.text = text
         self.value = value
+
+
+class Text:
+    """A value of JSON whose text is made while it is asked for, in short pieces of which some are empty."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.pieces = pieces
 
 
 def json_text(value: object) -> str:

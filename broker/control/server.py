@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from ..definition_import import in_turns
 from ..errors import AMQPError, OperatorError
 from . import place
-from .answers import SOFTWARE, TIMEOUT, UNAVAILABLE, Refused, Report, Rows
+from .answers import SOFTWARE, TIMEOUT, UNAVAILABLE, Refused, Report, Rows, Text
 from .call import Call, Daemon
 from .streams import Stream
 
@@ -119,6 +120,8 @@ class Control:
             await self._write_rows(iter(answer.rows), writer)
         elif isinstance(answer, Report):
             writer.write(place.framed({"value": answer.value, "text": answer.text}))
+        elif isinstance(answer, Text):
+            await self._write_text(answer, writer)
         elif answer is not None:
             writer.write(place.framed({"value": answer}))
 
@@ -138,6 +141,17 @@ class Control:
         """In slices: a long list holds nobody up."""
         while piece := list(islice(rows, SLICE)):
             writer.write(place.framed({"rows": piece}))
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def _write_text(self, answer: Text, writer: asyncio.StreamWriter) -> None:
+        """One frame, which is made in slices before it is written, as its length comes first."""
+        pieces = [b'{"value":']
+        await in_turns(map(pieces.append, answer.pieces))
+        pieces.append(b"}")
+        writer.write(place.LENGTH.pack(sum(map(len, pieces))))
+        for start in range(0, len(pieces), SLICE):
+            writer.write(b"".join(pieces[start : start + SLICE]))
             await writer.drain()
             await asyncio.sleep(0)
 

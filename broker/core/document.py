@@ -6,20 +6,31 @@ brokers with the same definitions write the same.
 
 from __future__ import annotations
 
+import heapq
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
 from ..errors import Unknown
 from .arguments import QUEUE_TYPE
-from .binding import Destination
-from .exchange import Exchange
+from .binding import Binding, Destination
+from .exchange import Exchange, binding_key
 from .json_table import json_of_table
 from .limits import NAME, VHOST_LIMITS
 from .node import Node
-from .parameters import POLICY
+from .parameters import POLICY, Parameter
+from .policies import Policy
 from .queue import Queue
 from .rules import CLASSIC
+from .users import User
 from .vhost import RESERVED, VHost
 
+T = TypeVar("T")
 Document = dict[str, object]
 Items = list[Document]
+
+RUN = 500  # objects that are sorted in one step
 
 INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of what a plugin declares for itself
 IMPORTED_HASH = "imported_definition_hash_value"  # of what was loaded at the start, under RabbitMQ's name
@@ -30,8 +41,79 @@ def is_internal(global_parameter: str) -> bool:
     return global_parameter.startswith("internal_") or global_parameter == IMPORTED_HASH
 
 
+class Part:
+    """Objects as they were when the document was asked for, those of one virtual host or of the node.
+
+    `order` is the key by which they are sorted; `items` describes one of them, by no item where it is not exported.
+    """
+
+    __slots__ = ("_objects", "_order", "_items")
+
+    def __init__(self, objects: Iterable[T], order: Callable[[T], Any], items: Callable[[T], Items]) -> None:
+        self._objects: list[Any] = list(objects)
+        self._order: Callable[[Any], Any] = order
+        self._items: Callable[[Any], Items] = items
+
+    def batches(self) -> Iterator[Items]:
+        """The items in order, with a bounded amount of work at each step; a step may yield none."""
+        runs = []
+        for start in range(0, len(self._objects), RUN):
+            runs.append(sorted(self._objects[start : start + RUN], key=self._order))
+            yield []
+        for one in heapq.merge(*runs, key=self._order):
+            yield self._items(one)
+
+
+class Section:
+    """One list of the document, by its name."""
+
+    __slots__ = ("name", "parts")
+
+    def __init__(self, name: str, parts: list[Part]) -> None:
+        self.name = name
+        self.parts = parts
+
+    def batches(self) -> Iterator[Items]:
+        for part in self.parts:
+            yield from part.batches()
+
+
 def exported(node: Node, vhost: str | None = None) -> Document:
     """All definitions, or what is in one virtual host, in a form without its name. Raises Unknown."""
+    head, sections = snapshot(node, vhost)
+    return head | {section.name: [item for items in section.batches() for item in items] for section in sections}
+
+
+def text_pieces(
+    head: Document, sections: list[Section], encode: Callable[[str, Document], bytes] = lambda name, item: encoded(item)
+) -> Iterator[bytes]:
+    """The JSON text of a snapshot in short pieces, of which some are empty: the caller may serve others in between.
+
+    `encode` writes the head, whose name is empty, and the items of the named section.
+    """
+    yield encode("", head)[:-1]
+    comma = b"," if head else b""
+    for section in sections:
+        yield comma + b'"' + section.name.encode() + b'":['
+        comma = b""
+        for items in section.batches():
+            text = b",".join([encode(section.name, item) for item in items])
+            yield comma + text if text else b""
+            comma = b"," if text else comma
+        yield b"]"
+        comma = b","
+    yield b"}"
+
+
+def encoded(item: Document) -> bytes:
+    return json.dumps(item, separators=(",", ":")).encode()
+
+
+def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section]]:
+    """Head and sections of the document. Which objects they hold does not change, though they are described later.
+
+    Raises Unknown.
+    """
     head: Document = {
         "rabbit_version": node.version,
         "rabbitmq_version": node.version,
@@ -39,53 +121,53 @@ def exported(node: Node, vhost: str | None = None) -> Document:
         "product_version": node.version,
     }
     if vhost is None:
-        return head | of_cluster(node)
+        head |= {
+            "rabbitmq_definition_format": "cluster",
+            "original_cluster_name": node.cluster_name,
+            "explanation": f"Definitions of cluster '{node.cluster_name}'",
+        }
+        return head, of_cluster(node)
     there = node.vhosts.get(vhost)
     if there is None:
         raise Unknown(f'Virtual host "{vhost}" does not exist')
-    return head | of_vhost(node, there)
-
-
-def of_cluster(node: Node) -> Document:
-    name = node.cluster_name
-    vhosts = [node.vhosts[each] for each in sorted(node.vhosts)]
-    globals_ = node.parameters.globals()
-    return {
-        "rabbitmq_definition_format": "cluster",
-        "original_cluster_name": name,
-        "explanation": f"Definitions of cluster '{name}'",
-        "users": users(node),
-        "vhosts": [{"name": each.name, **described(each)} for each in vhosts],
-        "permissions": permissions(node),
-        "topic_permissions": topic_permissions(node),
-        "parameters": parameters(node, None),
-        "global_parameters": [
-            {"name": each, "value": globals_[each]} for each in sorted(globals_) if not is_internal(each)
-        ],
-        "policies": policies(node, None),
-        "queues": [item for each in vhosts for item in placed(each, queues(each))],
-        "exchanges": [item for each in vhosts for item in placed(each, exchanges(each))],
-        "bindings": [item for each in vhosts for item in placed(each, bindings(each))],
-    }
-
-
-def of_vhost(node: Node, vhost: VHost) -> Document:
-    return {
+    head |= {
         "rabbitmq_definition_format": "single_virtual_host",
-        "original_vhost_name": vhost.name,
-        "explanation": f"Definitions of virtual host '{vhost.name}'",
-        **described(vhost),
-        "limits": node.parameters.get(vhost.name, VHOST_LIMITS, NAME) or [],  # as RabbitMQ writes none
-        "parameters": parameters(node, vhost.name),
-        "policies": policies(node, vhost.name),
-        "queues": queues(vhost),
-        "exchanges": exchanges(vhost),
-        "bindings": bindings(vhost),
+        "original_vhost_name": vhost,
+        "explanation": f"Definitions of virtual host '{vhost}'",
+        **described(there),
+        "limits": node.parameters.get(vhost, VHOST_LIMITS, NAME) or [],  # as RabbitMQ writes none
     }
+    return head, [
+        Section("parameters", [parameters(node, vhost)]),
+        Section("policies", [policies(node, vhost)]),
+        Section("queues", [queues(there, {})]),
+        Section("exchanges", [exchanges(there, {})]),
+        Section("bindings", [bindings(there, {})]),
+    ]
 
 
-def placed(vhost: VHost, items: Items) -> Items:
-    return [{"vhost": vhost.name, **item} for item in items]
+def of_cluster(node: Node) -> list[Section]:
+    vhosts = [node.vhosts[each] for each in sorted(node.vhosts)]
+    places: list[tuple[VHost, Document]] = [(each, {"vhost": each.name}) for each in vhosts]
+    names = {each.name for each in vhosts}
+    globals_ = node.parameters.globals()
+    users_ = node.users.unsorted()
+    return [
+        Section("users", [Part(users_, by_name, user_items)]),
+        Section("vhosts", [Part(vhosts, by_name, lambda each: [{"name": each.name, **described(each)}])]),
+        Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
+        Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
+        Section("parameters", [parameters(node, None)]),
+        Section("global_parameters", [Part(globals_.items(), lambda pair: pair[0], global_items)]),
+        Section("policies", [policies(node, None)]),
+        Section("queues", [queues(*place) for place in places]),
+        Section("exchanges", [exchanges(*place) for place in places]),
+        Section("bindings", [bindings(*place) for place in places]),
+    ]
+
+
+def by_name(one: User | VHost | Queue | Exchange) -> str:
+    return one.name
 
 
 def described(vhost: VHost) -> Document:
@@ -107,7 +189,7 @@ def described(vhost: VHost) -> Document:
     }
 
 
-def users(node: Node) -> Items:
+def user_items(user: User) -> Items:
     return [
         {
             "name": user.name,
@@ -116,11 +198,11 @@ def users(node: Node) -> Items:
             "tags": list(user.tags),
             "limits": dict(user.limits),
         }
-        for user in node.users.all()
     ]
 
 
-def permissions(node: Node) -> Items:
+def permissions(vhosts: set[str], user: User) -> Items:
+    """Those in these virtual hosts: one that was made meanwhile is not in the document."""
     return [
         {
             "user": user.name,
@@ -129,12 +211,12 @@ def permissions(node: Node) -> Items:
             "write": permission.write,
             "read": permission.read,
         }
-        for user in node.users.all()
         for vhost, permission in sorted(user.permissions.items())
+        if vhost in vhosts
     ]
 
 
-def topic_permissions(node: Node) -> Items:
+def topic_permissions(vhosts: set[str], user: User) -> Items:
     return [
         {
             "user": user.name,
@@ -143,24 +225,32 @@ def topic_permissions(node: Node) -> Items:
             "write": permission.write,
             "read": permission.read,
         }
-        for user in node.users.all()
         for (vhost, exchange), permission in sorted(user.topic_permissions.items())
+        if vhost in vhosts
     ]
 
 
-def parameters(node: Node, vhost: str | None) -> Items:
+def global_items(pair: tuple[str, object]) -> Items:
+    name, value = pair
+    return [] if is_internal(name) else [{"name": name, "value": value}]
+
+
+def parameters(node: Node, vhost: str | None) -> Part:
     """With the operator policies and the limits of virtual hosts."""
-    found: Items = []
-    for one in node.parameters.all(vhost):
-        if one.component != POLICY:
-            item: Document = {"component": one.component, "name": one.name, "value": one.value}
-            found.append(item if vhost is not None else {"vhost": one.vhost, **item})
-    return found
+
+    def items(one: Parameter) -> Items:
+        if one.component == POLICY or vhost not in (None, one.vhost):
+            return []
+        item: Document = {"component": one.component, "name": one.name, "value": one.value}
+        return [item if vhost is not None else {"vhost": one.vhost, **item}]
+
+    return Part(node.parameters.unsorted(), lambda one: (one.vhost, one.component, one.name), items)
 
 
-def policies(node: Node, vhost: str | None) -> Items:
-    found: Items = []
-    for policy in node.policies.all(vhost):
+def policies(node: Node, vhost: str | None) -> Part:
+    """In the order of `Policies.all`."""
+
+    def items(policy: Policy) -> Items:
         item: Document = {
             "name": policy.name,
             "pattern": policy.pattern,
@@ -168,8 +258,9 @@ def policies(node: Node, vhost: str | None) -> Items:
             "definition": dict(policy.definition),
             "priority": policy.priority,
         }
-        found.append(item if vhost is not None else {"vhost": policy.vhost, **item})
-    return found
+        return [item if vhost is not None else {"vhost": policy.vhost, **item}]
+
+    return Part(node.policies.all(vhost), lambda policy: 0, items)
 
 
 def is_exported(end: Destination) -> bool:
@@ -180,32 +271,42 @@ def is_exported(end: Destination) -> bool:
     return end.arguments.get(INTERNAL_PURPOSE) is None and end.name != "" and not end.name.startswith(RESERVED)
 
 
-def exchanges(vhost: VHost) -> Items:
-    return [
-        {
-            "name": exchange.name,
-            "type": exchange.type_name,
-            "durable": exchange.durable,
-            "auto_delete": exchange.auto_delete,
-            "internal": exchange.internal,
-            "arguments": json_of_table(exchange.arguments),
-        }
-        for _, exchange in sorted(vhost.exchanges.items())
-        if is_exported(exchange)
-    ]
+def exchanges(vhost: VHost, place: Document) -> Part:
+    """`place` is what its items begin with."""
+
+    def items(exchange: Exchange) -> Items:
+        if not is_exported(exchange):
+            return []
+        return [
+            place
+            | {
+                "name": exchange.name,
+                "type": exchange.type_name,
+                "durable": exchange.durable,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": json_of_table(exchange.arguments),
+            }
+        ]
+
+    return Part(vhost.exchanges.values(), by_name, items)
 
 
-def queues(vhost: VHost) -> Items:
-    return [
-        {
-            "name": queue.name,
-            "durable": queue.durable,
-            "auto_delete": queue.auto_delete,
-            "arguments": arguments_with_type(queue),
-        }
-        for _, queue in sorted(vhost.queues.items())
-        if is_exported(queue)
-    ]
+def queues(vhost: VHost, place: Document) -> Part:
+    def items(queue: Queue) -> Items:
+        if not is_exported(queue):
+            return []
+        return [
+            place
+            | {
+                "name": queue.name,
+                "durable": queue.durable,
+                "auto_delete": queue.auto_delete,
+                "arguments": arguments_with_type(queue),
+            }
+        ]
+
+    return Part(vhost.queues.values(), by_name, items)
 
 
 def arguments_with_type(queue: Queue) -> Document:
@@ -214,22 +315,28 @@ def arguments_with_type(queue: Queue) -> Document:
     return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.rules.type)}
 
 
-def bindings(vhost: VHost) -> Items:
+def bindings(vhost: VHost, place: Document) -> Part:
     """Those between what is exported, and between that and the predeclared exchanges, which are everywhere."""
-    found: Items = []
-    for _, source in sorted(vhost.exchanges.items()):
-        if not (is_exported(source) or source.name.startswith(RESERVED)):
-            continue
-        for _, binding in sorted(source.outgoing.items()):
-            end = binding.destination
-            if is_exported(end) or (isinstance(end, Exchange) and end.name.startswith(RESERVED)):
-                found.append(
-                    {
-                        "source": source.name,
-                        "destination": end.name,
-                        "destination_type": end.kind,
-                        "routing_key": binding.routing_key,
-                        "arguments": json_of_table(binding.arguments),
-                    }
-                )
-    return found
+    sources = [source for source in vhost.exchanges.values() if is_exported(source) or source.name.startswith(RESERVED)]
+
+    def items(binding: Binding) -> Items:
+        end = binding.destination
+        if not (is_exported(end) or (isinstance(end, Exchange) and end.name.startswith(RESERVED))):
+            return []
+        return [
+            place
+            | {
+                "source": binding.source,
+                "destination": end.name,
+                "destination_type": end.kind,
+                "routing_key": binding.routing_key,
+                "arguments": json_of_table(binding.arguments),
+            }
+        ]
+
+    outgoing = [binding for source in sources for binding in source.outgoing.values()]
+    return Part(outgoing, order_of_binding, items)
+
+
+def order_of_binding(one: Binding) -> tuple[str, bytes]:
+    return one.source, binding_key(one.source, one.destination, one.routing_key, one.arguments)

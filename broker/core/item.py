@@ -105,9 +105,9 @@ def checked_text(key: str, value: object, most: int) -> str:
     return value
 
 
-def items(document: dict[str, object], section: str) -> list[Item]:
+def entries(document: dict[str, object], section: str) -> list[object]:
     """Raises Invalid."""
-    entries = document.get(section, [])
-    if not isinstance(entries, list):
-        raise Invalid(f"{section} should be a list, actually was {term(entries)}")
-    return [Item(section, entry) for entry in entries]
+    found = document.get(section, [])
+    if not isinstance(found, list):
+        raise Invalid(f"{section} should be a list, actually was {term(found)}")
+    return found

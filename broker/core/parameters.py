@@ -90,6 +90,10 @@ class Parameters:
             if vhost in (None, key[0]) and component in (None, key[1])
         ]
 
+    def unsorted(self) -> list[Parameter]:
+        """All parameters in any order, for callers that sort very many in slices."""
+        return list(self._parameters.values())
+
     def globals(self) -> dict[str, object]:
         """By name."""
         return dict(self._globals)

@@ -2,6 +2,7 @@
 
 An import is all or nothing, which RabbitMQ's is not. So it is planned first: each step is checked by those who will be
 asked to do it, as if the steps before it had been done; and only a plan of which every step can be done is carried out.
+Clients may be served between any two steps; what they change meanwhile can make a step of the plan impossible.
 
 It adds, and deletes nothing. Exchanges and queues that are there stay as they are; all else is put in the place of what
 is there. What begins with `amq.` is every broker's own and is left out, with a word about it.
@@ -9,7 +10,8 @@ is there. What begins with `amq.` is every broker's own and is left out, with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ..errors import AMQPError, Invalid, OperatorError, Unknown
@@ -20,7 +22,7 @@ from .definitions import StoredUser, StoredVHost
 from .document import Document, is_internal
 from .exchange import check_exchange_arguments
 from .exchange_type import ExchangeType
-from .item import TEXT_LIMIT, Item, items, map_of
+from .item import TEXT_LIMIT, Item, entries, map_of
 from .limits import NAME, VHOST_LIMITS, user_limits
 from .node import Node, check_metadata
 from .parameters import POLICY
@@ -97,17 +99,22 @@ class PlannedVHost:
 
 
 class Plan:
-    """`warnings` are a line each on what is left out."""
+    """An import: first `check` is run to its end, then `carry_out`; both do one item at each step.
+
+    `warnings` are a line each on what is left out. `failures` are what could not be done, as the broker has changed
+    between the two.
+    """
 
     def __init__(self, node: Node, document: object, vhost: str | None = None) -> None:
         """All of a document, or, in that virtual host, those parts of it that are one's.
 
-        Raises Invalid, with what is wrong and where; Unknown where there is no such virtual host.
+        Raises Invalid for what is no document; Unknown where there is no such virtual host.
         """
         self.warnings: list[str] = []
+        self.failures: list[str] = []
         self._node = node
         self._only = vhost
-        self._steps: list[Callable[[], object]] = []
+        self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, PlannedVHost] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # how many
         self._users: set[str] = set()
@@ -117,14 +124,28 @@ class Plan:
         if vhost is not None and vhost not in node.vhosts:
             raise Unknown(f'Virtual host "{vhost}" does not exist')
         self._algorithm = algorithm_of(document)
-        self._plan(document)
+        self._document: Document = document
 
-    def carry_out(self) -> None:
-        for step in self._steps:
-            step()
+    def carry_out(self) -> Iterator[None]:
+        """Do all that was planned. What cannot be done any more is left out, and the rest is done."""
+        while self._steps:
+            try:
+                self._steps.popleft()()
+            except (OperatorError, AMQPError) as error:
+                self.failures.append(error.text)
+            yield
         self._node.pump()
 
-    def _plan(self, document: Document) -> None:
+    def check_failures(self) -> None:
+        """Raises Invalid where something could not be done."""
+        if self.failures:
+            raise Invalid(
+                f"{len(self.failures)} definitions were not imported, as the broker has changed during the import; "
+                f"the first: {self.failures[0]}"
+            )
+
+    def check(self) -> Iterator[None]:
+        """Raises Invalid, with what is wrong and where."""
         whole: tuple[tuple[str, Callable[[Item], None]], ...] = (
             ("users", self._user),
             ("vhosts", self._vhost),
@@ -140,11 +161,13 @@ class Plan:
             ("bindings", self._binding),
         )
         for section, plan in parts if self._only is not None else whole + parts:
-            for item in items(document, section):
+            for entry in entries(self._document, section):
+                item = Item(section, entry)
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
                     raise item.refused(error) from None
+                yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
 
@@ -351,16 +374,27 @@ class Plan:
 
     # Steps
 
+    def _vhost_of(self, name: str) -> VHost:
+        """Raises Unknown where it was deleted since the plan was made."""
+        vhost = self._node.vhosts.get(name)
+        if vhost is None:
+            raise Unknown(f'Virtual host "{name}" does not exist')
+        return vhost
+
     def _declare_exchange(
         self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
-        self._node.vhosts[vhost].declare_exchange(name, type_, durable, auto_delete, internal, arguments)
+        there = self._vhost_of(vhost)
+        if name not in there.exchanges:  # it may have been declared since the plan was made
+            there.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
-        self._node.vhosts[vhost].declare_queue(name, durable, False, auto_delete, arguments, None, as_is=True)
+        there = self._vhost_of(vhost)
+        if name not in there.queues:
+            there.declare_queue(name, durable, False, auto_delete, arguments, None, as_is=True)
 
     def _bind(self, vhost: str, source: str, kind: str, name: str, key: str, arguments: Table) -> None:
-        there = self._node.vhosts[vhost]
+        there = self._vhost_of(vhost)
         end: Destination = there.queue(name) if kind == "queue" else there.exchange(name)
         there.bind(source, end, key, arguments)
 
@@ -377,5 +411,7 @@ def algorithm_of(document: Document) -> str:
 def imported(node: Node, document: object, vhost: str | None = None) -> list[str]:
     """Import it, or nothing; what was left out of it, a line each. Raises Invalid, Unknown."""
     plan = Plan(node, document, vhost)
-    plan.carry_out()
+    for work in (plan.check(), plan.carry_out()):
+        deque(work, maxlen=0)
+    plan.check_failures()
     return plan.warnings

@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 TOO_LONG = "Exceeded HTTP request body size limit"
 TOO_LONG_HERE = "Payload size limit exceeded"  # where the route has a limit of its own
+THREAD_FROM = 64 << 10  # bytes, beyond which JSON is decoded in a thread: more would hold the loop for milliseconds
 NESTED_LIMIT = 100  # of JSON; what walks it later calls itself for each level, and a table of AMQP holds far less
 NOT_JSON = "not_json"
 LINE = 80  # characters, beyond which RabbitMQ writes a list on several lines

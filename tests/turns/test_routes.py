@@ -60,7 +60,7 @@ def meter() -> Iterator[Meter]:
 
 def ask(api: Api, meter: Meter, path: str) -> Response:
     scope, octets = scope_of("GET", path)
-    return meter.run(asyncio.wait_for(answered(api._application, scope, octets), PATIENCE_S))
+    return meter.run(asyncio.wait_for(answered(api.application, scope, octets), PATIENCE_S))
 
 
 @pytest.mark.parametrize("route", readable(), ids=lambda route: "/" + "/".join(route.segments))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from email import policy
 from email.parser import BytesParser
+from functools import partial
 from typing import Any
 
-import msgspec
-
-from broker.plugin import Invalid, Node, exported, imported
+from broker.plugin import Invalid, Node, parsed, snapshot, text_pieces
 
 from .. import bodies
 from ..access import ADMIN
-from ..answers import NO_VHOST, Answer, bad, done, not_found
+from ..answers import NO_VHOST, Answer, Pieces, bad, done, json_of, not_found
+from ..lists import Item, chosen_columns, in_slices, pruned
 from ..request import Request
 from ..routes import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, described
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def get_definitions(request: Request) -> Answer:
-    """All definitions, or what is in one virtual host."""
+async def get_definitions(request: Request) -> Answer:
+    """All definitions, or what is in one virtual host, as of one moment."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise bad(NO_VHOST)  # 400, where the import has 404: as RabbitMQ
@@ -31,47 +31,66 @@ def get_definitions(request: Request) -> Answer:
     if "download" in request.query:
         file = UNSAFE.sub("_", request.query["download"])
         headers["content-disposition"] = f"attachment; filename={file}"
-    return Answer(200, exported(request.node, name), headers)
+    chosen = chosen_columns(request.query)
+    head, sections = snapshot(request.node, name)
+    if chosen is not None:
+        head = pruned(head, chosen)
+        sections = [section for section in sections if section.name in chosen]
+
+    def encode(section: str, item: Item) -> bytes:
+        return json_of(pruned(item, chosen[section]) if chosen is not None and section else item)
+
+    return Answer(200, Pieces(await in_slices(text_pieces(head, sections, encode), bytes)), headers)
 
 
-def post_definitions(request: Request) -> Answer:
+async def post_definitions(request: Request) -> Answer:
     """Take over a document of definitions, all of it or nothing."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
-    try:
-        document = msgspec.json.decode(document_of(request).removeprefix(BYTE_ORDER_MARK))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise bad("failed_to_parse_json") from None
-    if not isinstance(document, dict):
-        raise bad("failed_to_parse_json")
-    bodies.check_depth(document)
-    check_protected(request.node, document)
-    for line in imported(request.node, document, name):
+    body, media_type = request.body, request.headers.get("content-type", "")
+    if len(body) > bodies.THREAD_FROM:
+        document = await asyncio.to_thread(decoded, body, media_type)
+    else:
+        document = decoded(body, media_type)
+    users = document.get("users")
+    await in_slices(users if isinstance(users, list) else (), partial(check_protected, request.node))
+    for line in await request.host.imports.run(document, name, request.user.name):
         request.host.report("definitions", "warning", {"what": line})
     return done()
 
 
-def check_protected(node: Node, document: dict[str, Any]) -> None:
+def decoded(body: bytes, media_type: str) -> dict[str, Any]:
+    """The document of a request, which knows nothing of the broker: a long one is decoded in a thread.
+
+    Raises Refusal (400), Invalid.
+    """
+    try:
+        document = parsed(document_of(body, media_type))
+    except ValueError:
+        raise bad("failed_to_parse_json") from None
+    if not isinstance(document, dict):
+        raise bad("failed_to_parse_json")
+    bodies.check_depth(document)
+    return document
+
+
+def check_protected(node: Node, given: Any) -> None:
     """Raises Refusal (400) where a protected user would be another than before: HTTP does not change those."""
-    users = document.get("users")
-    for given in users if isinstance(users, list) else ():
-        user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
-        if user is None or PROTECTED not in user.tags:
-            continue
-        now = described(user)
-        tags = given.get("tags", [])
-        same_tags = (tags.split(",") if isinstance(tags, str) else tags) == now.pop("tags")
-        if "password" in given or not same_tags or any(given.get(key) != now[key] for key in ("name", "password_hash")):
-            raise bad(PROTECTED_UNCHANGED)
-        if given.get("limits", now["limits"]) != now["limits"]:
-            raise bad(PROTECTED_UNCHANGED)
+    user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
+    if user is None or PROTECTED not in user.tags:
+        return
+    now = described(user)
+    tags = given.get("tags", [])
+    same_tags = (tags.split(",") if isinstance(tags, str) else tags) == now.pop("tags")
+    if "password" in given or not same_tags or any(given.get(key) != now[key] for key in ("name", "password_hash")):
+        raise bad(PROTECTED_UNCHANGED)
+    if given.get("limits", now["limits"]) != now["limits"]:
+        raise bad(PROTECTED_UNCHANGED)
 
 
-def document_of(request: Request) -> bytes:
+def document_of(body: bytes, media_type: str) -> bytes:
     """The body, or the part `file` of a form. Raises Invalid."""
-    body: bytes = request.body
-    media_type = request.headers.get("content-type", "")
     if not media_type.lower().startswith("multipart/form-data"):
         return body.strip() or b"{}"
     head = b"Content-Type: " + media_type.encode("latin-1") + b"\r\n\r\n"

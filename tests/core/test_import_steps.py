@@ -1,0 +1,68 @@
+"""An import of definitions while clients change the broker between its steps."""
+
+from itertools import islice
+
+import pytest
+
+from broker.core.document import exported, snapshot
+from broker.core.plan import Plan, imported
+from broker.errors import Invalid
+from broker.table import Table
+from tests.support.definitions import new_node
+
+DOCUMENT = {
+    "vhosts": [{"name": "v"}],
+    "queues": [{"vhost": "v", "name": name} for name in ("a", "b", "c")],
+    "bindings": [
+        {"vhost": "v", "source": "amq.direct", "destination": name, "destination_type": "queue"} for name in ("a", "c")
+    ],
+}
+
+
+def test_a_plan_does_one_item_at_each_step() -> None:
+    plan = Plan(new_node(), DOCUMENT)
+    assert len(list(plan.check())) == 6
+    assert len(list(plan.carry_out())) == 6
+
+
+def test_what_was_deleted_meanwhile_fails_alone_and_is_named() -> None:
+    node = new_node()
+    plan = Plan(node, DOCUMENT)
+    list(plan.check())
+    steps = plan.carry_out()
+    list(islice(steps, 4))  # the virtual host and the queues
+    vhost = node.vhosts["v"]
+    vhost.delete_queue(vhost.queues["a"])
+    list(steps)
+    assert sorted(binding.destination.name for binding in vhost.exchanges["amq.direct"].outgoing.values()) == ["c"]
+    with pytest.raises(Invalid, match="1 definitions were not imported.*no queue 'a'"):
+        plan.check_failures()
+
+
+def test_what_was_declared_meanwhile_stays_as_it_is() -> None:
+    node = new_node()
+    node.add_vhost("v")
+    plan = Plan(node, DOCUMENT | {"exchanges": [{"vhost": "v", "name": "x", "type": "fanout"}]})
+    list(plan.check())
+    node.vhosts["v"].declare_queue("a", False, False, True, Table.EMPTY, None)
+    node.vhosts["v"].declare_exchange("x", "direct", True, False, False, Table.EMPTY)
+    list(plan.carry_out())
+    plan.check_failures()
+    assert not node.vhosts["v"].queues["a"].durable and node.vhosts["v"].exchanges["x"].type_name == "direct"
+
+
+def test_an_export_is_of_the_moment_when_it_was_asked_for() -> None:
+    node = new_node()
+    imported(node, DOCUMENT)
+    node.users.add("alice", b"", ())
+    node.users.set_permission("alice", "v", "", "", "")
+    before = exported(node)
+    head, sections = snapshot(node)
+    vhost = node.vhosts["v"]
+    vhost.delete_queue(vhost.queues["a"])
+    vhost.declare_queue("d", True, False, False, Table.EMPTY, None)
+    vhost.bind("amq.direct", vhost.queues["d"], "", Table.EMPTY)
+    node.add_vhost("w")
+    node.users.set_permission("alice", "w", "", "", "")
+    made = {section.name: [item for items in section.batches() for item in items] for section in sections}
+    assert head | made == before

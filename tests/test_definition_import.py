@@ -1,0 +1,109 @@
+"""Imports into a broker that serves clients: in slices, one at a time, to the end."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+from broker import definition_import
+from broker.core.node import Node
+from broker.definition_import import Imports
+from broker.errors import Invalid
+from broker.net.supervisor import Supervisor
+from tests.support.definitions import new_node
+
+
+def document(count: int = 20, vhost: str = "v") -> dict[str, Any]:
+    return {"vhosts": [{"name": vhost}], "queues": [{"vhost": vhost, "name": f"q{each}"} for each in range(count)]}
+
+
+def queues_of(node: Node) -> int:
+    return len(node.vhosts["v"].queues) if "v" in node.vhosts else 0
+
+
+@pytest.fixture(autouse=True)
+def slices_of_one_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(definition_import, "SLICE_S", 0.0)
+    yield
+
+
+def run(work: Callable[[Node, Imports], Coroutine[Any, Any, None]]) -> Node:
+    node = new_node()
+
+    def acting(actor: str) -> AbstractContextManager[None]:
+        assert actor == "alice"
+        return nullcontext()
+
+    def no_failures(event: str, level: str, fields: dict[str, object]) -> None:
+        raise AssertionError(event)
+
+    async def main() -> None:
+        supervisor = Supervisor(no_failures)
+        async with asyncio.timeout(60):
+            await work(node, Imports(node, supervisor, acting))
+            while any(one["running"] for one in supervisor.status()):
+                await asyncio.sleep(0)
+
+    asyncio.run(main())
+    return node
+
+
+def test_others_are_served_between_the_steps_of_an_import() -> None:
+    seen: set[int] = set()
+
+    async def work(node: Node, imports: Imports) -> None:
+        task = asyncio.ensure_future(imports.run(document(), None, "alice"))
+        while not task.done():
+            seen.add(queues_of(node))
+            await asyncio.sleep(0)
+        assert await task == []
+
+    assert queues_of(run(work)) == 20
+    assert seen == set(range(21))
+
+
+def test_an_import_that_has_begun_is_finished_without_its_client() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        task = asyncio.ensure_future(imports.run(document(), None, "alice"))
+        while not queues_of(node):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert queues_of(node) < 20
+
+    assert queues_of(run(work)) == 20
+
+
+def test_an_import_whose_client_leaves_during_the_check_changes_nothing() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        task = asyncio.ensure_future(imports.run(document(), None, "alice"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert not run(work).vhosts
+
+
+def test_a_second_import_is_checked_after_the_first_has_ended() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        binding = {"vhost": "v", "source": "amq.direct", "destination": "q19", "destination_type": "queue"}
+        first, second = imports.run(document(), None, "alice"), imports.run({"bindings": [binding]}, None, "alice")
+        assert await asyncio.gather(first, second) == [[], []]
+
+    assert len(run(work).vhosts["v"].exchanges["amq.direct"].outgoing) == 1
+
+
+def test_a_bad_item_leaves_nothing_behind_and_its_document_is_used_up() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        bad = document() | {"permissions": [{"user": "nobody", "vhost": "v"}]}
+        with pytest.raises(Invalid, match='User "nobody" does not exist'):
+            await imports.run(bad, None, "alice")
+        assert bad == {"vhosts": [], "queues": [], "permissions": []}
+        assert await imports.run({}, None, "alice") == []
+
+    assert not run(work).vhosts
