@@ -14,6 +14,8 @@ from broker.errors import Invalid
 from broker.net.supervisor import Supervisor
 from tests.support.definitions import new_node
 
+TURNS = 200  # more than any import here takes
+
 
 def document(count: int = 20, vhost: str = "v") -> dict[str, Any]:
     return {"vhosts": [{"name": vhost}], "queues": [{"vhost": vhost, "name": f"q{each}"} for each in range(count)]}
@@ -43,8 +45,9 @@ def run(work: Callable[[Node, Imports], Coroutine[Any, Any, None]]) -> Node:
         supervisor = Supervisor(no_failures)
         async with asyncio.timeout(60):
             await work(node, Imports(node, supervisor, acting))
-            while any(one["running"] for one in supervisor.status()):
+            for _ in range(TURNS):
                 await asyncio.sleep(0)
+            assert not any(one["running"] for one in supervisor.status())
 
     asyncio.run(main())
     return node
@@ -55,7 +58,7 @@ def test_others_are_served_between_the_steps_of_an_import() -> None:
 
     async def work(node: Node, imports: Imports) -> None:
         task = asyncio.ensure_future(imports.run(document(), None, "alice"))
-        while not task.done():
+        for _ in range(TURNS):
             seen.add(queues_of(node))
             await asyncio.sleep(0)
         assert await task == []
@@ -67,8 +70,10 @@ def test_others_are_served_between_the_steps_of_an_import() -> None:
 def test_an_import_that_has_begun_is_finished_without_its_client() -> None:
     async def work(node: Node, imports: Imports) -> None:
         task = asyncio.ensure_future(imports.run(document(), None, "alice"))
-        while not queues_of(node):
+        for _ in range(TURNS):
             await asyncio.sleep(0)
+            if queues_of(node):
+                break
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -49,8 +49,8 @@ class Part:
 
     __slots__ = ("_objects", "_order", "_items")
 
-    def __init__(self, objects: Iterable[T], order: Callable[[T], Any], items: Callable[[T], Items]) -> None:
-        self._objects: list[Any] = list(objects)
+    def __init__(self, objects: list[T], order: Callable[[T], Any], items: Callable[[T], Items]) -> None:
+        self._objects: list[Any] = objects
         self._order: Callable[[Any], Any] = order
         self._items: Callable[[Any], Items] = items
 
@@ -158,7 +158,7 @@ def of_cluster(node: Node) -> list[Section]:
         Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
         Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
         Section("parameters", [parameters(node, None)]),
-        Section("global_parameters", [Part(globals_.items(), lambda pair: pair[0], global_items)]),
+        Section("global_parameters", [Part(list(globals_.items()), lambda pair: pair[0], global_items)]),
         Section("policies", [policies(node, None)]),
         Section("queues", [queues(*place) for place in places]),
         Section("exchanges", [exchanges(*place) for place in places]),
@@ -289,7 +289,7 @@ def exchanges(vhost: VHost, place: Document) -> Part:
             }
         ]
 
-    return Part(vhost.exchanges.values(), by_name, items)
+    return Part(list(vhost.exchanges.values()), by_name, items)
 
 
 def queues(vhost: VHost, place: Document) -> Part:
@@ -306,7 +306,7 @@ def queues(vhost: VHost, place: Document) -> Part:
             }
         ]
 
-    return Part(vhost.queues.values(), by_name, items)
+    return Part(list(vhost.queues.values()), by_name, items)
 
 
 def arguments_with_type(queue: Queue) -> Document:
@@ -317,7 +317,10 @@ def arguments_with_type(queue: Queue) -> Document:
 
 def bindings(vhost: VHost, place: Document) -> Part:
     """Those between what is exported, and between that and the predeclared exchanges, which are everywhere."""
-    sources = [source for source in vhost.exchanges.values() if is_exported(source) or source.name.startswith(RESERVED)]
+    outgoing: list[Binding] = []
+    for source in vhost.exchanges.values():
+        if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
+            outgoing += source.outgoing.values()
 
     def items(binding: Binding) -> Items:
         end = binding.destination
@@ -334,7 +337,6 @@ def bindings(vhost: VHost, place: Document) -> Part:
             }
         ]
 
-    outgoing = [binding for source in sources for binding in source.outgoing.values()]
     return Part(outgoing, order_of_binding, items)
 
 

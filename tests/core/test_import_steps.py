@@ -35,7 +35,7 @@ def test_what_was_deleted_meanwhile_fails_alone_and_is_named() -> None:
     vhost.delete_queue(vhost.queues["a"])
     list(steps)
     assert sorted(binding.destination.name for binding in vhost.exchanges["amq.direct"].outgoing.values()) == ["c"]
-    with pytest.raises(Invalid, match="1 definitions were not imported.*no queue 'a'"):
+    with pytest.raises(Invalid, match=r"1 definitions were not imported.*no queue 'a'"):
         plan.check_failures()
 
 
