@@ -35,7 +35,7 @@ def acting_user(node: Node, wanted: Wanted) -> User | None:
 
 
 def check_rights(node: Node, wanted: Wanted) -> User | None:
-    """As `acting_user`. Raises LinkFault where that user may not write to what the link feeds."""
+    """Return `acting_user`. Raises LinkFault where that user may not write to what the link feeds."""
     user, key = acting_user(node, wanted), wanted.key
     if user is not None:
         permission = user.permissions.get(key.vhost)

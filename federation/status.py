@@ -86,7 +86,7 @@ class Status:
             self.dropped_seen += 1
 
     def degrade(self, reason: str) -> None:
-        """Until the link is down, besides what else is told of it."""
+        """Show until the link is down, besides its other status."""
         self.degraded = f"{self.degraded}; {reason}" if self.degraded else reason
 
     def flow(self, state: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of a start."""
+"""The start screen, as a person at a terminal sees it."""
 
 import os
 import pty

@@ -381,7 +381,7 @@ CLOCK_READERS: dict[str, str] = {
 
 
 def clock_faults(function: ast.AST) -> Iterator[ast.AST]:
-    """Where it sleeps outside `while`, or compares with or takes the difference of the machine's time there.
+    """Find sleeps outside `while`, or compares with or takes the difference of the machine's time there.
 
     In such a loop both are how a condition is waited for. Zero seconds are no sleep, but a turn of the loop.
     """

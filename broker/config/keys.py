@@ -106,7 +106,7 @@ OWN = (
     Key("warren.data_dir", Text(empty=False), "data_dir", "what is durable is kept here"),
     Key("warren.memory", Boolean(), "memory", "true: nothing is stored, nothing survives the process"),
     Key("warren.sync", Words("fsync", "os"), "sync", "what a confirm waits for: disk, or operating system"),
-    Key("warren.transaction_max_size", Size(), "transaction_max_bytes", "octets of what is not committed; 0: no limit"),
+    Key("warren.transaction_max_size", Size(), "transaction_max_bytes", "bytes that are not committed; 0: no limit"),
     Key("warren.message_memory", Size(), "message_memory_bytes",
         "octets of ready messages; default: 40 %, at most 1.5 GiB"),
 )  # fmt: skip

@@ -46,11 +46,11 @@ class Backlog:
         self._places.append(place)
 
     def restore(self, pages: Pages) -> None:
-        """With all of these, which it takes over; it had none."""
+        """Take over all of these; it had none."""
         self._ids, self._places = pages.ids, pages.places
 
     def extend(self, other: Backlog) -> None:
-        """With all that another has."""
+        """Add all that another has."""
         seqs = other._seqs[other._first :]
         if seqs:
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))

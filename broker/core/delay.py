@@ -171,7 +171,7 @@ class Delay(Sink):
             self._expect()
 
     def _read(self, entries: list[int]) -> list[Message | None]:
-        """In this order; but the disk is read in its own. None for one that cannot be read."""
+        """Read in this order, while the disk is read in its own; None for a message that cannot be read."""
         if self._resident:
             return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
         order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)

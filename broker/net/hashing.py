@@ -49,7 +49,7 @@ class Check:
 
 
 class Source:
-    """What one address asks: its checks, the oldest first, and how often its passwords were wrong lately."""
+    """The requests of one address: its checks, the oldest first, and how often its passwords were wrong lately."""
 
     __slots__ = ("checks", "due_s", "failures", "failed_s")
 
@@ -158,7 +158,7 @@ class ThreadHashing(Hashing):
         return True
 
     def _forget(self, check: Check, address: str, then: Callable[[bool | None], None]) -> None:
-        """Who asked has gone; a check that nobody waits for is not made."""
+        """Forget the caller; a check that nobody waits for is not made."""
         if then in check.waiting:
             check.waiting.remove(then)
         source = self._sources.get(address)
@@ -239,7 +239,7 @@ def hash_argon2id(password: bytes) -> bytes:
 
 
 def verify(password_hash: bytes, password: bytes) -> bool:
-    """In the thread. Raises MemoryError where there is no memory or thread for it: the password may be right."""
+    """Verify in the thread. Raises MemoryError where there is no memory or thread for it: the password may be right."""
     from argon2.exceptions import Argon2Error
     from argon2.low_level import Type, error_to_str, verify_secret
 

@@ -94,7 +94,7 @@ def declare_reply(channel: Channel, name: str, nowait: bool) -> None:
 
 
 def declare_ok(channel: Channel, name: str, ready: int, consumers: int, stored: bool) -> None:
-    """Where something may have been stored, when that is durable; what was only looked up is told at once."""
+    """Reply when what may have been stored is durable, and at once to what only looks something up."""
     arguments = encode.short_string(name) + encode.long(ready) + encode.long(consumers)
     send = channel.send_when_durable if stored else channel.send
     send(encode.method(channel.number, encode.QUEUE_DECLARE_OK, arguments))

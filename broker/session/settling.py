@@ -156,7 +156,7 @@ Run = tuple[End, list["Unacked"]]
 
 
 def finish(channel: Channel, runs: list[Run], reason: str = "") -> None:
-    """What follows from deliveries that were taken off the list; `reason` is empty where the consumer said so.
+    """Settle deliveries that were taken off the list; `reason` is empty where the consumer asked for it.
 
     Of very many that follows in slices, and the connection is not served until it is done.
     """

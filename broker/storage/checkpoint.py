@@ -2,7 +2,7 @@
 
     "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32
     per segment: number u32 | first id u64 | octets u32 | bitmap
-                 octets u32 | where any message of several queues was settled by one, `sharing`
+                 bytes u32 | where any message of several queues was settled by one, `sharing`
                  number u32 | per message that came back to a queue which counts that: queue u32 | id u64 | attempts u32
     crc u32 of all before
 
@@ -51,7 +51,7 @@ class Checkpoint:
         self.attempts: dict[tuple[int, int], int] = {}  # of all segments, where they were read
 
     def encode(self) -> bytes:
-        """On the worker. What is long is copied and checked as a whole, not message by message."""
+        """Encode, on the worker. What is long is copied and checked as a whole, not message by message."""
         out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(self.segments)))
         for state in self.segments.values():
             out += _SEGMENT.pack(state.number, state.first_id, len(state.dead))

@@ -38,7 +38,7 @@ class Compaction:
         self._removed: list[Segment] = []  # by the worker, in the batch that is outstanding
 
     def forward(self, id_: int, place: int) -> tuple[int, int]:
-        """Where a message stands now. Asked once for each queue that wants it, when it reads or settles the message."""
+        """Return where a message is now; each queue that has it calls this once, to read or to settle it."""
         while (moved := self.moved.get(number := place >> OFFSET_BITS)) is not None:
             there = moved.take(place & OFFSET_MASK)
             if there is None:

@@ -148,7 +148,7 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """What was made, renamed and removed in it stays so. Raises OSError; EIO where it is the sync that fails."""
+    """Sync the folder, so that files made, renamed and removed stay so. Raises OSError; EIO where the sync fails."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -280,7 +280,7 @@ class Journal(ports.Journal):
         return id_, place
 
     def snapshot(self) -> Checkpoint:
-        """What may be encoded on the worker, until `give_back`."""
+        """Lend what may be encoded on the worker, until `give_back`."""
         return Checkpoint(self._salt, self.next_id, [segment.lend() for segment in self.segments.values()])
 
     def give_back(self) -> None:
@@ -395,7 +395,7 @@ class Journal(ports.Journal):
         return messages
 
     def _octets(self, segment: Segment, offset: int) -> bytes:
-        """What stands there, at least one whole record; not all of it need have been written yet. Raises OSError."""
+        """Read at least one whole record; not all of it need have been written yet. Raises OSError."""
         batch = self._outstanding
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)
@@ -418,6 +418,6 @@ def recount(message: Message, attempts: int) -> None:
 
 
 def _piece(data: bytes | bytearray, at: int) -> bytes:
-    """What stands there, at least one whole record."""
+    """Read at least one whole record."""
     length = records.RECORD_HEAD.unpack_from(data, at)[2] + records.RECORD_BYTES
     return bytes(data[at : at + max(length, READ_BYTES)])

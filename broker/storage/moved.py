@@ -1,4 +1,4 @@
-"""Where compaction has put the messages of one segment, for those who still name the old places: 24 bytes each."""
+"""New places of the messages of one segment that compaction has moved, by their old places: 24 bytes each."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Reader:
         self._log(segment, offset, f"cannot be read: {error.strerror or error}")
 
     def bad(self, segment: Segment, offset: int) -> None:
-        """What stands there is not the record that was written."""
+        """The bytes at a place are not the record that was written."""
         self.damaged += 1
         self._log(segment, offset, "is damaged")
 

@@ -194,7 +194,7 @@ class _Entries:
         strand.add(*entry)
 
     def in_order(self) -> Iterator[_Entry]:
-        """By order, the copies of one by id."""
+        """Sort by order, and the copies of one message by id."""
         return iter(self._strands[0]) if len(self._strands) == 1 else merge(*self._strands)
 
 
@@ -227,7 +227,7 @@ class _Scan:
             base, at, data = base + at, 0, file.read(base + at, file.size)
             sound = _next_sound(segment.salt, data, 1)
             if not sound and last:
-                report.append(f"{segment.name}: {len(data)} octets of a torn end cut off at offset {base}")
+                report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off at offset {base}")
                 return base
             report.append(f"{segment.name}: a damaged record at offset {base} is left out")
             at = sound or len(data)

@@ -23,7 +23,7 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class SegmentState:
-    """What a checkpoint says of one segment; `dead` is one bit for each message, from the first id on."""
+    """The state of one segment in a checkpoint; `dead` is one bit for each message, from the first id on."""
 
     __slots__ = ("number", "first_id", "dead", "sharing", "attempts")
 
@@ -128,7 +128,7 @@ class Segment:
         return self.attempts.pop((queue, id_), 0)
 
     def lend(self) -> SegmentState:
-        """What is known now, which stays as it is until `give_back`."""
+        """Lend the present state, which stays as it is until `give_back`."""
         self._lent = True
         return SegmentState(self.number, self.first_id, self._dead, self.sharing, self.attempts)
 

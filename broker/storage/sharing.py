@@ -122,7 +122,7 @@ class Sharing:
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[Sharing, int]:
-        """What `encode` has made, and where it ends."""
+        """Decode what `encode` has made; return it and where it ends."""
         sharing = Sharing()
         sharing.touched = True
         sharing._sets = array("I")
@@ -136,7 +136,7 @@ class Sharing:
 
 
 def _little(words: array[int]) -> array[int]:
-    """In the order of bytes that files have."""
+    """Return the array in the byte order of files."""
     if sys.byteorder == "little":
         return words
     words = words[:]

@@ -25,7 +25,7 @@ class Pieces:
 class Answer:
     """A status with a body: plain values that become JSON, bytes or Pieces as they are, or None for no body.
 
-    `media_type` is that of octets; `gzip` is the compressed body, where that was made beforehand.
+    `media_type` is that of bytes; `gzip` is the compressed body, where that was made beforehand.
     """
 
     __slots__ = ("status", "body", "headers", "media_type", "gzip")
@@ -91,7 +91,7 @@ def missing() -> Refusal:
 
 
 def not_now(reason: str) -> Refusal:
-    """What may well be done later."""
+    """A request that may well be made again later."""
     return Refusal(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
 
 

@@ -145,7 +145,7 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
 
 
 def whole_answer(pieces: list[bytes], page: Page | None, total: int, matching: int) -> Answer:
-    """Of documents that begin with the comma that parts them."""
+    """Join documents that begin with the comma that parts them."""
     if pieces:
         pieces[0] = pieces[0].removeprefix(b",")
     if page is None:

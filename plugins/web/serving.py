@@ -65,7 +65,7 @@ async def serve(
     listener: Listener,
     closing: asyncio.Event,
 ) -> None:
-    """Until `closing`; the listener is closed then."""
+    """Serve until `closing`; the listener is closed then."""
     logger = logging.getLogger("uvicorn.error")
     logger.handlers, logger.propagate = [Lines(host)], False
     config = uvicorn.Config(

@@ -13,7 +13,7 @@ BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
 
 
 class StrictBuffer(ReceiveBuffer):
-    """What h11 has received and not parsed yet: lines of a head have to end with CR LF, and have one length only."""
+    """A buffer of received bytes for h11 in which lines of a head have to end with CR LF and name one length only."""
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         """Raises RemoteProtocolError, which is answered with 400."""

@@ -30,7 +30,7 @@ def run(warren: Broker, reference: Broker) -> tuple[int, list[Difference]]:
 
 
 def outcomes(broker: Broker) -> dict[str, str]:
-    """What becomes of each probe, by name."""
+    """Return the outcome of each probe, by name."""
     clean(broker)
     try:
         with prepared(broker):
@@ -99,7 +99,7 @@ def described(replied: Any) -> str:
 
 
 def login(broker: Broker, user: str, password: str, vhost: str) -> str:
-    """What is said to somebody who is not let in."""
+    """Return the answer to a login that is refused."""
     try:
         broker.connect(user, password, vhost).close()
     except NoAnswer as error:

@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass
 class Output:
-    """What a command printed, and its exit status."""
+    """Output of a command, and its exit status."""
 
     status: int
     stdout: str

@@ -63,7 +63,7 @@ def with_port(text: str, broker: Broker) -> str:
 
 
 def compare(line: Line, warren: Output, reference: Output) -> Iterator[Difference]:
-    """What differs: the status, and the lines of both streams."""
+    """Compare two outcomes: their statuses, and the lines of both streams."""
     if warren.status != reference.status:
         yield Difference(line.title, "status", str(warren.status), str(reference.status))
     for name in ("stdout", "stderr"):
@@ -82,7 +82,7 @@ def compare(line: Line, warren: Output, reference: Output) -> Iterator[Differenc
 
 
 def differences_in_json(line: Line, warren: list[str], reference: list[str]) -> Iterator[Difference]:
-    """What differs in two documents, in which the order of a list means nothing."""
+    """Compare two documents, in which the order of a list means nothing."""
     ours, theirs = decoded("\n".join(warren)), decoded("\n".join(reference))
     if line.unordered and isinstance(ours, list) and isinstance(theirs, list):
         ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)

@@ -61,7 +61,7 @@ class Difference:
 
 
 def differences(subject: str, place: str, warren: object, reference: object) -> Iterator[Difference]:
-    """What differs between two normalised values, at every place below `place`."""
+    """Compare two normalised values at every place below `place`."""
     name = place.rpartition(".")[2].removesuffix("[]")
     if isinstance(warren, dict) and isinstance(reference, dict):
         if place.rpartition(".")[2] in VARYING:
@@ -87,7 +87,7 @@ def differences(subject: str, place: str, warren: object, reference: object) -> 
 
 
 def differences_of_lists(subject: str, place: str, warren: list[Any], reference: list[Any]) -> Iterator[Difference]:
-    """What differs between two lists: by identity if they hold objects, by place if they hold plain values."""
+    """Compare two lists: by identity if they hold objects, by place if they hold plain values."""
     ours, theirs = by_identity(warren), by_identity(reference)
     for key in sorted(ours.keys() | theirs.keys()):
         if key not in ours:

@@ -46,7 +46,7 @@ def ask(broker: Broker, probe: Probe) -> Answer:
 
 
 def compare(probe: Probe, warren: Answer, reference: Answer) -> Iterator[Difference]:
-    """What differs in two answers: if the status does, that and the bodies as a whole; if not, place by place."""
+    """Compare two answers: the bodies as a whole if the statuses differ, else place by place."""
     title = probe.title
     if warren.status != reference.status:
         said, wanted = f"{warren.status} {shown(warren.body)}", f"{reference.status} {shown(reference.body)}"

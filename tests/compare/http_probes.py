@@ -362,7 +362,7 @@ def deletions(routes: Sequence[Route]) -> Iterator[Probe]:
 
 
 def cleanup() -> Iterator[Probe]:
-    """What may be left, of this run or of one that was ended."""
+    """Delete what this run or an earlier one may have left."""
     for name in (V, OTHER, "compare-bad", "compare-nosuch", "compare-imported"):
         yield Probe("DELETE", f"/vhosts/{name}/deletion/protection")
         yield Probe("DELETE", f"/vhosts/{name}")

@@ -1,4 +1,4 @@
-"""What is asked, how answers are judged and what is reported; no RabbitMQ is needed."""
+"""Probes, the comparison of answers and the report, tested without a RabbitMQ."""
 
 import socket
 

@@ -87,7 +87,7 @@ def bodies(log: list[Delivery]) -> list[int]:
 
 
 def pages_of(pages: list[tuple[int, int]]) -> Pages:
-    """What a journal finds at a start."""
+    """State that a journal has found at a start."""
     found = Pages()
     for page in pages:
         found.append(*page)

@@ -400,7 +400,7 @@ def test_a_damaged_message_keeps_back_no_other() -> None:
 
 
 class Refusal(Exception):
-    """Of a queue or a route, for one message."""
+    """Count the records of one message in a queue or a route."""
 
 
 def test_a_message_whose_release_fails_keeps_back_no_other_and_is_tried_again() -> None:

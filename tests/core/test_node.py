@@ -41,7 +41,7 @@ class Greedy(Consumer):
 
 
 def two_queues() -> tuple[Node, FakeClock, list[Greedy], list[tuple[str, str, dict[str, object]]]]:
-    """With a consumer each; and what the node writes to its log."""
+    """Return queues with a consumer each, and the lines that the node logs."""
     clock = FakeClock()
     node = Node("n", "n", clock, MemoryJournal(), Users(frozenset()))
     log: list[tuple[str, str, dict[str, object]]] = []

@@ -1,4 +1,4 @@
-"""What a purge or the end of a queue takes out is gone at once for everybody, and released in slices."""
+"""A purge and the end of a queue take messages out at once for everybody, and release them in slices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class House:
         vhost.enqueue(messages, 4 * count, True, (vhost.queues["q"],))
 
     def kept(self) -> int:
-        """Of the first messages, by the journal."""
+        """Read the first messages from the journal."""
         return sum(1 for _, id_ in [*self.journal.live, *self.journal.left] if id_ <= MANY)
 
     def _turned(self) -> None:
@@ -63,13 +63,13 @@ class House:
 
 
 def take(ch: Channel, count: int) -> None:
-    """By basic.get, to be settled."""
+    """Get messages by basic.get, to be settled."""
     for _ in range(count):
         assert ch.get("q", no_ack=False) is not None
 
 
 def replies(client: Client) -> list[object]:
-    """What has come to the client by now."""
+    """Return what has come to the client by now."""
     try:
         return [client.next(1)]
     except Silence:

@@ -1,4 +1,4 @@
-"""What concerns very many queues, exchanges or channels is done in slices, turn by turn of the loop."""
+"""Operations on very many queues, exchanges or channels are done in slices, turn by turn of the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an upstream's frames may reach aio-pika's decoder."""
+"""Frames of an upstream that may reach aio-pika's decoder, and those that may not."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What a client may make the broker keep: arguments, declarations while memory is low, open transactions, lists."""
+"""Limits of what a client makes the broker keep: arguments, declarations, open transactions, lists."""
 
 import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue

@@ -33,7 +33,7 @@ class Stepper:
             assert turn.acquire(timeout=WAIT_S), "the schedule has come to a stop"
 
     def run(self, *functions: Callable[[], object]) -> None:
-        """To their ends. Raises what the first that failed has raised."""
+        """Run all to their ends. Raises what the first that failed has raised."""
         for function in functions:
             thread = threading.Thread(target=self._thread, args=(function,), daemon=True)
             self._turns[thread] = threading.Semaphore(0)

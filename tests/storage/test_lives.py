@@ -46,7 +46,7 @@ def attempts(journal: Journal, pages: list[tuple[int, int]], queue: int) -> Atte
 
 
 def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
-    """What the journal remembers, by queue and id."""
+    """Return the messages that the journal remembers, by queue and id."""
     return {key: value for segment in journal.segments.values() for key, value in segment.attempts.items()}
 
 

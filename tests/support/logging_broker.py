@@ -22,7 +22,7 @@ class Broker:
         return self.log[-1]
 
     def rest(self) -> str:
-        """What it wrote after that, all of it: once it has ended."""
+        """Wait for its end; return all that it wrote after that."""
         assert self.process.stderr is not None
         return self.process.stderr.read()
 

@@ -146,7 +146,7 @@ def delete_binding(request: Request) -> Answer:
 
 
 def names(request: Request) -> tuple[str, str, str]:
-    """What is bound, a queue or an exchange; to which exchange; and its name."""
+    """Return the kind of what is bound, queue or exchange; the exchange that it is bound to; and its name."""
     if "queue" in request.path:
         return "queue", request.exchange_name(), request.path["queue"]
     return "exchange", request.exchange_name("source"), request.exchange_name("destination")

@@ -143,7 +143,7 @@ def consuming(queue: Queue) -> Item:
 
 
 def replicas(node: str) -> Item:
-    """Where the replicas of a quorum queue are: on this node, which is the only one."""
+    """List the nodes with replicas of a quorum queue: this one, which is the only one."""
     return {"leader": node, "members": [node], "online": [node]}
 
 

@@ -1,4 +1,4 @@
-"""What a link may do here: what the user may do who set its upstream."""
+"""Rights of a link: those of the user who set its upstream."""
 
 from collections.abc import Iterator
 
