@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.plugin import Connection, VHost
+from broker.plugin import Connection, Queue, VHost
 
 from .counters import Values, lengths
 from .lists import in_slices
@@ -28,12 +28,17 @@ async def totals_of(vhosts: Iterable[VHost], connections: Iterable[Connection]) 
         totals.lengths[vhost.name] = (0, 0, 0)
         totals.octets[vhost.name] = (vhost.statistics.received_bytes, vhost.statistics.sent_bytes)
         queues += list(vhost.queues.values())
-    for queue, each in zip(queues, await in_slices(queues, lengths), strict=True):
-        totals.lengths[queue.vhost] = plus(totals.lengths[queue.vhost], each)
-    for one in connections:
+
+    def add_lengths(queue: Queue) -> None:
+        totals.lengths[queue.vhost] = plus(totals.lengths[queue.vhost], lengths(queue))
+
+    def add_octets(one: Connection) -> None:
         if one.vhost is not None and one.vhost.name in totals.octets:
             own = (one.received_bytes, one.sent_bytes)
             totals.octets[one.vhost.name] = plus(totals.octets[one.vhost.name], own)
+
+    await in_slices(queues, add_lengths)
+    await in_slices(connections, add_octets)
     return totals
 
 

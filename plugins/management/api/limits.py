@@ -62,7 +62,8 @@ def described(user: User) -> Item:
 
 def list_limits_of_users(request: Request) -> Listing[User]:
     """Limits of the users who have some."""
-    return Listing([user for user in request.node.users.all() if user.limits], described)
+    users = [user for user in request.node.users.unsorted() if user.limits]
+    return Listing(users, described, order=lambda user: user.name)
 
 
 def list_limits_of_user(request: Request) -> Listing[User]:

@@ -46,10 +46,13 @@ def check_whole(value: object) -> None:
 
 def list_parameters(request: Request) -> Listing[Parameter]:
     """Those in the virtual hosts that the user may enter, of one component or of all but policies."""
-    component, parameters = request.path.get("component"), request.node.parameters
-    all_ = [one for vhost in request.vhosts() for one in parameters.all(vhost.name, component)]
-    listed = [one for one in all_ if component == POLICY or one.component != POLICY]
-    return Listing(listed, partial(described, request))
+    component, vhosts = request.path.get("component"), {vhost.name for vhost in request.vhosts()}
+    listed = [
+        one
+        for one in request.node.parameters.unsorted()
+        if one.vhost in vhosts and (one.component == component or (component is None and one.component != POLICY))
+    ]
+    return Listing(listed, partial(described, request), order=lambda one: (one.vhost, one.component, one.name))
 
 
 def find_parameter(request: Request) -> Parameter:

@@ -8,7 +8,7 @@ from broker.plugin import Permission, User
 
 from ..access import ADMIN
 from ..answers import Answer, bad, done, found, missing, put
-from ..lists import Item, Listing
+from ..lists import Item, Listing, in_slices
 from ..request import Request
 from ..routes import Route
 from .users import find_user
@@ -38,10 +38,14 @@ def of_user(user: User) -> list[Row]:
     return [(user, vhost, given) for vhost, given in sorted(user.permissions.items())]
 
 
-def list_permissions(request: Request) -> Listing[Row]:
+async def list_permissions(request: Request) -> Listing[Row]:
     """All permissions."""
-    rows = [row for user in request.node.users.all() for row in of_user(user)]
-    return Listing(sorted(rows, key=lambda row: (row[1], row[0].name)), described)
+    of_users = await in_slices(request.node.users.unsorted(), of_user)
+    return Listing((row for rows in of_users for row in rows), described, order=place)
+
+
+def place(row: Row) -> tuple[str, str]:
+    return row[1], row[0].name
 
 
 def list_permissions_of_user(request: Request) -> Listing[Row]:
@@ -49,11 +53,11 @@ def list_permissions_of_user(request: Request) -> Listing[Row]:
     return Listing(of_user(find_user(request)), described)
 
 
-def list_permissions_in_vhost(request: Request) -> Listing[Row]:
+async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
     """Those in one virtual host."""
     vhost = request.here().name
-    rows = [row for user in request.node.users.all() for row in of_user(user) if row[1] == vhost]
-    return Listing(rows, described)
+    of_users = await in_slices(request.node.users.unsorted(), of_user)
+    return Listing((row for rows in of_users for row in rows if row[1] == vhost), described, order=place)
 
 
 def row_of(request: Request) -> Row:

@@ -8,7 +8,7 @@ from broker.plugin import TopicPermission, User
 
 from ..access import ADMIN
 from ..answers import Answer, done, missing, put
-from ..lists import Item, Listing
+from ..lists import Item, Listing, in_slices
 from ..request import Request
 from ..routes import Route
 from .permissions import check_place
@@ -37,10 +37,14 @@ def of_user(user: User, vhost: str | None = None) -> list[Row]:
     ]
 
 
-def list_topic_permissions(request: Request) -> Listing[Row]:
+async def list_topic_permissions(request: Request) -> Listing[Row]:
     """All of them."""
-    rows = [row for user in request.node.users.all() for row in of_user(user)]
-    return Listing(sorted(rows, key=lambda row: (row[1], row[0].name, row[2])), described)
+    of_users = await in_slices(request.node.users.unsorted(), of_user)
+    return Listing((row for rows in of_users for row in rows), described, order=place)
+
+
+def place(row: Row) -> tuple[str, str, str]:
+    return row[1], row[0].name, row[2]
 
 
 def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
@@ -48,10 +52,11 @@ def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
     return Listing(of_user(find_user(request)), described)
 
 
-def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
+async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
     """Those in one virtual host."""
     vhost = request.here().name
-    return Listing([row for user in request.node.users.all() for row in of_user(user, vhost)], described)
+    of_users = await in_slices(request.node.users.unsorted(), lambda user: of_user(user, vhost))
+    return Listing((row for rows in of_users for row in rows), described, order=place)
 
 
 def rows_of(request: Request) -> list[Row]:
