@@ -99,6 +99,7 @@ class _Entry:
         """False where the queue refuses it."""
         deduplication = self.queue.deduplication
         if deduplication is not None and deduplication.is_duplicate(message, self.now_ms):
+            self.stored = True  # it is confirmed no sooner than the original, which the journal may still have
             return True
         if self.rules.refuses and not self._has_room(message):
             return False

@@ -365,3 +365,22 @@ def test_what_is_told_is_safe_and_what_is_safe_is_told(history: list[tuple[str, 
             ack: Any = codec.decode_method(frame[7:-1])
             assert (ack.delivery_tag, ack.multiple) == (safe, safe - told > 1)
             told = safe
+
+
+@pytest.mark.parametrize("where", ["queue", "exchange"])
+def test_a_duplicate_is_confirmed_no_sooner_than_its_original_is_safe(disk: Disk, where: str) -> None:
+    """A publisher that has lost its connection publishes again on another, and must be able to trust the confirm."""
+    deduplicating = {"x-message-deduplication": True}
+    disk.ch.declare("q", durable=True, arguments=deduplicating if where == "queue" else {})
+    disk.ch.exchange("e", "fanout", durable=True, arguments=deduplicating if where == "exchange" else {})
+    disk.ch.bind("q", "e")
+    other = disk.connect().channel(1)
+    other.confirm()
+    like = DURABLE | {"headers": {"x-deduplication-header": "d"}}
+    disk.ch.publish("e", "", b"original", like)
+    disk.ch.sync()
+    other.publish("e", "", b"duplicate", like)
+    assert not [item for item in came(other) if isinstance(item, Basic.Ack)], "nothing of it is on disk"
+    disk.journal.commit(disk.journal.ticket())
+    assert [item.delivery_tag for item in came(other) if isinstance(item, Basic.Ack)] == [1]
+    assert disk.ch.drain("q") == [b"original"]
