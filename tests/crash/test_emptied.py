@@ -1,0 +1,126 @@
+"""kill -9 while a long queue is purged, or has just been deleted, alone or with its virtual host.
+
+A deletion is answered before all messages of the queue are let go of, so the broker is killed in the middle of that.
+"""
+
+import subprocess
+import sys
+
+import pytest
+from pamqp.commands import Basic, Queue
+
+from tests.support import codec
+from tests.support.amqp import Client
+
+from .daemon import ROOT, Daemon, doctor
+
+PERSISTENT = {"delivery_mode": 2}
+MANY = 200_000
+BLOCK = 2_000  # messages in one write to the socket
+OTHERS = [b"%d" % number for number in range(500)]
+LATE = [b"late %d" % number for number in range(100)]
+
+pytestmark = [pytest.mark.sockets, pytest.mark.timeout(300)]
+
+
+def control(daemon: Daemon, *words: str) -> bytes:
+    """What `warrenctl` of this broker answers."""
+    line = [sys.executable, "-m", "broker.ctl", "--data", str(daemon.data), *words]
+    done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def filled(client: Client, queue: str) -> None:
+    """A durable queue with very many messages, all on the disk."""
+    channel = client.channel()
+    channel.declare(queue, durable=True)
+    channel.transact()
+    publish = codec.method_frame(channel.number, Basic.Publish, {"exchange": "", "routing_key": queue})
+    one = publish + codec.header_frame(channel.number, 3, PERSISTENT)
+    one += codec.body_frames(channel.number, b"old", client.frame_max)
+    for _ in range(MANY // BLOCK):
+        client.raw(one * BLOCK)
+        channel.commit()
+    channel.close()
+
+
+def stored(client: Client, queue: str, bodies: list[bytes]) -> None:
+    """Publish, and return when all is on the disk."""
+    channel = client.channel()
+    channel.confirm()
+    for body in bodies:
+        channel.publish("", queue, body, PERSISTENT)
+    assert channel.confirms(range(1, len(bodies) + 1))[1] == set()
+    channel.close()
+
+
+def again(daemon: Daemon) -> Client:
+    """Kill the broker and start it on what it has stored."""
+    daemon.kill()
+    daemon.start()
+    return daemon.connect()
+
+
+def check_sound(daemon: Daemon) -> None:
+    daemon.stop()
+    checked = doctor(daemon.data)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def taken(client: Client, queue: str) -> list[bytes]:
+    """The bodies of all messages of a queue in their order."""
+    channel = client.channel()
+    count = channel.count(queue)
+    channel.consume(queue, no_ack=True)
+    return [content.body for content in channel.deliveries(count)]
+
+
+def test_what_is_published_behind_a_purge_is_not_lost_with_it(daemon: Daemon) -> None:
+    daemon.start()
+    client, other = daemon.connect(), daemon.connect()
+    filled(client, "long")
+    other.channel().declare("other", durable=True)
+    stored(other, "other", OTHERS)
+    client.channel().send(Queue.Purge, queue="long")
+    looking = other.channel()
+    while looking.count("long"):
+        pass
+    stored(other, "long", LATE)
+    after = again(daemon)
+    there = taken(after, "long")
+    assert there[-len(LATE) :] == LATE
+    assert set(there[: -len(LATE)]) <= {b"old"}, "what was published since is there twice"
+    assert taken(after, "other") == OTHERS
+    check_sound(daemon)
+
+
+def test_nothing_of_a_deleted_queue_comes_back(daemon: Daemon) -> None:
+    daemon.start()
+    client, other = daemon.connect(), daemon.connect()
+    filled(client, "long")
+    other.channel().declare("other", durable=True)
+    stored(other, "other", OTHERS)
+    client.channel().delete("long")
+    after = again(daemon)
+    after.channel().refused(404, Queue.Declare, queue="long", passive=True)
+    assert after.channel(2).declare("long", durable=True).message_count == 0
+    assert taken(after, "other") == OTHERS
+    assert again(daemon).channel().count("long") == 0
+    check_sound(daemon)
+
+
+def test_nothing_of_a_deleted_virtual_host_comes_back(daemon: Daemon) -> None:
+    daemon.start()
+    control(daemon, "add_vhost", "gone")
+    control(daemon, "set_permissions", "-p", "gone", "guest", ".*", ".*", ".*")
+    other, client = daemon.connect(), daemon.connect(vhost="gone")
+    filled(client, "long")
+    other.channel().declare("other", durable=True)
+    client.close()
+    stored(other, "other", OTHERS)
+    control(daemon, "delete_vhost", "gone")
+    after = again(daemon)
+    assert taken(after, "other") == OTHERS
+    assert b"gone" not in control(daemon, "list_vhosts", "--quiet")
+    check_sound(daemon)
