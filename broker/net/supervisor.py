@@ -11,7 +11,7 @@ reason a child that ends by a CancelledError which nobody asked for counts as fa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -140,6 +140,11 @@ class Supervisor:
         child = Child(self, name, work, vital, fields)
         self._children.add(child)
         return child
+
+    @property
+    def by_name(self) -> Mapping[str, Counts]:
+        """Counts of the tasks of each name that was ever started."""
+        return self._counts
 
     def status(self) -> list[dict[str, object]]:
         """Tasks by name: how many run, and how often they failed and were started again since the start."""

@@ -53,13 +53,12 @@ def tasks(supervisor: Supervisor) -> Iterator[Metric]:
     """Tasks that outlive a call, by name: the names are those of the program, so there are few."""
     running = GaugeMetricFamily("warren_tasks", "Tasks of the broker that run", labels=["task"])
     failures = CounterMetricFamily("warren_task_failures", "Tasks of the broker that failed", labels=["task"])
-    for row in supervisor.status():
-        name, count, failed = row["name"], row["running"], row["failures"]
-        assert isinstance(name, str) and isinstance(count, int) and isinstance(failed, int)
-        running.add_metric([name], count)
-        failures.add_metric([name], failed)
-    yield running
-    yield failures
+    restarts = CounterMetricFamily("warren_task_restarts", "Tasks that were started again", labels=["task"])
+    for name, counts in sorted(supervisor.by_name.items()):
+        running.add_metric([name], counts.running)
+        failures.add_metric([name], counts.failures)
+        restarts.add_metric([name], counts.restarts)
+    yield from (running, failures, restarts)
 
 
 def unreadable(scope: Scope) -> Iterator[Metric]:

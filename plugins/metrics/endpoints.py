@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 
-from ..management.lists import in_slices
 from . import channels, connections, exchanges, federation, identity, node, overall, queues
 from .distributions import distributions, telemetry
-from .group import Family, Group, Row
+from .exposition import Labelled, Table
+from .group import Family, Group
 from .memory import BREAKDOWN
 from .scope import Scope
 
@@ -35,7 +35,6 @@ WHOLE: tuple[Group, ...] = (
 )
 BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.MOVED)}
 OF_QUEUES = {"queue_coarse_metrics", "queue_consumer_count", "queue_metrics"}  # with these comes queue_info
-Labelled = CounterMetricFamily | GaugeMetricFamily | UntypedMetricFamily
 KINDS: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[UntypedMetricFamily]] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -48,24 +47,22 @@ PlatformCollector(registry=PROCESS)
 GCCollector(registry=PROCESS)
 
 
-async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> AsyncIterator[Metric]:
-    """All that the endpoint shows, one family after the other, so that who writes them holds no more than one.
+async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> AsyncIterator[Metric | Table]:
+    """Yield all that the endpoint shows, one group after the other, so that the writer holds no more than one.
 
     `families` are the groups asked for where that is `detailed`.
     """
     each = endpoint in (PER_OBJECT, DETAILED)
     for group in chosen(endpoint, families):
         # Our own are shown by queue everywhere
-        async for metric in measured(group, scope, each or group is queues.MOVED, endpoint == DETAILED):
-            yield metric
+        yield await measured(group, scope, each or group is queues.MOVED, endpoint == DETAILED)
     if endpoint in (AGGREGATED, PER_OBJECT):
         for metric in (*distributions(scope), *PROCESS.collect()):
             yield metric
     for metric in telemetry(scope.state.scrapes):
         yield metric
     for group in identity.groups(endpoint):
-        async for metric in measured(group, scope, each, False):
-            yield metric
+        yield await measured(group, scope, each, False)
 
 
 def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
@@ -80,21 +77,10 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
     return [*WHOLE, queues.MOVED, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
 
 
-async def measured(group: Group, scope: Scope, each: bool, detailed: bool) -> AsyncIterator[Metric]:
+async def measured(group: Group, scope: Scope, each: bool, detailed: bool) -> Table:
     labels, prefix = group.labels(each), group.prefix(detailed)
-    rows = await group.rows(scope, each)
-    for index, family in enumerate(group.families):
-        yield await shown(family_of(family, prefix, labels), rows, index)
-
-
-async def shown(metric: Labelled, rows: list[Row], index: int) -> Metric:
-    """With the value that each row has at that place."""
-
-    def show(row: Row) -> None:
-        metric.add_metric(row[0], row[1][index])
-
-    await in_slices(rows, show)
-    return metric
+    metrics = [family_of(family, prefix, labels) for family in group.families]
+    return Table(labels, metrics, await group.rows(scope, each))
 
 
 def family_of(family: Family, prefix: str, labels: Sequence[str]) -> Labelled:

@@ -7,6 +7,7 @@ counted in all as well: a counter never falls.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from operator import add
 from typing import Generic, Literal, NamedTuple, TypeVar
@@ -22,6 +23,22 @@ Texts = tuple[str, ...]
 Values = Sequence[float]
 Row = tuple[Texts, Values]
 """The values of the labels, and one for each family."""
+
+
+class Rows:
+    """Labels of objects, one after the other, and a column of values for each family.
+
+    There is no tuple for each object: 100,000 of them would start the garbage collector, which visits all in a turn.
+    """
+
+    def __init__(self, families: int) -> None:
+        self.texts: list[str] = []
+        self.columns: list[array[float]] = [array("d") for _ in range(families)]
+
+    def add(self, texts: Texts, values: Values) -> None:
+        self.texts += texts
+        for column, value in zip(self.columns, values, strict=True):
+            column.append(value)
 
 
 class Family(NamedTuple):
@@ -57,8 +74,11 @@ class Group:
         """Of the names of families."""
         return DETAILED if detailed and self._prefix == RABBITMQ else self._prefix
 
-    async def rows(self, scope: Scope, each: bool) -> list[Row]:
-        return list(self._rows(scope))
+    async def rows(self, scope: Scope, each: bool) -> Rows:
+        rows = Rows(len(self.families))
+        for texts, values in self._rows(scope):
+            rows.add(texts, values)
+        return rows
 
 
 class Objects(Group, Generic[T]):
@@ -96,13 +116,16 @@ class Objects(Group, Generic[T]):
     def labels(self, each: bool) -> Texts:
         return self._labels if each and self._labels else tuple(name for name, _ in self._summed)
 
-    async def rows(self, scope: Scope, each: bool) -> list[Row]:
+    async def rows(self, scope: Scope, each: bool) -> Rows:
         """Objects without labels are always summed up."""
+        rows = Rows(len(self.families))
         if each and self._labels:
-            return list(await in_slices(self._all(scope), lambda one: (self._texts(one), self._measure(one))))
+            await in_slices(self._all(scope), lambda one: rows.add(self._texts(one), self._measure(one)))
+            return rows
         texts = tuple(text for _, text in self._summed)
         if self._total is not None:
-            return [(texts, self._total(scope))]
+            rows.add(texts, self._total(scope))
+            return rows
         # What is gone and what is there are looked at in one moment: nothing is in both.
         sums: list[float] = list(self._gone(scope)) if self._gone is not None else [0] * len(self.families)
 
@@ -110,4 +133,5 @@ class Objects(Group, Generic[T]):
             sums[:] = map(add, sums, self._measure(one))
 
         await in_slices(self._all(scope), count)
-        return [(texts, sums)]
+        rows.add(texts, sums)
+        return rows

@@ -37,7 +37,9 @@ class Scope:
         self.vhosts: list[VHost] = [
             vhost for vhost in self.node.vhosts.values() if vhosts is None or vhost.name in vhosts
         ]
-        self.queues: list[Queue] = [queue for vhost in self.vhosts for queue in vhost.queues.values()]
+        self.queues: list[Queue] = []
+        for vhost in self.vhosts:
+            self.queues += vhost.queues.values()
 
     @property
     def connections(self) -> list[Connection]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ipaddress
-from collections.abc import Mapping
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 
 from starlette.types import Scope
 
@@ -14,6 +15,7 @@ from broker.plugin import Peer
 GZIP_FROM = 1024  # octets; shorter ones gain nothing
 THREAD_FROM = 65_536  # octets; longer ones are compressed beside the loop
 GZIP_LEVEL = 4  # where more octets less cost as much time again
+GZIP_WINDOW = 31  # zlib's largest window, in the container of gzip
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -52,3 +54,13 @@ async def compressed(octets: bytes) -> bytes:
     if len(octets) >= THREAD_FROM:
         return await asyncio.to_thread(gzip.compress, octets, GZIP_LEVEL)
     return gzip.compress(octets, GZIP_LEVEL)
+
+
+async def compressed_stream(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield long chunks compressed as one, each beside the loop."""
+    stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW)
+    async for chunk in chunks:
+        octets = await asyncio.to_thread(stream.compress, chunk)
+        if octets:
+            yield octets
+    yield await asyncio.to_thread(stream.flush)

@@ -33,7 +33,7 @@ async def turns_of_others(scraper: Scraper, endpoint: str) -> tuple[int, bytes]:
             await asyncio.sleep(0)
 
     task = asyncio.get_running_loop().create_task(other())
-    text = await Text("").of(collected(Scope(scraper.state), endpoint))
+    text = b"".join([piece async for piece in Text("").pieces(collected(Scope(scraper.state), endpoint))])
     task.cancel()
     return turns, text
 

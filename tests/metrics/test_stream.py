@@ -1,0 +1,107 @@
+"""Long scrapes are streams: written as the library writes them, and ended with the client."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from plugins.metrics import application
+from plugins.metrics.exposition import One, Table, Text
+from plugins.metrics.group import Rows
+from tests.support.http import scope_of
+from tests.support.scraping import Samples, Scraper
+
+NAMES = ["plain", 'quo"te', "back\\slash", "new\nline", "%s %(queue)s", "{brace}", "é \u2028"]
+VALUES = [0.0, 1, 2.5, 1e6, 123_456_789, 0.000_1, float("inf")]
+ACCEPTS = [
+    "",
+    "application/openmetrics-text; version=1.0.0",
+    "application/openmetrics-text; version=1.0.0; escaping=dots",
+    "text/plain; version=1.0.0; escaping=allow-utf-8",
+]
+
+
+@pytest.mark.parametrize("accept", ACCEPTS)
+@pytest.mark.parametrize("kind", [CounterMetricFamily, GaugeMetricFamily])
+def test_lines_of_objects_are_those_of_the_library(accept: str, kind: Any) -> None:
+    labels = ("vhost", "queue", "queue_type")
+    rows = Rows(1)
+    whole = kind("rabbitmq_things", "What there is", labels=labels)
+    for name, value in zip(NAMES, VALUES, strict=True):
+        rows.add(("/", name, "classic"), (value,))
+        whole.add_metric(["/", name, "classic"], value)
+    text = Text(accept)
+
+    async def shown() -> AsyncIterator[Table]:
+        yield Table(labels, [kind("rabbitmq_things", "What there is", labels=labels)], rows)
+
+    async def written() -> bytes:
+        return b"".join([piece async for piece in text.pieces(shown())])
+
+    assert asyncio.run(written()) == text._encode(One(whole))
+
+
+@pytest.fixture
+def crowd(scraper: Scraper) -> Scraper:
+    channel = scraper.peer.connect().channel()
+    for number in range(200):
+        channel.declare(f"q{number}")
+    return scraper
+
+
+def request(scraper: Scraper, encoding: str = "identity") -> dict[str, Any]:
+    scope, _ = scope_of("GET", "/metrics/per-object", headers={"Accept-Encoding": encoding})
+    return scope | {"raw_path": b"/metrics/per-object"}
+
+
+async def stay() -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+def test_a_long_scrape_has_no_length_and_reads_as_one_compressed_or_not(crowd: Scraper) -> None:
+    whole, zipped = (
+        crowd.get("/metrics/per-object"),
+        crowd.get("/metrics/per-object", headers={"Accept-Encoding": "gzip"}),
+    )
+    assert "content-length" not in whole.headers
+    assert zipped.headers["content-encoding"] == "gzip"
+    names = Samples(whole.body.decode()).names
+    assert Samples(zipped.body.decode()).names >= names
+
+
+def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
+    events: list[Any] = []
+    full = asyncio.Event()
+
+    async def leave() -> Any:
+        await full.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(event: Any) -> None:
+        events.append(event)
+        if len(events) > 1:  # the client reads no more
+            full.set()
+            await asyncio.get_running_loop().create_future()
+
+    asyncio.run(asyncio.wait_for(crowd._application(request(crowd), leave, send), 60))
+    assert len(events) == 2
+    assert events[1]["more_body"]
+
+
+def test_a_scraper_that_takes_nothing_is_given_up_and_others_are_served(
+    crowd: Scraper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "SEND_S", 0.01)
+
+    async def stuck(event: Any) -> None:
+        if event["type"] == "http.response.body":
+            await asyncio.get_running_loop().create_future()
+
+    async def scrapes() -> None:
+        for _ in range(application.AT_ONCE + 1):
+            await crowd._application(request(crowd), stay, stuck)
+
+    asyncio.run(asyncio.wait_for(scrapes(), 60))
+    assert crowd.get("/metrics/per-object").status == 200

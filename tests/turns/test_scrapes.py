@@ -1,0 +1,75 @@
+"""No scrape holds the loop, nor is its text kept in memory, however many queues there are."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.table import Table
+from plugins.metrics.application import CHUNK_BYTES
+from plugins.metrics.group import Rows
+from tests.support.http import scope_of
+from tests.support.scraping import Scraper
+
+from .crowd import OBJECTS
+from .meter import Meter
+
+LIMIT_MS = 20
+PATIENCE_S = 300
+GROUPS = "&".join(f"family={name}" for name in ("queue_coarse_metrics", "queue_metrics", "queue_delivery_metrics"))
+# path -> lines for each queue
+PATHS = {"/metrics": 3, "/metrics/per-object": 33, f"/metrics/detailed?{GROUPS}": 29}
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[Scraper]:
+    scraper = Scraper()
+    vhost = scraper.peer.node.vhosts["/"]
+    for number in range(OBJECTS):
+        vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+    yield scraper
+    scraper.close()
+
+
+@pytest.fixture
+def meter() -> Iterator[Meter]:
+    made = Meter()
+    yield made
+    made.close()
+
+
+async def stay() -> dict[str, Any]:
+    """The client waits for the end of its scrape."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("path", "encoding"), [*((path, "identity") for path in PATHS), ("/metrics", "gzip")])
+def test_a_scrape_of_many_queues_is_sent_in_short_turns_and_pieces(
+    crowd: Scraper, meter: Meter, path: str, encoding: str
+) -> None:
+    sizes: list[int] = []
+    lines = 0
+
+    async def send(event: Any) -> None:
+        nonlocal lines
+        if "body" in event:
+            sizes.append(len(event["body"]))
+            lines += event["body"].count(b"\n")
+
+    scope, _ = scope_of("GET", path, headers={"Accept-Encoding": encoding})
+    scope["raw_path"] = path.partition("?")[0].encode()
+    meter.run(asyncio.wait_for(crowd._application(scope, stay, send), PATIENCE_S))
+    assert meter.longest_s * 1000 <= LIMIT_MS
+    assert max(sizes) < 2 * CHUNK_BYTES
+    assert sizes[-1] == 0  # the end of a stream
+    assert encoding == "gzip" or lines > PATHS[path] * OBJECTS
+
+
+def test_values_of_many_objects_are_kept_in_arrays_and_texts_alone() -> None:
+    rows = Rows(2)
+    rows.add(("/", "a"), (1, 2.5))
+    rows.add(("/", "b"), (True, 4))
+    assert rows.texts == ["/", "a", "/", "b"]
+    assert [column.tolist() for column in rows.columns] == [[1, 1], [2.5, 4]]
