@@ -8,10 +8,13 @@ import pytest
 import trustme
 
 from broker.config import SSLOptions
+from broker.net.connection_limits import Pool
 from broker.net.tls import TLSOptions
 from tests.support.warrenctl import Controlled, Ready, Warrenctl, ports
 
 pytestmark = pytest.mark.sockets
+
+POOL = Pool("of a service", limit=10, source_limit=10)
 
 
 def test_listeners_of_all_protocols_are_told_and_found(ready: Ready, warrenctl: Warrenctl) -> None:
@@ -38,11 +41,12 @@ def test_each_listener_is_connected_to(ready: Ready, warrenctl: Warrenctl) -> No
 
 def test_a_listener_that_nobody_can_connect_to_is_named(controlled: Controlled, at_controlled: Warrenctl) -> None:
     controlled.listening.listen()
-    (bound,) = controlled.listening.run(controlled.host.bind("http", "127.0.0.1", 0))
+    listener = controlled.listening.run(controlled.host.bind("http", "127.0.0.1", 0, POOL))
+    (bound,) = listener.sockets
     port = bound.getsockname()[1]
     assert at_controlled("check_port_connectivity")[0] == 0
     bound.shutdown(socket.SHUT_RDWR)
-    controlled.listening.call(bound.close)
+    controlled.listening.call(listener.close)
     status, _, err = at_controlled("check_port_connectivity")
     assert (status, err) == (
         69,
@@ -90,10 +94,9 @@ def test_certificates_of_services_are_looked_at_too(
     leaf = trustme.CA().issue_cert("localhost", not_after=datetime.datetime.now() + datetime.timedelta(days=2))
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "leaf.pem"))
     made = tls(controlled.host.config, controlled.host.report, SSLOptions(certfile=str(tmp_path / "leaf.pem")))
-    sockets = controlled.listening.run(controlled.host.bind("https", "127.0.0.1", 0, made))
+    listener = controlled.listening.run(controlled.host.bind("https", "127.0.0.1", 0, POOL, made))
     assert "(https)" in at_controlled("check_certificate_expiration")[2]
-    for bound in sockets:
-        controlled.listening.call(bound.close)
+    controlled.listening.call(listener.close)
 
 
 def test_alarms_fail_the_checks(controlled: Controlled, at_controlled: Warrenctl) -> None:

@@ -117,8 +117,9 @@ TYPES = [("classic", "classic"), ("quorum", "quorum"), ("classic", "quorum")]
 
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 def test_080_of_two_mutual_queues_one_consumer_gets_everything(up: Place, down: Place, types: tuple[str, str]) -> None:
-    for one, other, type_ in ((up, down, types[0]), (down, up, types[1])):
-        one.ch.declare("fed.q", durable=True, arguments={"x-queue-type": type_})
+    for place, type_ in zip((up, down), types, strict=True):
+        place.ch.declare("fed.q", durable=True, arguments={"x-queue-type": type_})
+    for one, other in ((up, down), (down, up)):  # both queues are there: a link would make one that is like its own
         one.federate("^fed", other.inside)
     for place in (up, down):
         place.running()
