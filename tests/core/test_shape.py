@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.shape import between, boolean, check_text, integer, misshapen, number, one_of, term, text, whole
+from broker.core.shape import boolean, check_text, integer, misshapen, number, one_of, term, text, whole
 from broker.errors import Invalid
 
 
@@ -33,9 +33,8 @@ def test_an_integer_may_be_written_with_a_fraction_of_nothing() -> None:
 def test_each_rule_says_what_the_value_should_be() -> None:
     assert integer("k", "x") == 'k should be a number, actually was <<"x">>'
     assert integer("k", 1.5) == "k should be a number, actually was 1.5"
-    assert number("k", 1.5) == "" and number("k", -1) == "k should be a number, actually was -1"
+    assert [number("k", value) for value in (1.5, -1, 1e300, 1 << 64)] == [""] * 4
     assert number("k", True) == "k should be a number, actually was true"
-    assert between(0, 9)("k", 10) == "k should be a number, actually was 10" and between(0, 9)("k", 9) == ""
     assert text("k", 5) == "k should be binary, actually was 5"
     assert boolean("k", 1) == "k should be boolean, actually was 1" and boolean("k", False) == ""
     assert one_of("a", "b")("k", "c") == 'k should be one of [<<"a">>,<<"b">>], actually was <<"c">>'

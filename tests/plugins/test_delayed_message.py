@@ -1,5 +1,6 @@
 """x-delayed-message: its inner type, by unit; and what it holds, through restarts, over a socket."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pika
@@ -18,6 +19,7 @@ from plugins.modulus_hash import ModulusHashExchange
 from tests.crash.daemon import Daemon
 from tests.support.blocking import dial, taken
 from tests.support.clock import FakeClock
+from tests.support.listening import Listening
 from tests.support.session import connected, new_node
 
 HOUR_MS = 3_600_000
@@ -130,22 +132,31 @@ def until(channel: BlockingChannel, count: int, seconds: float) -> list[bytes]:
     return bodies
 
 
+@pytest.fixture
+def standing() -> Iterator[Listening]:
+    """A broker whose time stands still until a test moves it."""
+    listening = Listening()
+    listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
+    yield listening
+    listening.close()
+
+
 @pytest.mark.sockets
-def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(channel: BlockingChannel) -> None:
+def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(standing: Listening) -> None:
     """Checks 205."""
-    declared(channel)
-    channel.confirm_delivery()
-    for body, delay in ((b"slow", 400), (b"quick", 200), (b"now", 0)):
-        send(channel, body, delay)
-    assert [body for _, _, body in taken(channel, "q")] == [b"now"]
-    came = []
-    for method, properties, body in channel.consume("q", auto_ack=True, inactivity_timeout=PATIENCE_S):
-        assert method is not None
-        came.append((body, properties.headers))
-        if len(came) == 2:
-            break
-    assert came == [(b"quick", {"x-delay": -200}), (b"slow", {"x-delay": -400})]
-    channel.cancel()
+    clock = standing.node.clock
+    assert isinstance(clock, FakeClock)
+    with dial(("127.0.0.1", standing.listen())) as connection:
+        channel = connection.channel()
+        declared(channel)
+        channel.confirm_delivery()
+        for body, delay in ((b"slow", 400), (b"quick", 200), (b"now", 0)):
+            send(channel, body, delay)
+        came = []
+        for ms in (0, 199, 1, 199, 1):
+            standing.call(clock.advance, ms)
+            came.append([(body, properties.headers) for _, properties, body in taken(channel, "q")])
+    assert came == [[(b"now", {"x-delay": 0})], [], [(b"quick", {"x-delay": -200})], [], [(b"slow", {"x-delay": -400})]]
 
 
 @pytest.mark.sockets
