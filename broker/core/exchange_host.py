@@ -93,6 +93,14 @@ def deliver_notices(vhost: VHost, notices: Iterable[Notice]) -> None:
         deliver(vhost, notice.destinations, notice.messages)
 
 
+def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
+    """Split messages where one that has a life stands next to one that has none, which they seldom do."""
+    plain = [message.life is None for message in messages]
+    if all(plain) or not any(plain):
+        return [messages]
+    return [list(run) for _, run in groupby(messages, lambda message: message.life is None)]
+
+
 def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> Receipt:
     """Into queues, and through exchanges by the routing key of each message. A queue that is gone gets nothing.
 
@@ -108,9 +116,9 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
         if any(queue.rules.careful for queue in queues):
             given = [message.again() for message in given]
         at = 0
-        for _, group in groupby(given, lambda message: message.life is None):
-            run = list(group)
-            persistent = any(message.persistent for message in run)
+        stores = any([queue.number for queue in queues])
+        for run in runs_alike(given):
+            persistent = stores and any([message.persistent for message in run])
             receipt = vhost.enqueue(run, total_bytes(run), persistent, queues)
             stored = stored or receipt.stored
             refused |= {at + index for index in receipt.refused}

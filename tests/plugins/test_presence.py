@@ -188,13 +188,13 @@ def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
 
 @pytest.mark.parametrize(("listeners", "producers"), [(10, 9_990), (9_990, 10), (5_000, 5_000)])
 def test_ten_thousand_bind_in_less_than_five_seconds(vhost, listeners, producers):
-    """Of processor time. Producers first, so that each listener gets a summary of them all."""
+    """Of processor time of this thread. Producers first, so that each listener gets a summary of them all."""
     listening = [queue(vhost, f"l{number}") for number in range(listeners)]
     present = [queue(vhost, f"q{number}") for number in range(producers)]
-    begin = time.process_time()
+    begin = time.thread_time()
     for each in present:
         vhost.bind("p", each, "here", Table.EMPTY)
     for each in listening:
         vhost.bind("p", each, "", Table.EMPTY)
-    assert time.process_time() - begin < 5
+    assert time.thread_time() - begin < 5
     assert {each.ready for each in listening} == {producers}

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import sysconfig
 import venv
 from pathlib import Path
 
@@ -46,7 +45,8 @@ def python(tmp_path: Path) -> str:
     venv.create(scratch, with_pip=False, symlinks=True)
     interpreter = str(scratch / "bin/python")
     (packages,) = scratch.glob("lib/python*/site-packages")
-    (packages / "this.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+    here = [path for path in sys.path if Path(path).name == "site-packages"]
+    (packages / "this.pth").write_text("\n".join(here) + "\n", encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--no-index", str(source)], check=True, timeout=60)
     return interpreter
