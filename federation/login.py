@@ -138,6 +138,10 @@ class PlainConnection(aio_pika.Connection):
         self.transport = UnderlayConnection(connection=self.dialogue, close_callback=closed)
         await self._on_connected()
 
+    def __del__(self) -> None:
+        """Nothing is left to do: its line is aborted. aio-pika would start a task here, in the loop of whichever thread
+        collects it, and of an attempt that was cancelled while it closed."""
+
 
 def response(mechanism: str, one: Endpoint) -> bytes:
     """What the mechanism wants to hear; external and anonymous say nothing."""

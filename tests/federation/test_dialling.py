@@ -1,6 +1,7 @@
 """Connections to upstreams, over TCP and to this very broker, and what is done on their channels."""
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -14,8 +15,10 @@ from pamqp.commands import Basic
 from broker.core.passwords import hash_password
 from broker.table import Table
 from federation import dialling as federation_dialling
-from federation.dialling import ANSWERS_CANCEL
+from federation.dialling import ANSWERS_CANCEL, UpstreamListener
 from federation.fault import LinkFault
+from federation.line import Line
+from federation.login import Dialogue, PlainConnection
 from federation.upstream_channel import WINDOW, UpstreamChannel
 from federation.uris import Secret, endpoint
 from tests.support import dialling
@@ -308,5 +311,16 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
         monkeypatch.setattr(federation_dialling, "resolve", two_addresses)
         connection = await site.dial(endpoint("amqp://two.example/%2f"))
         await connection.close(PATIENCE_S)
+
+    run(test)
+
+
+def test_a_connection_that_is_collected_before_it_was_closed_starts_no_task(run: Run) -> None:
+    async def test(site: Site) -> None:
+        before = asyncio.all_tasks()
+        line = Line(UpstreamListener(site.host, site.take), 1)
+        PlainConnection(Dialogue(line, site.at(), "/", Table.EMPTY))
+        gc.collect()
+        assert asyncio.all_tasks() == before
 
     run(test)
