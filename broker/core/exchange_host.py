@@ -116,9 +116,9 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
         if any(queue.rules.careful for queue in queues):
             given = [message.again() for message in given]
         at = 0
-        stores = any([queue.number for queue in queues])
+        stores = any(queue.number for queue in queues)
         for run in runs_alike(given):
-            persistent = stores and any([message.persistent for message in run])
+            persistent = stores and True in [message.persistent for message in run]
             receipt = vhost.enqueue(run, total_bytes(run), persistent, queues)
             stored = stored or receipt.stored
             refused |= {at + index for index in receipt.refused}
