@@ -158,6 +158,10 @@ class Host:
         others = {*self.services, *types} - {*PLUGINS_OF_SERVICES.values(), *PLUGINS_OF_TYPES.values()}
         return sorted((*PLUGINS, *named, *others))
 
+    def event_loop(self) -> dict[str, object]:
+        """How long its turns took, and the tasks of the node by name, as both sockets of operators show it."""
+        return {**self.turns.status(), "tasks": self.supervisor.status()}
+
     @property
     def data_directory(self) -> str:
         """The absolute path of the node's data; empty for a node in memory."""

@@ -71,6 +71,7 @@ def status_of(call: Call) -> dict[str, object]:
             "virtual_host_count": len(node.vhosts),
         },
         "listeners": listeners(call),
+        "event_loop": host.event_loop(),
     }
 
 

@@ -105,7 +105,23 @@ def status_text(facts: Facts, unit: str) -> str:
         ("Totals", counts),
         ("Listeners", listener_lines(facts["listeners"])),
     ]
+    if facts["event_loop"] is not None:
+        parts.append(("Event loop", event_loop_lines(facts["event_loop"])))
     return sections(parts)
+
+
+def event_loop_lines(facts: Facts) -> list[str]:
+    """The longest turns, and each task with its count, restarts and failures."""
+    lines = [
+        f"Longest turn of the last minute or two: {facts['longest_turn_ms']} ms",
+        f"Longest turn since the start: {facts['longest_turn_since_start_ms']} ms",
+        f"Longest turn since the start, in processor time: {facts['longest_processor_ms']} ms",
+    ]
+    for task in facts["tasks"]:
+        counts = f"running: {task['running']}, restarts: {task['restarts']}, failures: {task['failures']}"
+        last = f", last failure: {' '.join(task['last_failure'].split())}" if task["last_failure"] else ""
+        lines.append(f"Task: {task['name']}, {counts}{last}")
+    return lines
 
 
 def cluster_text(facts: Facts) -> str:

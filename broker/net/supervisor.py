@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from ..redaction import clean
 from .tls import Report
 
 FIRST_DELAY_S = 0.5  # before a child that failed is started again; twice as long each time,
@@ -186,7 +187,7 @@ class Supervisor:
     def report_failure(self, name: str, error: BaseException, fields: dict[str, object]) -> None:
         counts = self.counts(name)
         counts.failures += 1
-        counts.last_failure = f"{type(error).__name__}: {error}"
+        counts.last_failure = clean(f"{type(error).__name__}: {error}")  # shown to operators
         self._report("task_failed", "error", {"task": name, **fields, "exc_info": error})
 
     def _done(self, name: str, fields: dict[str, object], task: asyncio.Task[Any]) -> None:

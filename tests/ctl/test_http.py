@@ -150,7 +150,12 @@ def test_status_has_the_sections_of_the_socket_and_what_http_tells(warrenctl: Wa
     facts = json.loads(by_http("status --formatter json")[1])
     same = json.loads(warrenctl("status --formatter json")[1])
     assert facts.keys() == same.keys()
-    for key in facts.keys() - {"uptime", "memory", "disk_free"}:  # which move from one question to the next
+    tasks = [{task["name"] for task in one["event_loop"]["tasks"]} for one in (facts, same)]
+    assert "event_loop_watch" in tasks[0] & tasks[1]
+    assert "\nEvent loop\n\nLongest turn of the last minute or two: " in told
+    assert "\nTask: event_loop_watch, running: 1, restarts: 0, failures: 0\n" in told
+    moving = {"uptime", "memory", "disk_free", "event_loop"}  # from one question to the next
+    for key in facts.keys() - moving:
         assert facts[key] == same[key], key
     assert facts["product_name"] == "Warren"
     assert f"\nWarren version: {facts['product_version']}\nRabbitMQ version: " in by_http("status")[1]

@@ -107,6 +107,7 @@ def test_a_node_has_all_that_tools_read(api: Api) -> None:
         *("metrics_gc_queue_length", "connection_created", "queue_deleted_details", "mem_used_details"),
     ):
         assert name in node, name
+    assert {"longest_turn_ms", "longest_turn_since_start_ms", "tasks"} <= node["event_loop"].keys()
     assert node["type"] == "disc" and node["running"] is True and node["os_pid"].isdigit()
     assert {"rabbitmq_event_exchange", "rabbitmq_auth_mechanism_ssl"} <= set(node["enabled_plugins"])
     assert {"PLAIN", "AMQPLAIN"} <= {one["name"] for one in node["auth_mechanisms"] if one["enabled"]}

@@ -164,6 +164,7 @@ def show_status(call: HTTPCall) -> Report:
             "virtual_host_count": len(call.api.get("vhosts", columns="name")),
         },
         "listeners": listeners_of(call, overview),
+        "event_loop": node.get("event_loop"),  # None of a RabbitMQ, which has none
     }
     return Report(status.status_text(value, call.text("unit", "gb").lower()), value)
 

@@ -99,6 +99,7 @@ def described(request: Request) -> Item:
         "net_ticktime": 60,
         "db_dir": host.data_directory,
         "config_files": host.config_files,
+        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, too
         "log_files": [str(Path(host.config.log.dir, host.config.log.file))] if host.config.log.file else ["<stderr>"],
         **parts(request),
         **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
