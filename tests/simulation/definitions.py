@@ -1,0 +1,49 @@
+"""Definitions that outlive the process once `apply` returns, and a power cut once `sync` does."""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker.core.definitions import Change, Definitions, Record, StoredExchange, StoredQueue
+
+LISTS = {
+    "StoredVHost": ("vhosts", ("name",)),
+    "StoredUser": ("users", ("name",)),
+    "StoredPermission": ("permissions", ("user", "vhost")),
+    "StoredGlobalParameter": ("global_parameters", ("name",)),
+    "StoredExchange": ("exchanges", ("vhost", "name")),
+    "StoredQueue": ("queues", ("vhost", "name")),
+    "StoredBinding": ("bindings", ("vhost", "source", "kind", "destination", "routing_key", "arguments")),
+}
+Records = dict[tuple[str, ...], Record]
+
+
+class MemoryDefinitions:
+    def __init__(self) -> None:
+        self._records: Records = {}
+        self._since: list[Records] = []  # what they were, from the last sync on
+
+    def apply(self, changes: list[Change]) -> None:
+        self._since.append(dict(self._records))
+        for change in changes:
+            kind = type(change.record).__name__
+            key = (kind, *[str(getattr(change.record, field)) for field in LISTS[kind][1]])
+            self._records.pop(key, None)
+            if change.put:
+                self._records[key] = change.record
+
+    def sync(self) -> None:
+        self._since = []
+
+    def power_loss(self, random: Random) -> None:
+        """Any of the last transactions are gone, and all that came after them."""
+        self._records = random.choice([*self._since, self._records])
+        self._since = []
+
+    def load(self) -> Definitions:
+        loaded = Definitions()
+        for (kind, *_), record in self._records.items():
+            getattr(loaded, LISTS[kind][0]).append(record)
+            if isinstance(record, StoredQueue | StoredExchange):
+                loaded.next_queue = max(loaded.next_queue, record.number + 1)
+        return loaded

@@ -1,0 +1,76 @@
+"""A whole node keeps what it promised, whenever it stops: confirmed messages are there once, refused ones are not.
+
+Each seed is a few lives of a node with its clients, as those of the journal alone are (test_journal.py).
+A failing seed is printed; WARREN_SIM_SEED=n runs that one alone and prints all it did.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from broker.core import line
+from broker.storage import compaction, reader
+from tests.simulation.disk import Stopped
+from tests.simulation.life import stop_after
+from tests.simulation.node_life import NodeLife, World
+from tests.simulation.test_journal import BLOCK, FIRST, ONLY, SEEDS, TRACE_LINES
+
+ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "close": 1}
+
+
+@pytest.fixture(autouse=True)
+def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small slices and pages, so that few messages take all the ways that many do."""
+    monkeypatch.setattr(line, "PAGE_ABOVE", 3)
+    monkeypatch.setattr(line, "UNPAGE", 4)
+    monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
+    monkeypatch.setattr(reader, "READ_BYTES", 1000)
+    yield
+
+
+def live(world: World, end: str) -> None:
+    random = world.random
+    world.disk.limit_bytes, world.disk.before = None, None
+    life = NodeLife(world)
+    try:
+        if end in ("stopped", "failing disk"):
+            stop_after(world.disk, errno.EIO if end == "failing disk" else None)
+        for _ in range(random.choice((5, 40, 120))):
+            life.commit() if random.random() < 0.3 else life.work()
+        life.receive()
+        life.check_counters()
+        if end == "close":
+            life.stop()
+    except Stopped:
+        assert end == "stopped"
+    except OSError as error:
+        assert error.errno == errno.EIO and end == "failing disk"
+    durable = life.journal.durable
+    power = end in ("power", "close") or random.random() < 0.5
+    world.trace.append(f"end by {end}{' and power cut' if power else ''}, {durable} durable")
+    world.disk = world.disk.power_loss(random) if power else world.disk.crash()
+    if power:
+        world.metadata.power_loss(random)
+    world.now_ms = life.clock.now_ms() + random.choice((0, 100, 5000))
+    world.model.restart(durable, end != "close")
+
+
+def simulate(world: World) -> None:
+    for _ in range(world.random.randint(1, 4)):
+        live(world, world.random.choices(list(ENDS), list(ENDS.values()))[0])
+    world.disk.limit_bytes, world.disk.before = None, None
+    NodeLife(world).drain()
+
+
+@pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(FIRST, FIRST + SEEDS, BLOCK))
+def test_a_node_stops_at_any_moment(first: int) -> None:
+    for seed in range(first, first + 1 if ONLY else min(first + BLOCK, FIRST + SEEDS)):
+        world = World(seed)
+        try:
+            simulate(world)
+        except BaseException as failure:
+            lines = "\n".join(world.trace if ONLY else world.trace[-TRACE_LINES:])
+            raise AssertionError(f"{lines}\nWARREN_SIM_SEED={seed}: {type(failure).__name__}: {failure}") from failure
