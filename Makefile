@@ -44,8 +44,8 @@ crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
 	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/fuzz
 
-sim: .venv/test.stamp  ## the journal on a simulated disk that stops at any moment, with many more seeds
-	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q --timeout=0 tests/simulation
+sim: .venv/test.stamp  ## journal and node on a simulated disk that stops at any moment, with many more seeds
+	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q $(SIDE_BY_SIDE) --timeout=0 tests/simulation
 
 conformance: .venv/test.stamp node  ## real clients, and their own test suites (ARGS are handed on to those)
 	$(PYTEST) -q tests/conformance

@@ -159,8 +159,8 @@ class Delay(Sink):
                     continue
                 self._release(message)
                 later.pop()
-                if message.place:  # its copies are stored: whatever happens now, one of them is there
-                    self.host.drop(message.id, message.place, message.persistent)
+                if message.place:  # whatever happens now, it or its copies are there
+                    self.host.drop_moved(message.id, message.place, message.persistent)
                 else:
                     del self._resident[entry >> TURN_SHIFT & MASK]
         finally:

@@ -76,9 +76,9 @@ class Dying:
             while count and waiting and waiting[0][1] == reason and waiting[0][2] == queued:
                 messages.append(waiting.popleft()[0])
                 count -= 1
-            queue.home.dead_letter(queue, messages, reason)  # copies are stored before the journal drops these
+            queue.home.dead_letter(queue, messages, reason)  # copies are durable before the journal drops these
             if queued:
-                queue.done(messages)
+                queue.done(messages, moved=True)
                 if queue.number:
                     self._count(messages, -1)
 

@@ -82,6 +82,10 @@ class ExchangeHost:
         """Stored messages by id and place, which may be others by now; None for one that cannot be read."""
         return self.home.journal.read_all(pages, self.number)
 
+    def drop_moved(self, id_: int, place: int, durable: bool) -> None:
+        """Drop one that has just been given to queues, once their copies are durable."""
+        self.home.journal.settle_moved(self.number if durable else 0, id_, place)
+
     def drop(self, id_: int, place: int, durable: bool) -> None:
         """It need not be stored any more. An exchange that is deleted drops all it has."""
         self.home.journal.settle(self.number if durable else 0, id_, place)

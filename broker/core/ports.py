@@ -124,6 +124,11 @@ class Journal:
         """The queue is done with the message: acknowledged, dropped or purged."""
         raise NotImplementedError
 
+    def settle_moved(self, queue: int, id_: int, place: int) -> None:
+        """Settle a message that was stored anew just now, once its copy is durable: a power cut may keep any part of a
+        batch, and one of both has to be there."""
+        self.settle(queue, id_, place)
+
     def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
         """The message has come back to this queue so often, which `read` and a restart remember. It only grows."""
         raise NotImplementedError

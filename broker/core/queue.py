@@ -348,12 +348,13 @@ class Queue(Destination):
         self.home.statistics.died(self.rules.type, DISABLED, reason, len(messages))
         self.done(messages)
 
-    def done(self, messages: list[Message], body_bytes: int = -1) -> None:
+    def done(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
         """The journal need not keep them for this queue; the sum of their bodies, where it is known. HOT: bench D."""
         if self.number:
             stored = [message for message in messages if message.persistent]
+            settle = self._journal.settle_moved if moved else self._journal.settle
             for message in stored:
-                self._journal.settle(self.number, message.id, message.place)
+                settle(self.number, message.id, message.place)
             all_of_them = body_bytes >= 0 and len(stored) == len(messages)
             self.kept.remove(len(stored), body_bytes if all_of_them else total_bytes(stored))
 

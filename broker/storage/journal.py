@@ -127,6 +127,7 @@ class Journal(ports.Journal):
         self._filling = 1
         self._outstanding: Batch | None = None
         self._settled: dict[int, list[int]] = {}
+        self._moves: deque[tuple[int, int, int, int]] = deque()  # ticket of the copy; queue, id and place to settle
         self._gone: dict[int, None] = {}
         self._changes: list[Change] = []
         self._unsynced = False
@@ -223,6 +224,13 @@ class Journal(ports.Journal):
             else:
                 ids.append(id_)
         self.segments[place >> OFFSET_BITS].settle(queue, id_)
+
+    def settle_moved(self, queue: int, id_: int, place: int) -> None:
+        ticket = self.ticket()
+        if ticket <= self.durable:  # it has no copy
+            self.settle(queue, id_, place)
+        else:
+            self._moves.append((ticket, queue, id_, place))
 
     def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
         """The message has come back to the queue so often."""
@@ -343,6 +351,9 @@ class Journal(ports.Journal):
         self._outstanding = None
         self.durable = number
         self._compaction.committed()
+        moves = self._moves
+        while moves and moves[0][0] <= number:
+            self.settle(*moves.popleft()[1:])
         waiting = self._waiting
         while waiting and waiting[0][0] <= number:
             waiting.popleft()[1]()

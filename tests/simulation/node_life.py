@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -103,6 +104,34 @@ class Publish:
         return f"{self.number} to '{self.exchange}' '{self.key}' like {self.like} in {self.delay_ms} ms"
 
 
+class Publisher:
+    """A connection with confirms. `unconfirmed` are what became of publishes, by their numbers."""
+
+    def __init__(self, client: Client) -> None:
+        self.channel = client.channel(1)
+        self.channel.confirm()
+        self.published = 0
+        self.unconfirmed: dict[int, list[Entry]] = {}
+
+    def refused(self, tag: int) -> bool:
+        """Whether the latest publish was refused; what has come stays in the inbox."""
+        client = self.channel.client
+        confirms = pipe_of(client).connection.channels[1].confirms
+        assert confirms is not None, "the channel is closed"
+        if tag in confirms.refusals():
+            return True
+        with suppress(Silence):
+            client.pump()
+        return any(isinstance(item, Basic.Nack) and item.delivery_tag == tag for item in client.inbox(1))
+
+    def confirmed(self, last: int, multiple: bool, positive: bool, durable: int) -> None:
+        for number in [each for each in self.unconfirmed if each == last or multiple and each < last]:
+            entries = self.unconfirmed.pop(number)
+            for entry in entries if positive else ():
+                assert entry.ticket <= durable or not entry.persistent, "confirmed before it is durable"
+            assert positive or not entries, "refused, and yet taken"
+
+
 class NodeLife:
     """One process. Raises Stopped, or OSError, where the disk does."""
 
@@ -121,13 +150,11 @@ class NodeLife:
         self.failing = self.short = 0.0  # how likely a read, and a call of the worker, is to fail
         self.quiet = False  # nothing new happens any more
         self._in_commit = False
-        self.confirming = self._open().channel(1)
+        self.publishers = [Publisher(self._open()) for _ in range(2)]
         self.transacting = self._open().channel(1)
         self.admin = self._open().channel(1)
         subscriber = self._open()
         self.subscribers = [subscriber.channel(number) for number in (1, 2)]
-        self.unconfirmed: dict[int, list[Entry]] = {}
-        self.published = 0
         self.pending: list[Publish] = []  # in the open transaction
         self.committing: list[Entry] | None = None
         self.outstanding: list[tuple[Channel, int, str, Entry]] = []  # deliveries: tag, queue
@@ -149,7 +176,6 @@ class NodeLife:
 
     def _set_up(self) -> None:
         """Declare what is not there, and consume nothing yet."""
-        self.confirming.confirm()
         self.transacting.transact()
         for subscriber in self.subscribers:
             subscriber.qos(self.random.choice((1, 3, 20)))
@@ -216,13 +242,11 @@ class NodeLife:
     # What comes to clients
 
     def receive(self) -> None:
-        for channel in (self.confirming, self.transacting, self.admin, *self.subscribers):
+        for channel in (*[each.channel for each in self.publishers], self.transacting, self.admin, *self.subscribers):
             client = channel.client
-            try:
+            with suppress(Silence):
                 while not client.ended:
                     client.pump()
-            except Silence:
-                pass
             assert not client.ended and not client.inbox(0), f"the connection ended: {list(client.inbox(0))}"
             inbox = client.inbox(channel.number)
             while inbox:
@@ -230,7 +254,9 @@ class NodeLife:
 
     def _receive(self, channel: Channel, item: Any) -> None:
         if isinstance(item, Basic.Ack | Basic.Nack):
-            self._confirmed(item.delivery_tag or 0, bool(item.multiple), isinstance(item, Basic.Ack))
+            publisher = next(each for each in self.publishers if each.channel is channel)
+            positive = isinstance(item, Basic.Ack)
+            publisher.confirmed(item.delivery_tag or 0, bool(item.multiple), positive, self.journal.durable)
         elif isinstance(item, Tx.CommitOk):
             assert self.committing is not None
             for entry in self.committing:
@@ -252,19 +278,10 @@ class NodeLife:
             known = (Basic.ConsumeOk, Basic.CancelOk, Basic.Cancel, Queue.BindOk, Exchange.DeclareOk, Tx.RollbackOk)
             assert isinstance(item, known), f"unexpected: {describe(item)}"
 
-    def _confirmed(self, last: int, multiple: bool, positive: bool) -> None:
-        for number in [n for n in self.unconfirmed if n == last or multiple and n < last]:
-            entries = self.unconfirmed.pop(number)
-            for entry in entries if positive else ():
-                assert entry.ticket <= self.journal.durable or not entry.persistent, "confirmed before it is durable"
-            assert positive or not entries, "refused, and yet taken"
-
     def _delivered(self, channel: Channel, queue: str, item: Content) -> None:
         number = int(item.body.partition(b":")[0])
         self.trace(f"{queue} delivers {number}{' again' if item.redelivered else ''}")
-        entry = self.model.deliver(
-            FAMILY.get(queue, queue), number, item.body, item.redelivered, self.clock.now_ms()
-        )
+        entry = self.model.deliver(FAMILY.get(queue, queue), number, item.body, item.redelivered, self.clock.now_ms())
         consumer = item.method.consumer_tag
         if not item.redelivered and not entry.moves and queue not in LEVELLED and not self.refused:
             assert self.latest.get(consumer, 0) < entry.arrival, f"message {number} of {queue} is out of order"
@@ -276,7 +293,8 @@ class NodeLife:
     def work(self) -> None:
         kinds: list[tuple[int, Callable[[], None]]] = [
             (50, self._publish), (12, self._transact), (45, self._settle), (6, self._consume), (4, self._cancel),
-            (8, self._pass), (2, self._purge), (2, self._delete), (2, self._refuse), (1, self._run_short), (1, self._fill),
+            (8, self._pass), (2, self._purge), (2, self._delete), (2, self._refuse), (1, self._run_short),
+            (1, self._fill),
         ]  # fmt: skip
         self.random.choices(kinds, [weight for weight, _ in kinds])[0][1]()
         self.receive()
@@ -284,7 +302,8 @@ class NodeLife:
     def _made(self, transaction: bool) -> Publish:
         number = len(self.model.bodies)
         self.model.bodies.append(b"%d:" % number + self.random.randbytes(self.random.choice(BODY_BYTES)))
-        direct = [name for name in DIRECT if (name != "brief" or self.brief) and not (transaction and name == "refusing")]
+        left_out = {"" if self.brief else "brief", "refusing" if transaction else ""}
+        direct = [name for name in DIRECT if name not in left_out]
         exchange = self.random.choice(["", "", "all", "later"] if transaction else ["", "", "all", "later", "once"])
         return Publish(number, exchange, "" if exchange else self.random.choice(direct), self.random)
 
@@ -292,14 +311,14 @@ class NodeLife:
         channel.publish(publish.exchange, publish.key, self.model.bodies[publish.number], publish.properties)
 
     def _taken(self, publish: Publish) -> list[Entry]:
-        """The queues have it now, unless it is a duplicate."""
+        """The queues have it now; where it is a duplicate, they have its original."""
+        like = (publish.exchange, publish.key, publish.like)
+        if publish.like >= 0 and like in self.model.seen:
+            self.trace(f"{publish.number} is a duplicate")
+            return self.model.seen[like]
+        entries: list[Entry] = []
         if publish.like >= 0:
-            seen = self.model.seen.setdefault(publish.exchange + publish.key, set())
-            if publish.like in seen:
-                self.trace(f"{publish.number} is a duplicate")
-                return []
-            seen.add(publish.like)
-        entries = []
+            self.model.seen[like] = entries
         due_ms = self.clock.now_ms() + publish.delay_ms
         for queue in publish.targets:
             moves = queue == "timed" or publish.delay_ms > 0
@@ -311,26 +330,14 @@ class NodeLife:
         return entries
 
     def _publish(self) -> None:
-        for _ in range(self.random.choice((1, 1, 3, 12))):
+        for _ in range(self.random.choice((1, 1, 3, 9))):
             publish = self._made(False)
-            tag = self.published = self.published + 1
-            self._send(self.confirming, publish)
-            session = pipe_of(self.confirming.client).connection.channels[1]
-            assert session.confirms is not None
-            refused = tag in session.confirms.refusals() or self._nacked(tag)
+            publisher = self.random.choice(self.publishers)
+            tag = publisher.published = publisher.published + 1
+            self._send(publisher.channel, publish)
+            refused = publisher.refused(tag)
             self.trace(f"publish {publish}{': refused' if refused else ''} in {self.journal.ticket()}")
-            entries = self.unconfirmed[tag] = [] if refused else self._taken(publish)
-            # Its confirm, or a delivery of it, is looked at only now, when the model knows of it.
-            del entries
-
-    def _nacked(self, tag: int) -> bool:
-        """Whether the refusal of the latest publish is among what has come, which is left there."""
-        client = self.confirming.client
-        try:
-            client.pump()
-        except Silence:
-            pass
-        return any(isinstance(item, Basic.Nack) and item.delivery_tag == tag for item in client.inbox(1))
+            publisher.unconfirmed[tag] = [] if refused else self._taken(publish)
 
     def _transact(self) -> None:
         if self.committing is not None:
@@ -459,9 +466,7 @@ class NodeLife:
                 number = int(item.body.partition(b":")[0])
                 self.trace(f"{name} has {number}")
                 found.append(
-                    self.model.deliver(
-                        FAMILY.get(name, name), number, item.body, item.redelivered, self.clock.now_ms()
-                    )
+                    self.model.deliver(FAMILY.get(name, name), number, item.body, item.redelivered, self.clock.now_ms())
                 )
             order = [(-entry.priority if name in LEVELLED else 0, entry.arrival) for entry in found if not entry.moves]
             assert order == sorted(order), f"{name} is out of order"

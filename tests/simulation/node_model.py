@@ -10,10 +10,13 @@ class Entry:
 
     `ticket` is the journal's when the message was taken, `settled` that of its end. `moves` says that the journal
     stores it anew on its way, so that a crash in the middle may leave both copies. A message that is not `certain` may
-    be there or not. `removal` is that of a purge or deletion, which is not answered yet.
+    be there or not. `removed` says that a purge or deletion of it is not answered yet.
     """
 
-    __slots__ = ("number", "arrival", "ticket", "persistent", "priority", "moves", "due_ms", "certain", "delivered", "out", "settled", "removed")  # fmt: skip
+    __slots__ = (
+        *("number", "arrival", "ticket", "persistent", "priority", "moves", "due_ms", "certain", "delivered", "out"),
+        *("settled", "removed"),
+    )
 
     def __init__(self, number: int, arrival: int, ticket: int, persistent: bool, moves: bool, due_ms: int) -> None:
         self.number = number
@@ -49,7 +52,8 @@ class Model:
     def __init__(self) -> None:
         self.entries: dict[str, dict[int, Entry]] = {}
         self.bodies: list[bytes] = []
-        self.seen: dict[str, set[int]] = {}  # what each deduplication has taken in this life
+        # What deduplication has taken in this life, by exchange, key and the header's value.
+        self.seen: dict[tuple[str, str, int], list[Entry]] = {}
         self.crashed = False
         self._arrivals = 0
 
