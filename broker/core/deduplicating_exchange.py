@@ -22,6 +22,8 @@ class DeduplicatingExchange(EnclosingType):
 
     __slots__ = ("deduplication", "_dropped", "_host", "_recorder")
 
+    records = True
+
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self.deduplication = Deduplication(arguments)

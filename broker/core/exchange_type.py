@@ -43,9 +43,10 @@ class ExchangeType:
     # The name of a header: of a type that is not `by_key`, the route is one all the same where properties are without
     # these octets. Empty: it never is.
     by_key_without: bytes = b""
+    description: ClassVar[str] = ""  # one line for operators, shown beside the name; empty: the distribution's name
+    records: ClassVar[bool] = False  # whether it has a `recorder`
     # The key and arguments by which links of federation are to listen at the exchange upstream, where that is of this
     # type too, in place of what is bound here with that key; `brought` gets what they hear. None: they do neither.
-    description: ClassVar[str] = ""  # one line for operators, shown beside the name; empty: the distribution's name
     listening: ClassVar[tuple[str, Table] | None] = None
     fixed_arguments: ClassVar[tuple[str, ...]] = ()  # what another declaration must give the same, or be refused (406)
 

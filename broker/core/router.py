@@ -58,7 +58,7 @@ def route(
         named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
         return tuple(named), True
     found: dict[Queue, None] = {}
-    recorders: dict[Queue, None] = {}
+    recorders: list[Queue] = []
     stable = True
     seen = {exchange.name}
     work = deque((exchange,))
@@ -71,8 +71,8 @@ def route(
         if message is None and not stable:
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)
-        if (recorder := current.type.recorder) is not None:
-            recorders[recorder] = None
+        if current.type.records and (recorder := current.type.recorder) is not None:
+            recorders.append(recorder)
         if not destinations:
             alternate = current.alternate
             follow = exchanges.get(alternate) if alternate is not None else None
