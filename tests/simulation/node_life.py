@@ -160,6 +160,7 @@ class NodeLife:
         self.outstanding: list[tuple[Channel, int, str, Entry]] = []  # deliveries: tag, queue
         self.removing: list[Entry] | None = None  # by a purge or deletion that is under way
         self.brief = False  # the queue of that name is there
+        self.declaring = False  # and it is being declared again
         self.latest: dict[str, int] = {}  # by consumer, the arrival of the last fresh delivery
         self.refused = False  # the disk has refused a read in this life
         self._set_up()
@@ -271,6 +272,7 @@ class NodeLife:
             self.removing = None
         elif isinstance(item, Queue.DeclareOk):
             self.brief = self.brief or item.queue == "brief"
+            self.declaring = self.declaring and item.queue != "brief"
         elif isinstance(item, Content):
             queue = item.method.consumer_tag.partition(".")[0]
             self._delivered(channel, queue, item)
@@ -394,10 +396,13 @@ class NodeLife:
         self._remove("plain", Queue.Purge)
 
     def _delete(self) -> None:
+        if self.removing is not None or self.declaring:
+            return
         if not self.brief:
+            self.declaring = True
             self.admin.send(Queue.Declare, queue="brief", durable=True)
             self.trace("declare brief")
-        elif self.removing is None and not any(publish.key == "brief" for publish in self.pending):
+        elif not any(publish.key == "brief" for publish in self.pending):
             self.brief = False
             self._remove("brief", Queue.Delete)
             for held in [each for each in self.outstanding if each[2] == "brief"]:
@@ -406,7 +411,7 @@ class NodeLife:
 
     def _remove(self, queue: str, kind: type[Queue.Purge] | type[Queue.Delete]) -> None:
         """What is ready, or all, is not there any more; once that is answered, for good."""
-        if self.removing is not None:
+        if self.removing is not None or self.declaring:  # it would be served only after that
             return
         self.trace(f"{kind.name} {queue}")
         entries = [each for each in self.model.entries.get(queue, {}).values() if kind is Queue.Delete or not each.out]
