@@ -162,7 +162,6 @@ class NodeLife:
         self.brief = False  # the queue of that name is there
         self.declaring = False  # and it is being declared again
         self.latest: dict[str, int] = {}  # by consumer, the arrival of the last fresh delivery
-        self.refused = False  # the disk has refused a read in this life
         self._set_up()
 
     def trace(self, line: str) -> None:
@@ -197,7 +196,7 @@ class NodeLife:
         """The loop's turn, while the worker is about to make this call; or the loop's own call, which may fail."""
         if not self._in_commit:
             if what in ("open", "read") and self.random.random() < self.failing:
-                self.refused = True
+                self.model.refused = True
                 raise OSError(errno.EIO, "injected", name)
             return
         if what != "sync" and self.random.random() < self.short:
@@ -285,7 +284,7 @@ class NodeLife:
         self.trace(f"{queue} delivers {number}{' again' if item.redelivered else ''}")
         entry = self.model.deliver(FAMILY.get(queue, queue), number, item.body, item.redelivered, self.clock.now_ms())
         consumer = item.method.consumer_tag
-        if not item.redelivered and not entry.moves and queue not in LEVELLED and not self.refused:
+        if not item.redelivered and not entry.moves and queue not in LEVELLED and not self.model.refused:
             assert self.latest.get(consumer, 0) < entry.arrival, f"message {number} of {queue} is out of order"
             self.latest[consumer] = entry.arrival
         self.outstanding.append((channel, item.tag, queue, entry))
