@@ -161,7 +161,7 @@ class Line:
         while message is not None and len(dead) < limit and due(message, now_ms):
             dead.append(self.pop()[1])
             message = self.front(average_bytes)
-        if message is None:
+        if message is None and not self.backlog:  # else it is one that the disk does not give now
             self.timed = False
         return dead
 

@@ -262,7 +262,7 @@ class VHost(Home):
 
     def delete_queue(self, queue: Queue, if_unused: bool = False, if_empty: bool = False) -> int:
         """How many messages were ready; raises PreconditionFailed (406). Its consumers are told (spec/core.md 6.5)."""
-        if if_empty and queue.ready:
+        if if_empty and (queue.ready or queue.lines.unread_count):
             raise PreconditionFailed(f"{queue} not empty")
         if if_unused and len(queue.consumers):
             raise PreconditionFailed(f"{queue} in use")

@@ -228,6 +228,13 @@ class Channel:
             self.connection.waits_for_journal = True
             journal.when_durable(ticket, partial(self._durable, frames))
 
+    def send_after_job(self, frames: bytes) -> None:
+        """Send a reply at once, or when the job is done that is under way for this channel."""
+        if self._job is not None:
+            self._job += (frames,)
+        else:
+            self.send(frames)
+
     def begin_job(self) -> Callable[[], None]:
         """Have the connection wait for a job, so that nobody on it sees that half done; the job calls what this returns
         when it is done. A reply that is to be sent when it is durable waits for both."""
@@ -281,11 +288,14 @@ class Channel:
             yield CONSUMER_COST
         if self.transaction is not None:
             self.transaction.rollback(self)
-        count = len(self.unacked)
-        settling.requeue(self, list(self.unacked))
-        if self.confirms is not None:
-            self.confirms = None
-        yield OBJECT_COST + (settling.COST * count if count <= settling.TOGETHER else 0)
+        yield from settling.requeue_in_steps(self)
+        self.confirms = None
+        yield OBJECT_COST
+
+    @property
+    def end_cost(self) -> int:
+        """The cost of its end, as the scheduler counts it."""
+        return settling.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers)
 
 
 def named(error: AMQPError, index: int) -> AMQPError:

@@ -11,6 +11,7 @@ from pamqp import base, commands
 from ..core.node import Node
 from ..core.ports import Publisher
 from ..core.queue import Queue
+from ..core.scheduler import TURN_COST, Job
 from ..core.users import User
 from ..core.vhost import VHost
 from ..errors import AMQPError, ChannelFault, NotAllowed, UnexpectedFrame
@@ -226,11 +227,26 @@ class Connection(Publisher):
             raise ChannelFault("second 'channel.open' seen", 20, 10)
         method, table = methods.decode(event.index, event.payload)
         if isinstance(method, commands.Channel.Close):
-            channel.end()
             del self.channels[channel.number]
-            self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+            if channel.end_cost <= TURN_COST:
+                channel.end()
+                self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+            else:
+                self.wait()
+                self.node.scheduler.start(
+                    f"end of channel {channel.number} of {self.name}", self._close_channel(channel)
+                )
             return
         channel.handle(event.index, method, table)
+
+    def _close_channel(self, channel: Channel) -> Job:
+        """End a channel that has very much: close-ok follows once all that was out is back in its queues."""
+        try:
+            yield from channel.end_in_steps()
+        finally:
+            if self.state == RUNNING:
+                self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+                self.go_on()
 
     def _first_method(self, number: int, event: Event) -> None:
         if not isinstance(event, Method) or event.index != CHANNEL_OPEN:

@@ -89,7 +89,7 @@ def reject(channel: Channel, method: commands.Basic.Reject, arguments: Table) ->
 
 def recover(channel: Channel, method: commands.Basic.Recover, arguments: Table) -> None:
     recover_all(channel, bool(method.requeue))
-    channel.send(encode.method(channel.number, encode.RECOVER_OK))
+    channel.send_after_job(encode.method(channel.number, encode.RECOVER_OK))
 
 
 def recover_async(channel: Channel, method: commands.Basic.RecoverAsync, arguments: Table) -> None:
@@ -116,6 +116,11 @@ def refuse(channel: Channel, tags: list[int], end: End) -> None:
 def requeue(channel: Channel, tags: list[int], reason: str = CHANNEL) -> None:
     """Back to their queues, whether there is a transaction or not; in order, as with `refuse`."""
     finish(channel, [(RETURNED, take_all(channel, tags))], reason)
+
+
+def requeue_in_steps(channel: Channel) -> Iterator[int]:
+    """Requeue all that is out on a channel that ends, as a part of the job that ends it."""
+    return finish_all(channel, [(RETURNED, take_all(channel, list(channel.unacked)))], CHANNEL, lambda: None)
 
 
 def outstanding(channel: Channel, tag: int) -> list[int]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from broker.core import line as line_module
-from broker.core.backlog import Budget
+from broker.core.backlog import Budget, Unread
 from broker.core.message import Message
 from broker.core.queue import Queue
 from broker.core.rereading import REREAD_MS
+from broker.errors import PreconditionFailed
+from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.queues import Delivery, Taker, enqueue, message, new_queue
-from tests.support.session import SlowJournal
+from tests.support.session import SlowJournal, new_node
 
 RESIDENT, UNPAGE = 3, 4
 
@@ -153,3 +155,29 @@ def test_a_purge_of_a_queue_that_has_nothing_else_settles_what_could_not_be_read
     assert len(drained(queue)) == 19 and queue.ready == 0
     assert queue.purge() == 0
     assert len(journal.live) == 19
+
+
+def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_module, "UNREAD_LIMIT", 8)
+    journal = FailingJournal()
+    journal.unreadable = set(range(4, 20))
+    arguments = Table.of({"x-message-ttl": 60_000})
+    queue = new_queue(number=1, journal=journal, budget=Budget(0), arguments=arguments)
+    for number in range(1, 41):
+        enqueue([message(number, True, b"%d" % number)], queue)
+    for _ in range(5):
+        queue.get(True)
+    pass_ms(queue, 120_000)
+    queue.mark()
+    queue.home.pump()
+    assert queue.ready == 0
+
+
+def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> None:
+    vhost = new_node().vhosts["/"]
+    queue = vhost.declare_queue("q", True, False, False, Table.EMPTY, None)
+    queue.lines.default.unread = Unread()
+    queue.lines.default.unread.append(0, 1, 0, 1)
+    assert queue.ready == 0
+    with pytest.raises(PreconditionFailed, match="not empty"):
+        vhost.delete_queue(queue, if_empty=True)

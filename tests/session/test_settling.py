@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Channel, Connection, Tx
+from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
 from broker.core.scheduler import TURN_COST
 from broker.session import settling
@@ -182,3 +182,45 @@ def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     large.ch.ack(150, multiple=True)
     large.ch.commit()
     assert large.queue.unacked == LARGE - 150 and min(large.channel.unacked) == 151
+
+
+CLOSE_OK = b"\x00\x14\x00\x29"
+RECOVER_OK = b"\x00\x3c\x00\x6f"
+
+
+@pytest.mark.parametrize("how", ["close", "recover"])
+def test_the_reply_comes_after_all_that_was_out_is_back(how: str) -> None:
+    large = Large()
+    if how == "close":
+        large.ch.send(Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    else:
+        large.ch.send(Basic.Recover, requeue=True)
+    reply = CLOSE_OK if how == "close" else RECOVER_OK
+    assert reply not in b"".join(map(bytes, large.connection.take_output()))
+    large.connection.flushed()
+    for size in large.turns()[:-1]:
+        assert size <= TURN_COST
+    assert large.queue.unacked == 0 or how == "recover"
+    written = b""
+    while pieces := large.connection.take_output():
+        written += b"".join(map(bytes, pieces))
+        large.connection.flushed()
+    assert reply in written
+
+
+def test_a_queue_that_is_deleted_if_empty_after_close_ok_keeps_what_the_channel_had() -> None:
+    large = Large()
+    large.node.scheduler._left = 0  # other jobs had this turn
+    other = large.ch.client.channel(2)
+    large.ch.send(Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    other.send(Queue.Delete, queue="queue", if_empty=True)
+    large.turns()
+    assert large.queue.ready == LARGE and "queue" in large.node.vhosts["/"].queues
+
+
+def test_a_connection_that_is_lost_while_its_channel_ends_gives_all_back() -> None:
+    large = Large()
+    large.ch.send(Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    large.connection.lost("gone")
+    large.turns()
+    assert (large.queue.ready, large.queue.unacked) == (LARGE, 0)
