@@ -44,6 +44,9 @@ ERLANG = "a part of Erlang or of RabbitMQ's libraries that Warren does not have"
 ONE_NODE = "Warren is one node: there are no others to reach, to add or to move replicas to"
 UNCHECKED = "RabbitMQ takes a value of the wrong type or size unchecked; Warren says what is wrong"
 FOLLOWS = "follows from the request before, which only one of the two took"
+OWN = "a field of Warren's own"
+REPORTED = "RabbitMQ leaves it out of a queue of which it has had no report yet"
+NO_AMQP_1 = "RabbitMQ 4 speaks AMQP 1.0 on the same port; Warren does not speak it, and says so"
 OWN_TYPES = "exchange types that each broker brings"
 TEXT = "the same refusal in words instead of an Erlang term, or with the place of the fault"
 STRICTER = "Warren shows limits of users to administrators and to the user alone"
@@ -96,6 +99,9 @@ FIELDS: tuple[Known, ...] = (
     *places("GET /overview*", SHARED, "body.churn_rates*", "body.object_totals*", "body.queue_totals*"),
     *places("GET /nodes*", SHARED, "body.*_created", "body.*_closed", "body.*_declared", "body.*_deleted"),
     *places("GET /nodes*", SHARED, "body[].*_created", "body[].*_closed", "body[].*_declared", "body[].*_deleted"),
+    *places("GET /nodes*", OWN, "*.event_loop*", "*.os"),
+    *places("GET /queues*", REPORTED, "*.effective_policy_definition", "*.storage_version"),
+    *subjects("status", NO_AMQP_1, "GET /health/checks/protocol-listener/{protocol} [amqp1*"),
     *places("GET /nodes*", ERLANG, "*.applications[]*", "*.ra_open_file_metrics", "*_avg_time", "*.contexts[]*"),
     *places("GET /nodes*", ERLANG, "*.auth_mechanisms[]*", "*.cluster_links*", "*.memory.*", "body.memory*", "*ets*"),
     *places("GET /nodes*", SHARED, "*_count", "*_bytes", "*.rates_mode", "*.exchange_types[]*", "*.enabled_plugins[]*"),
