@@ -29,6 +29,7 @@ from .wanted import Wanted
 if TYPE_CHECKING:
     from .cutter import Delivery
     from .dialling import UpstreamChannel, UpstreamConnection
+    from .uris import Endpoint
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet
@@ -55,7 +56,7 @@ class ExchangeLink(Link):
         self._changed = asyncio.Event()
         self._queue = self._internal = ""
         self._letter = FIRST
-        self._complete = ""  # the letter of the internal exchange that was complete when this link ran last
+        self._complete: dict[Endpoint, str] = {}  # where it ran last: the letter of the one complete internal exchange
         self._listens = False  # at the upstream exchange, for the type of ours
         self.origin: tuple[str, str, str] | None = None  # cluster name, vhost and exchange at which it did so last
 
@@ -87,9 +88,10 @@ class ExchangeLink(Link):
         self._listen_from(connection, not old)
         await consuming.bind_queue(self._queue, self._internal, "", Table.EMPTY)
         await self._bind_all(commanding)
+        self._complete.clear()  # if the link breaks in the deletion, either of them may be the only one
         if old:
             await self._delete_exchange(connection, old)
-        self._complete = self._letter
+        self._complete[connection.endpoint] = self._letter
         self.status.flow(FLOWING, "")
 
     def _base(self, connection: UpstreamConnection) -> str:
@@ -212,7 +214,8 @@ class ExchangeLink(Link):
     async def _make_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
         """The internal exchange of the other letter; the name of the one that was there, if any."""
         names = {letter: internal_name(self._queue, letter) for letter in LETTERS}
-        there = [self._complete] if self._complete else await self._letters_used(connection, names)
+        complete = self._complete.get(connection.endpoint)
+        there = [complete] if complete else await self._letters_used(connection, names)
         old = there[-1] if there else FIRST
         if len(there) > 1:
             # A start was cut short, and nobody knows which of them is complete: one is made so before the other goes.
@@ -221,7 +224,7 @@ class ExchangeLink(Link):
             await self._bind_all(channel)
         self._letter = other_letter(old)
         self._internal = names[self._letter]
-        if self._letter in there or self._complete:
+        if self._letter in there or complete:
             await self._delete_exchange(connection, self._internal)
         await self._declare_internal(connection, channel)
         return names[old] if there else ""

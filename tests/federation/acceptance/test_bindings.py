@@ -13,6 +13,8 @@ import pytest
 
 from broker.core.vhost import VHost
 from broker.table import Table
+from federation.exchange_link import ExchangeLink
+from federation.fault import LinkFault
 from tests.support.codec import Typed
 from tests.support.federation import Place, fields, plain, quiet, until
 
@@ -234,6 +236,40 @@ def test_040_bindings_that_changed_while_the_link_was_down_are_put_right(
         (internal,) = [name for name in up.exchanges() if name.startswith(base(down))]
         letters.append(internal[-1])
     assert letters == ["B", "A", "B", "A"]
+
+
+@modes
+@pytest.mark.parametrize("executed", [True, False], ids=["executed", "not_executed"])
+def test_040_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_exchange(
+    up: Place, down: Place, mode: str, executed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = ExchangeLink._delete_exchange
+    up.ch.exchange("fed.x", "direct")
+    source = up.look(lambda vhost: vhost.exchanges["fed.x"])
+    bound: list[int] = []
+    breaks = [LinkFault("it broke")]
+
+    async def broken_delete(link: ExchangeLink, connection: Any, name: str) -> None:
+        broken = bool(bound) and bool(breaks)
+        if executed or not broken:
+            await delete(link, connection, name)
+        bound.append(len(source.outgoing))
+        if broken:
+            raise breaks.pop()
+
+    down.ch.exchange("fed.x", "direct")
+    down.listener("fed.x", "k")
+    down.federate("^fed", up.uri, channel_use_mode=mode)
+    down.running()
+    up.bound("fed.x", "k")
+    monkeypatch.setattr(ExchangeLink, "_delete_exchange", broken_delete)
+    for count in range(3):
+        up.act(lambda: up.site.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
+        until(lambda count=count: down.row()["reconnects"] > count, lambda: str(down.row()))
+        down.running()
+    assert not breaks and len(bound) >= 4
+    assert min(bound) > 0, bound
+    up.bound("fed.x", "k")
 
 
 def test_040_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
