@@ -202,7 +202,7 @@ class UpstreamConnection:
 
     async def channel(self) -> UpstreamChannel:
         """Raises LinkFault."""
-        opened = await self._kept(self._connection.dialogue.channel(publisher_confirms=False))
+        opened = await self._answered(self._connection.dialogue.channel(publisher_confirms=False))
         channel = UpstreamChannel(self, opened)
         self._listener.channels[channel.number] = channel
         return channel
@@ -213,7 +213,7 @@ class UpstreamConnection:
             channel.ended.set_result(LinkFault("closed"))
             self._listener.channels.pop(channel.number, None)
             try:
-                await self._kept(opened.close())
+                await self._answered(opened.close())
             except LinkFault:
                 pass  # the connection is gone, and the channel with it
             finally:
@@ -239,6 +239,15 @@ class UpstreamConnection:
     def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
         octets = consumer_tag.encode("utf-8", "surrogateescape")
         self.line.send(channel, CANCEL_OK, bytes((len(octets),)) + octets)
+
+    async def _answered(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `_kept`, for a request that the upstream has to answer in time."""
+        answer: asyncio.Future[None] = self.line.loop.create_future()
+        self.line.expect(answer)
+        try:
+            return await self._kept(work)
+        finally:
+            answer.cancel()
 
     async def _kept(self, work: Coroutine[Any, Any, T]) -> T:
         """What aio-pika does, in a task of its own: it may end by a CancelledError although nobody cancelled us, and it

@@ -31,7 +31,12 @@ REQUEUE = 2  # among the flags of basic.nack
 WRITE_MAX = 8 << 20  # octets that the upstream has not read yet: acknowledgements and calls, which are short
 READER_LIMIT = 1 << 16  # octets for aio-pika; beyond twice that nothing is read
 FULL_READ = 1 << 16  # octets: a read of this size may be followed by more at once, and others wait for their turn
+RESTS = "rest"  # why nothing is read until the next turn
 SILENT_LOOKS = 2  # in a row, a heartbeat apart, after which the upstream is given up
+# For the answer to one request. An upstream whose disk is slow takes seconds; heartbeats say nothing of whether it
+# serves requests at all.
+ANSWER_S = 30
+ANSWER_LOOK_S = 1.0  # how often answers are looked for that are overdue
 
 _frame = Struct(">BHII").unpack_from
 _close = Struct(">HB").unpack_from
@@ -83,6 +88,9 @@ class Line(asyncio.StreamReaderProtocol):
         self._seen = 0
         self._silent = 0
         self._watch_timer: asyncio.TimerHandle | None = None
+        self._awaited: dict[asyncio.Future[Any], tuple[int, str]] = {}  # the look at which it is overdue; the reason
+        self._answer_looks = 0  # while the socket was read
+        self._answer_timer: asyncio.TimerHandle | None = None
 
     # asyncio.Protocol
 
@@ -100,16 +108,17 @@ class Line(asyncio.StreamReaderProtocol):
             self._listener.failed(error)
             self.abort("internal error")
         if len(data) >= FULL_READ and not self._pauses:
-            self.hold("rest")
-            self.loop.call_soon(self.release, "rest")
+            self.hold(RESTS)
+            self.loop.call_soon(self.release, RESTS)
 
     def eof_received(self) -> bool:
         return False  # which closes the socket
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.socket = None
-        if self._watch_timer is not None:
-            self._watch_timer.cancel()
+        for timer in (self._watch_timer, self._answer_timer):
+            if timer is not None:
+                timer.cancel()
         reason = self._reason or (self.fault.text if self.fault is not None else "")
         reason = reason or (f"socket closed: {exc}" if exc is not None else "socket closed")
         for channel in list(self._calls):
@@ -150,7 +159,31 @@ class Line(asyncio.StreamReaderProtocol):
         else:
             self._calls.setdefault(channel, deque()).append((ANSWERS.get(index, index + 1), answer))
             self.send(channel, index, arguments)
+            self.expect(answer)
         return answer
+
+    def expect(self, answer: asyncio.Future[Any], within_s: int = 0, what: str = "answered a request") -> None:
+        """Abort the connection unless `answer` is done after so many seconds in which the socket was read: by default
+        ANSWER_S. While we do not read, no answer can come."""
+        within_s = within_s or ANSWER_S
+        self._awaited[answer] = self._answer_looks + within_s, f"the upstream has not {what} within {within_s} s"
+        answer.add_done_callback(self._forget_answer)
+        if self._answer_timer is None and self.socket is not None:
+            self._answer_timer = self.loop.call_later(ANSWER_LOOK_S, self._look_for_answers)
+
+    def _forget_answer(self, answer: asyncio.Future[Any]) -> None:
+        self._awaited.pop(answer, None)
+
+    def _look_for_answers(self) -> None:
+        self._answer_timer = None
+        if not self._pauses - {RESTS}:
+            self._answer_looks += 1
+        for overdue_at, reason in self._awaited.values():
+            if overdue_at <= self._answer_looks:
+                self.abort(reason)
+                return
+        if self._awaited:
+            self._answer_timer = self.loop.call_later(ANSWER_LOOK_S, self._look_for_answers)
 
     def forget(self, channel: int, fault: LinkFault) -> None:
         """The channel is over."""

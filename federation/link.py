@@ -31,6 +31,9 @@ CLOSE_S = 5.0  # to remove what is at an upstream, and for all of the end of a l
 LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
 PREFETCH_MAX = 65_535  # what basic.qos has room for
 REJECTED_S = 60.0  # between lines about messages that are not taken: there may be many, all alike
+# For all that `set_up` asks of the upstream, each request of which has a deadline of its own; and how many bindings an
+# upstream makes in a second at least, where it is as slow as one that syncs each.
+SET_UP_S, BINDINGS_PER_S = 120, 50
 JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
 
 
@@ -223,7 +226,7 @@ class Link:
         connection = await self._dial()
         connection.ended.add_done_callback(partial(told, self._lost))
         try:
-            await self.set_up(connection)
+            await self._set_up(connection)
             self.status.running(self.name)
             self._report("federation_connected", "info")
             await until_one_fails([self._until_lost(), *self.works()])
@@ -234,6 +237,16 @@ class Link:
                     await self._remove(connection)
             finally:
                 await connection.close(self.close_s)
+
+    async def _set_up(self, connection: UpstreamConnection) -> None:
+        """`set_up`, for as long as it may take. Raises LinkFault."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        bindings = len(self.target.outgoing) if isinstance(self.target, Exchange) else 0
+        connection.line.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "made ready what the link needs")
+        try:
+            await self.set_up(connection)
+        finally:
+            done.cancel()
 
     async def _until_lost(self) -> None:
         raise await asyncio.shield(self._lost)

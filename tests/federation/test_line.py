@@ -361,3 +361,38 @@ async def test_a_bug_of_ours_ends_the_connection_and_is_told(house: House) -> No
     house.notes.fails = True
     house.receive(*delivery(1))
     assert house.socket.aborted and isinstance(house.notes.errors[0], ZeroDivisionError)
+
+
+@pytest.fixture
+def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "ANSWER_LOOK_S", 3600.0)
+
+
+@pytest.mark.usefixtures("looks_by_hand")
+@on_a_loop
+async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it_sends(house: House) -> None:
+    answered, call = (house.line.call(1, Queue.Bind.index, b"") for _ in range(2))
+    for _ in range(line.ANSWER_S - 1):
+        house.line._look_for_answers()
+        house.receive(HEARTBEAT_FRAME)
+    house.receive(codec.method_frame(1, Queue.BindOk, {}))
+    assert answered.done() and not house.socket.aborted
+    house.line._look_for_answers()
+    assert house.socket.aborted
+    house.lose()
+    with pytest.raises(LinkFault, match="the upstream has not answered a request within 30 s"):
+        await call
+
+
+@pytest.mark.usefixtures("looks_by_hand")
+@on_a_loop
+async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> None:
+    call = house.line.call(1, Queue.Bind.index, b"")
+    house.line.pause()
+    for _ in range(2 * line.ANSWER_S):
+        house.line._look_for_answers()
+    house.line.resume()
+    house.line._look_for_answers()
+    assert not house.socket.aborted
+    house.receive(codec.method_frame(1, Queue.BindOk, {}))
+    assert await call == b""

@@ -1,0 +1,88 @@
+"""Upstreams that are there, send heartbeats, and do not answer: a link gives them up and tries again."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Channel, Exchange, Queue
+
+from federation import exchange_link, line, link
+from federation.exchange_link import ExchangeLink
+from tests.support.background import BackgroundLoop
+from tests.support.federation import Place, until
+from tests.support.mute_upstream import MuteUpstream
+
+pytestmark = pytest.mark.sockets
+
+UNANSWERED = "the upstream has not answered a request within 30 s"
+
+
+@pytest.fixture
+def upstream(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> Iterator[MuteUpstream]:
+    """Of which answers are awaited for as many looks as ever, with less time between two of them."""
+    monkeypatch.setattr(line, "ANSWER_LOOK_S", 0.02)
+    upstream = MuteUpstream(loop)
+    yield upstream
+    upstream.close()
+
+
+def uri(upstream: MuteUpstream) -> str:
+    return f"amqp://127.0.0.1:{upstream.port}?heartbeat=1"
+
+
+@pytest.mark.parametrize("mute", [Channel.Open, Queue.Declare, Basic.Consume, Exchange.Bind, Exchange.Declare])
+def test_a_link_that_starts_gives_an_upstream_up_that_answers_nothing_but_heartbeats(
+    here: Any, upstream: MuteUpstream, mute: type[Any]
+) -> None:
+    down: Place = here(1)[0]
+    upstream.mute = mute
+    down.ch.exchange("fed.x", "direct")
+    down.listener("fed.x", "k")
+    down.federate("^fed", uri(upstream))
+    until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
+    assert upstream.beats
+    until(lambda: down.row()["retries"] >= 2, lambda: str(down.row()))
+    upstream.mute = None
+    down.running()
+
+
+def test_a_queue_link_that_starts_gives_it_up_as_well(here: Any, upstream: MuteUpstream) -> None:
+    down: Place = here(1)[0]
+    upstream.mute = Queue.Declare
+    down.ch.declare("fed.q")
+    down.federate("^fed", uri(upstream))
+    until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
+    upstream.mute = None
+    down.running()
+
+
+def test_a_link_that_runs_gives_an_upstream_up_that_answers_no_more(
+    here: Any, upstream: MuteUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
+    down: Place = here(1)[0]
+    down.ch.exchange("fed.x", "direct")
+    down.federate("^fed", uri(upstream))
+    down.running()
+    upstream.mute = Queue.Declare
+    until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
+    upstream.mute = None
+    down.running()
+
+
+def test_a_link_is_not_in_its_start_for_ever_though_each_of_its_requests_is_answered(
+    here: Any, upstream: MuteUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask_on(self: ExchangeLink, connection: Any) -> None:
+        while True:
+            await (await connection.channel()).close()
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(ExchangeLink, "set_up", ask_on)
+    monkeypatch.setattr(link, "SET_UP_S", 3)
+    down: Place = here(1)[0]
+    down.ch.exchange("fed.x", "direct")
+    down.federate("^fed", uri(upstream))
+    reason = "the upstream has not made ready what the link needs within 3 s"
+    until(lambda: down.row()["error"] == reason, lambda: str(down.row()))
