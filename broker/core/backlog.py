@@ -82,12 +82,16 @@ class Backlog:
 
 
 class Unread:
-    """Pages that the disk did not give when it was their turn, each with the position that is kept for its message."""
+    """Pages that the disk did not give when it was their turn, each with the position that is kept for its message.
 
-    __slots__ = ("pages", "_positions")
+    `average_bytes` is about what a body takes.
+    """
+
+    __slots__ = ("pages", "average_bytes", "_positions")
 
     def __init__(self) -> None:
         self.pages = Backlog()
+        self.average_bytes = 0
         self._positions = array("Q")
 
     def __len__(self) -> int:
@@ -97,9 +101,12 @@ class Unread:
         self.pages.append(id_, place, seq)
         self._positions.append(position)
 
-    def take(self, count: int) -> list[tuple[int, int, int, int]]:
+    def peek(self, count: int) -> list[tuple[int, int, int, int]]:
         """The first of them, that many or as many as there are: position, id, place and `Message.seq` of each."""
-        positions, seqs = self._positions[:count], self.pages.seqs(count)
-        del self._positions[:count]
-        pages = self.pages.take(count)
+        positions, pages, seqs = self._positions[:count], self.pages.peek(count), self.pages.seqs(count)
         return [(at, *page, seq) for at, page, seq in zip(positions, pages, seqs, strict=True)]
+
+    def take(self, count: int) -> None:
+        """The first of them leave."""
+        del self._positions[:count]
+        self.pages.take(count)

@@ -148,10 +148,12 @@ class Delay(Sink):
         entries: list[int] = []
         while self._heap and self._heap[0] < end and len(entries) < SLICE:
             entries.append(heappop(self._heap))
-        messages = self._read(entries)
+        messages: list[Message | None] = []
         done = 0
-        later: list[int] = []
+        later = entries
         try:
+            messages = self._read(entries)
+            later = []
             for entry, message in zip(entries, messages, strict=True):
                 done += 1
                 later.append(entry if message is None else entry & ~MASK | message.place)
@@ -166,7 +168,7 @@ class Delay(Sink):
         finally:
             for entry in later:
                 heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_PLACE)
-            for entry, message in zip(entries[done:], messages[done:], strict=True):
+            for entry, message in zip(entries[done:], messages[done:], strict=False):  # none where the read failed
                 heappush(self._heap, entry if message is None else entry & ~MASK | message.place)
             self._expect()
 

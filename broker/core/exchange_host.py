@@ -79,8 +79,9 @@ class ExchangeHost:
         self.home.journal.append(numbers, messages)
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Stored messages by id and place, which may be others by now; None for one that cannot be read."""
-        return self.home.journal.read_all(pages, self.number)
+        """Stored messages by id and place, which may be others by now; None for one that cannot be read now."""
+        messages = self.home.journal.read_all(pages, self.number)
+        return messages + [None] * (len(pages) - len(messages))
 
     def drop_moved(self, id_: int, place: int, durable: bool) -> None:
         """Drop one that has just been given to queues, once their copies are durable."""

@@ -29,7 +29,7 @@ class Home:
         self.pending = scheduler.pending
         self.rulebook = Rulebook()
         self.statistics = Statistics()
-        self.rereading = Rereading(clock, self.pump)
+        self.rereading = Rereading(clock, scheduler)
         self.message_log: MessageLog | None = None  # while what becomes of messages is logged
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

@@ -6,7 +6,8 @@ comes back was delivered before all that are still fresh, so those that came bac
 every message returns to its original place (spec/core.md 9.5, 9.9).
 
 When the node's memory for messages is spent, what comes is stored and only its place remembered: the backlog, behind
-all that is fresh, read back when that has been delivered.
+all that is fresh, read back when that has been delivered. Messages of it that the disk did not give are read later, and
+come back to their places as those do that were delivered.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Removed:
 
     __slots__ = ("fresh", "returned", "backlog")
 
-    def __init__(self, fresh: deque[Message], returned: list[tuple[int, Message]], backlog: Backlog) -> None:
+    def __init__(self, fresh: deque[Message], returned: list[tuple[int, Message, bool]], backlog: Backlog) -> None:
         self.fresh = fresh
         self.returned = returned
         self.backlog = backlog
@@ -40,7 +41,9 @@ class Removed:
 class Line:
     """`number` is what the journal knows the queue by, 0 where it is not durable.
 
-    `unread` are those that the disk did not give: they are not ready, and come back to their places when it does.
+    `returned` is a heap of (position, message, redelivered). `unread` are those that the disk did not give: they are
+    not ready, and come back to their places when it does. `exhausted` says that the backlog could not be read because
+    the system had no descriptor or memory to spare: it stays as it is.
     `timed` says that some of them may have a deadline. Positions below `restored_until` were there before a restart,
     and count as delivered before.
     """
@@ -52,6 +55,7 @@ class Line:
         "returned",
         "backlog",
         "unread",
+        "exhausted",
         "restored_until",
         "timed",
         "_number",
@@ -63,9 +67,10 @@ class Line:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
-        self.returned: list[tuple[int, Message]] = []
+        self.returned: list[tuple[int, Message, bool]] = []
         self.backlog = Backlog()
         self.unread: Unread | None = None
+        self.exhausted = False
         self.restored_until = 0
         self.timed = False
         self._number = number
@@ -88,9 +93,9 @@ class Line:
             self.fresh.extend(messages)
             self._budget.add(len(messages), body_bytes)
 
-    def back(self, position: int, message: Message) -> None:
-        """To its original place."""
-        heappush(self.returned, (position, message))
+    def back(self, position: int, message: Message, redelivered: bool = True) -> None:
+        """Put a message back in its original place."""
+        heappush(self.returned, (position, message, redelivered))
         if message.life is not None and message.life.deadline_ms != NEVER:
             self.timed = True
         self._budget.add(1, message.body_bytes)
@@ -102,14 +107,16 @@ class Line:
         self.backlog.restore(pages)
 
     def front(self, average_bytes: int) -> Message | None:
-        """The next to go, read back if need be; a body takes about that many octets.
+        """Return the next to go, read back if need be; a body takes about that many bytes.
 
-        None also where so many cannot be read that others are to have their turn first.
+        None also where so many cannot be read that others are to have their turn first, and where the line is
+        `exhausted`.
         """
         if self.returned:
             return self.returned[0][1]
         passed = 0
-        while not self.fresh and len(self.backlog) and passed < UNREAD_LIMIT:
+        self.exhausted = False
+        while not self.fresh and len(self.backlog) and passed < UNREAD_LIMIT and not self.exhausted:
             passed += self._unpage(average_bytes)
         return self.fresh[0] if self.fresh else None
 
@@ -121,8 +128,7 @@ class Line:
     def pop(self) -> tuple[int, Message, bool]:
         """Take it as (position, message, redelivered)."""
         if self.returned:
-            position, message = heappop(self.returned)
-            again = True
+            position, message, again = heappop(self.returned)
         else:
             position, message = self.head, self.fresh.popleft()
             again = position < self.restored_until
@@ -192,41 +198,52 @@ class Line:
 
     def _unpage(self, average_bytes: int) -> int:
         """Read the next of the backlog; how many in front of them the disk did not give, which are set aside."""
-        count = min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
-        read = self._journal.read(self.backlog.peek(count), self._number)
+        read = self._journal.read(self.backlog.peek(slice_of(average_bytes)), self._number)
+        self.exhausted = not read
         seqs = self.backlog.seqs(len(read))
         fresh: list[Message] = []
         for page, seq, message in zip(self.backlog.take(len(read)), seqs, read, strict=True):
             if message is not None:
                 fresh.append(self._resident(message, seq))
             else:
-                self._set_aside(self.head, page, seq)
+                if self.unread is None:
+                    self.unread = Unread()
+                self.unread.append(self.head, *page, seq)
+                self.unread.average_bytes = average_bytes
                 self.head += 1
         self.fresh.extend(fresh)
         self._budget.add(len(fresh), sum(message.body_bytes for message in fresh))
         return len(read) - len(fresh)
 
-    def reread(self) -> list[Message]:
-        """Try again some of those that could not be read; the ones that are in their places now."""
+    @property
+    def unread_count(self) -> int:
+        return len(self.unread) if self.unread is not None else 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read into memory than is asked for."""
+        return not self._budget.spent or len(self.fresh) + len(self.returned) <= PAGE_ABOVE
+
+    def reread(self) -> tuple[int, list[Message]]:
+        """Try again a slice of those that could not be read: how many were tried, and which are in their places now.
+
+        None is tried where there is none, or the system has no descriptor or memory to spare.
+        """
         if self.unread is None:
-            return []
-        entries = self.unread.take(UNPAGE)
-        messages: list[Message] = []
+            return 0, []
+        entries = self.unread.peek(slice_of(self.unread.average_bytes))
         read = self._journal.read_all([(id_, place) for _, id_, place, _ in entries], self._number)
-        for (position, id_, place, seq), message in zip(entries, read, strict=True):
+        self.unread.take(len(read))  # not before the read, which may fail
+        messages: list[Message] = []
+        for (position, id_, place, seq), message in zip(entries, read, strict=False):
             if message is None:
-                self._set_aside(position, (id_, place), seq)
+                self.unread.append(position, id_, place, seq)
             else:
                 messages.append(self._resident(message, seq))
-                self.back(position, messages[-1])
+                self.back(position, messages[-1], position < self.restored_until)
         if not len(self.unread):
             self.unread = None
-        return messages
-
-    def _set_aside(self, position: int, page: tuple[int, int], seq: int) -> None:
-        if self.unread is None:
-            self.unread = Unread()
-        self.unread.append(position, *page, seq)
+        return len(read), messages
 
     def _resident(self, message: Message, seq: int) -> Message:
         """One that was read, as it was before it was paged out."""
@@ -235,6 +252,11 @@ class Line:
             self._journal.settle(0, message.id, message.place)
             message.id = message.place = 0
         return message.counted(message.life) if message.life and message.life.attempts else message
+
+
+def slice_of(average_bytes: int) -> int:
+    """How many messages with bodies of about that size are read at once."""
+    return min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
 
 
 def due(message: Message, now_ms: int) -> bool:

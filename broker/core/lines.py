@@ -9,6 +9,7 @@ from .life import NEVER
 from .line import LEVEL_SHIFT, Line, Removed
 from .message import Message, total_bytes
 from .ports import Journal, Pages
+from .rereading import EXHAUSTED_MS
 from .rules import NONE, Rules
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class Lines:
 
     `count` is how many there are in all, `body_bytes` the sum of their bodies. Those that could not be read belong to
     neither; as nobody knows how long they are, the sum is an estimate from then until all that are ready are in memory.
+    `awaits_room` says that some of those are read again as soon as others have left memory.
     """
 
     __slots__ = (
@@ -27,6 +29,7 @@ class Lines:
         "all",
         "count",
         "body_bytes",
+        "awaits_room",
         "_estimated",
         "_rules",
         "_queue",
@@ -40,6 +43,7 @@ class Lines:
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
+        self.awaits_room = False
         self._estimated = False
         self._rules = rules
         self._queue = queue
@@ -132,15 +136,17 @@ class Lines:
         there = len(line)
         average_bytes = self.average_bytes
         message = line.front(average_bytes)
-        unread = there - len(line)
-        if unread or self._estimated:
-            self.count -= unread
-            self._correct(unread, average_bytes)
+        self._was_read(line, there - len(line), average_bytes)
         return message
 
-    def _correct(self, unread: int, average_bytes: int) -> None:
-        """So many more could not be read, of which each was about that long."""
+    def _was_read(self, line: Line, unread: int, average_bytes: int) -> None:
+        """So many more of this line could not be read, of which each was about that long."""
+        if line.exhausted:
+            self._queue.home.rereading.add(self._queue, EXHAUSTED_MS)
+        if not unread and not self._estimated:
+            return
         if unread:
+            self.count -= unread
             self.body_bytes = max(self.body_bytes - unread * average_bytes, 0)
             self._estimated = True
             self._queue.home.rereading.add(self._queue)
@@ -151,20 +157,22 @@ class Lines:
     @property
     def unread_count(self) -> int:
         """Messages that could not be read."""
-        return sum(len(line.unread) for line in self.all if line.unread is not None)
+        return sum(line.unread_count for line in self.all)
 
-    def reread(self) -> int:
-        """Try again some that could not be read; how many are ready now."""
-        back = [message for line in self.all for message in line.reread()]
+    def reread(self, line: Line) -> tuple[int, int]:
+        """Try again a slice of what could not be read of this line: how many were tried, and how many are ready now."""
+        tried, back = line.reread()
         self.count += len(back)
-        self.body_bytes += sum(message.body_bytes for message in back)
-        return len(back)
+        self.body_bytes += total_bytes(back)
+        return tried, len(back)
 
     def pop(self, line: Line) -> tuple[int, Message, bool]:
         """The one at the front of this line, which is in memory, as (position, message, redelivered)."""
         taken = line.pop()
         self.count -= 1
         self.body_bytes -= taken[1].body_bytes
+        if self.awaits_room and not line.returned:
+            self._queue.home.rereading.start(self._queue)
         return taken
 
     def expired(self, now_ms: int, limit: int) -> list[Message]:
@@ -174,11 +182,9 @@ class Lines:
             if line.timed:
                 there, average_bytes = len(line), self.average_bytes
                 expired = line.expired(now_ms, average_bytes, limit - len(dead))
-                unread = there - len(line) - len(expired)
-                self.count -= there - len(line)
+                self.count -= len(expired)
                 self.body_bytes -= total_bytes(expired)
-                if unread or self._estimated:
-                    self._correct(unread, average_bytes)
+                self._was_read(line, there - len(line) - len(expired), average_bytes)
                 dead += expired
         return dead
 
@@ -196,7 +202,7 @@ class Lines:
         """Those that are in memory."""
         there: list[Message] = []
         for line in self.all:
-            there += [message for _, message in line.returned]
+            there += [message for _, message, _ in line.returned]
             there += line.fresh
         return there
 
@@ -214,5 +220,5 @@ class Lines:
         """Take out all, at once however many they are. The budget and the journal still count them (`release`)."""
         self.count = 0
         self.body_bytes = 0
-        self._estimated = False
+        self._estimated = self.awaits_room = False
         return [line.remove_all() for line in self.all]

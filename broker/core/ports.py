@@ -166,15 +166,19 @@ class Journal:
 
         A page that was read is used up: the message says where it is kept now. None is for a page that the disk does
         not give, or that was damaged; it may be read again later, and the journal has logged where it is. The list ends
-        in front of such a page that follows one that could be read: what is missing at the end was not tried.
+        in front of such a page that follows one that could be read: what is missing at the end was not tried. It is
+        empty where the system has no descriptor or memory to spare for a read now: nothing is wrong with any page then.
         """
         raise NotImplementedError
 
     def read_all(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Likewise, to the end, whatever cannot be read on the way."""
+        """Likewise, to the end, whatever cannot be read on the way, or until the system has nothing to spare."""
         messages = self.read(pages, queue)
-        while len(messages) < len(pages):
-            messages += self.read(pages[len(messages) :], queue)
+        while 0 < len(messages) < len(pages):
+            read = self.read(pages[len(messages) :], queue)
+            if not read:
+                break
+            messages += read
         return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:

@@ -241,8 +241,9 @@ class Queue(Destination):
                     return
                 lines.read_back(line)
                 if not line.fresh:
-                    if len(line.backlog):  # very many cannot be read: others have their turn first
-                        self._expiry.at_once()
+                    if len(line.backlog):
+                        if not line.exhausted:  # very many cannot be read: others have their turn first
+                            self._expiry.at_once()
                         return
                     continue
             # When something has come back it goes first, one by one: it is rare, and has a position of its own.

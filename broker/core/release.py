@@ -25,7 +25,7 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
         while line.returned:
             returned = line.returned[-SLICE:]
             del line.returned[-SLICE:]
-            yield _settle(queue, [message for _, message in returned], reason)
+            yield _settle(queue, [message for _, message, _ in returned], reason)
         while len(line.backlog):
             queue.home.left_paged(queue, line.backlog.seqs(SLICE), average_bytes, reason)
             pages = line.backlog.take(SLICE)

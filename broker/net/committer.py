@@ -12,6 +12,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 from ..core.ports import EXHAUSTED, FULL, Batch, Journal
@@ -22,10 +23,10 @@ SYNC_S = 0.05  # until declarations that no message depends on are synced
 
 
 class Committer:
-    """`enough` says whether the disk has room to spare. `full` is told when it has not, so that nothing more comes in
-    while there is still room to write what becomes of the messages that are there. `failed` is told, once, that the
-    journal is lost. `took` is told how many seconds each batch needed, `exhausted` why a batch is tried again, as there
-    was no descriptor or memory for it.
+    """`enough` says whether the disk has room to spare; it may raise OSError. `full` is told when it has not, so that
+    nothing more comes in while there is still room to write what becomes of the messages that are there. `failed` is
+    told, once, that the journal is lost. `took` is told how many seconds each batch needed, `exhausted` why a batch is
+    tried again, as there was no descriptor or memory for it.
     """
 
     def __init__(
@@ -121,11 +122,13 @@ class Committer:
             self._look()
 
     def _look(self) -> None:
-        """Is there room to spare? While there is not, look again by and by: others use the disk too."""
+        """Is there room to spare? While there is not, or nobody knows, look again by and by."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        enough = self._enough()
-        self._full(not enough)
+        enough = False
+        with suppress(OSError):  # the alarm stays as it is
+            enough = self._enough()
+            self._full(not enough)
         if not enough:
             self._looking = self._loop.call_later(RETRY_S, self._look)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from ..core.ports import EXHAUSTED, FULL
 from . import checkpoint, records
 from .moved import Moved
+from .reader import RETRY_S, Shortage
 from .segments import OFFSET_BITS, OFFSET_MASK, Segment
 
 if TYPE_CHECKING:
     from .journal import Journal
 
+REFUSED_S = 600.0  # until a segment is copied from again that the disk did not give: each attempt may take seconds
 SLICE_BYTES = 256 << 10  # of a segment that is copied from, in one batch
 WANTED_SHARE = 4  # a segment is copied from when less than this fraction (1/4) of its messages is wanted
 
@@ -27,13 +29,14 @@ WANTED_SHARE = 4  # a segment is copied from when less than this fraction (1/4) 
 class Compaction:
     """`moved`: by the number of the segment that a message in memory still names, where its messages are now."""
 
-    __slots__ = ("moved", "_journal", "_source", "_at", "_lent", "_removed")
+    __slots__ = ("moved", "_journal", "_source", "_at", "_left", "_lent", "_removed")
 
     def __init__(self, journal: Journal) -> None:
         self.moved: dict[int, Moved] = {}
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
+        self._left: dict[int, float] = {}  # by the number of a segment that could not be read: when to try it again
         self._lent = False  # a checkpoint is being made of what segments know
         self._removed: list[Segment] = []  # by the worker, in the batch that is outstanding
 
@@ -66,9 +69,11 @@ class Compaction:
             return
         try:
             self._copy(self._source)
+        except Shortage:
+            self._leave(self._source, RETRY_S)
         except OSError as error:
             self._journal.reader.failed(self._source, self._at, error)
-            self._leave(self._source)
+            self._leave(self._source, REFUSED_S)
 
     def removal(self, current: Segment) -> Callable[[], None] | None:
         """What the worker does once the batch being sealed is durable: a checkpoint, then the end of dead segments."""
@@ -103,6 +108,7 @@ class Compaction:
         for segment in self._removed:
             self._journal.reader.forget(segment)
             self._journal.segments.pop(segment.number, None)
+            self._left.pop(segment.number, None)
             if segment is self._source:
                 self._source = None
         self._removed.clear()
@@ -110,9 +116,19 @@ class Compaction:
     def _choose(self) -> Segment | None:
         journal = self._journal
         for segment in journal.segments.values():
-            if not journal.is_current(segment) and segment.live and segment.live * WANTED_SHARE < segment.total:
+            if (
+                not journal.is_current(segment)
+                and segment.live
+                and segment.live * WANTED_SHARE < segment.total
+                and self._may_read(segment)
+            ):
                 return segment
         return None
+
+    def _may_read(self, segment: Segment) -> bool:
+        """Whether it could be read the last time, or that is long ago."""
+        again_s = self._left.get(segment.number)
+        return again_s is None or self._journal.reader.now_s() >= again_s
 
     def _copy(self, source: Segment) -> None:
         """Copy what is wanted of the next slice to the end of the log."""
@@ -134,12 +150,13 @@ class Compaction:
             return
         if data:
             reader.bad(source, self._at)
-        self._leave(source)
-
-    def _leave(self, source: Segment) -> None:
-        """Its end, or a record that cannot be read: what stands behind that stays where it is."""
-        self._source = None
+        self._source = None  # its end, or a damaged record: what stands behind that stays where it is
         source.total = 0  # never chosen again
+
+    def _leave(self, source: Segment, wait_s: float) -> None:
+        """Try it again from its beginning, but not soon; what was copied from it is dead by then."""
+        self._source = None
+        self._left[source.number] = self._journal.reader.now_s() + wait_s
 
     def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
         journal = self._journal

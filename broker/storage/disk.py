@@ -71,7 +71,11 @@ class FolderFile(File):
     def __init__(self, path: Path, flags: int, durable: bool) -> None:
         self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._durable = durable
-        self.size = os.fstat(self._descriptor).st_size
+        try:
+            self.size = os.fstat(self._descriptor).st_size
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)

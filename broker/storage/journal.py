@@ -24,7 +24,7 @@ from . import checkpoint, records
 from .checkpoint import Checkpoint
 from .compaction import Compaction
 from .disk import Disk
-from .reader import READ_BYTES, Reader
+from .reader import READ_BYTES, Reader, Shortage
 from .recovery import recover
 from .segments import OFFSET_BITS, OFFSET_MASK, Segment
 
@@ -391,6 +391,8 @@ class Journal(ports.Journal):
                 message = records.parsed(segment.salt, data, at)
                 if message is None:
                     self.reader.bad(segment, offset)
+            except Shortage:
+                break
             except OSError:
                 segment_number = -1
             if message is not None:
@@ -406,7 +408,7 @@ class Journal(ports.Journal):
         return messages
 
     def _octets(self, segment: Segment, offset: int) -> bytes:
-        """Read at least one whole record; not all of it need have been written yet. Raises OSError."""
+        """Read at least one whole record; not all of it need have been written yet. Raises OSError, Shortage."""
         batch = self._outstanding
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)

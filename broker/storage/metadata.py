@@ -94,6 +94,7 @@ ERRNOS = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_CANTOPEN: errno.EMFILE,
     sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+    sqlite3.SQLITE_IOERR_NOMEM: errno.ENOMEM,
 }
 
 
@@ -248,7 +249,8 @@ class Metadata:
         except sqlite3.Error as error:
             self._roll_back()
             # Errors that sqlite3 raises of its own accord, on a closed connection for one, carry no code.
-            number = ERRNOS.get(getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE, errno.EIO)
+            code = getattr(error, "sqlite_errorcode", 0)
+            number = ERRNOS.get(code) or ERRNOS.get(code & PRIMARY_CODE, errno.EIO)
             raise OSError(number, str(error), str(self._path)) from error
 
     def sync(self) -> None:

@@ -1,7 +1,9 @@
 """Reads segments for the loop, by files of its own: none is shared with the worker, which writes.
 
-A segment in which a block cannot be read is read record by record from then on, so that all others are served. After
-FAILURES records it is left alone for RETRY_S: a dying disk takes its time for each failure, and the loop waits with it.
+A read for which the system has no descriptor or memory to spare is a Shortage, which says nothing of the disk: whoever
+asked waits, and asks again. All else is a failure of the disk. A segment in which a block cannot be read is read record
+by record from then on, so that all others are served. After FAILURES records it is left alone for RETRY_S: a dying disk
+takes its time for each failure, and the loop waits with it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import errno
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 
+from ..core.ports import EXHAUSTED
 from .disk import Disk, File
 from .records import RECORD_BYTES, RECORD_HEAD
 from .segments import OFFSET_BITS, Segment
@@ -22,13 +26,17 @@ RETRY_S = 10.0
 PLACES = 10_000  # that were logged and are not logged again; beyond these, faults are only counted
 
 
+class Shortage(Exception):
+    """The system has no descriptor or memory to spare now."""
+
+
 class Reader:
     """`errors` counts reads that the disk refused, `damaged` records whose checksum was wrong.
 
-    `log` gets a line for each place, the first time that it cannot be read.
+    `log` gets a line for each place, the first time that it cannot be read, and one for a shortage now and then.
     """
 
-    __slots__ = ("errors", "damaged", "log", "_disk", "now_s", "_files", "_failures", "_places")
+    __slots__ = ("errors", "damaged", "log", "_disk", "now_s", "_files", "_failures", "_places", "_short_s")
 
     def __init__(self, disk: Disk, log: Callable[[str], None], now_s: Callable[[], float] = time.monotonic) -> None:
         self.errors = 0
@@ -39,20 +47,36 @@ class Reader:
         self._files: OrderedDict[int, File] = OrderedDict()
         self._failures: dict[int, tuple[int, float]] = {}  # by segment: how many, and when the last one was
         self._places: set[int] = set()
+        self._short_s: float | None = None  # when a shortage was logged last
 
     def read(self, segment: Segment, offset: int, octets: int) -> bytes:
-        """Raises OSError."""
+        """Raises OSError, Shortage."""
+        try:
+            return self._read(segment, offset, octets)
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+            now_s = self.now_s()
+            if self._short_s is None or now_s - self._short_s >= RETRY_S:
+                self._short_s = now_s
+                self.log(f"{segment.name}: not read for now, to be tried again: {error.strerror}")
+            raise Shortage from error
+
+    def _read(self, segment: Segment, offset: int, octets: int) -> bytes:
         file = self._files.get(segment.number)
         if file is None:
             file = self._files[segment.number] = self._disk.open(segment.name, False)
             if len(self._files) > FILES:
-                self._files.popitem(last=False)[1].close()
+                close(self._files.popitem(last=False)[1])
         else:
             self._files.move_to_end(segment.number)
         return file.read(offset, octets)
 
     def record(self, segment: Segment, offset: int, end: int) -> bytes:
-        """The record that starts there, and what follows it up to `end` as far as one read goes. Raises OSError."""
+        """Return the record that starts there, and what follows it up to `end` as far as one read goes.
+
+        Raises OSError, Shortage.
+        """
         failures, last_s = self._failures.get(segment.number, (0, 0.0))
         if failures and self.now_s() - last_s >= RETRY_S:
             del self._failures[segment.number]
@@ -97,10 +121,16 @@ class Reader:
         """It is removed, or will not be read for long."""
         file = self._files.pop(segment.number, None)
         if file is not None:
-            file.close()
+            close(file)
         self._failures.pop(segment.number, None)
 
     def close(self) -> None:
         for file in self._files.values():
-            file.close()
+            close(file)
         self._files.clear()
+
+
+def close(file: File) -> None:
+    """Close a file that was only read: whether that fails makes no difference."""
+    with suppress(OSError):
+        file.close()

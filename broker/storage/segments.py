@@ -184,9 +184,9 @@ class Segment:
         return self.file
 
     def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        file, self.file = self.file, None  # whatever comes of it: no file is closed twice
+        if file is not None:
+            file.close()
 
 
 def number_of(name: str) -> int | None:

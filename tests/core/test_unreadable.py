@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from broker.core import line as line_module
+from broker.core import rereading
 from broker.core.backlog import Budget, Unread
 from broker.core.message import Message
+from broker.core.ports import Pages
 from broker.core.queue import Queue
-from broker.core.rereading import REREAD_MS
+from broker.core.rereading import EXHAUSTED_MS, REREAD_MS
 from broker.errors import PreconditionFailed
 from broker.table import Table
 from tests.support.clock import FakeClock
-from tests.support.queues import Delivery, Taker, enqueue, message, new_queue
+from tests.support.queues import UNLIMITED_BYTES, Delivery, Taker, enqueue, message, new_queue
 from tests.support.session import SlowJournal, new_node
 
 RESIDENT, UNPAGE = 3, 4
@@ -25,13 +27,25 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FailingJournal(SlowJournal):
-    """`unreadable` are the numbers of messages, from 1 on in the order in which they were stored."""
+    """`unreadable` are the numbers of messages, from 1 on in the order in which they were stored.
+
+    `exhausted` says that the system has no descriptor for a read, `broken` that a read raises; `longest` is how many
+    messages were asked for in one read.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.unreadable: set[int] = set()
+        self.exhausted = self.broken = False
+        self.longest = 0
 
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+        if self.broken:
+            raise KeyError("a bug")
+        if self.exhausted:
+            self.reads += 1
+            return []
+        self.longest = max(self.longest, len(pages))
         read: list[Message | None] = []
         for (id_, _), each in zip(pages, super().read(pages, queue), strict=True):
             if id_ in self.unreadable and read and read[-1] is not None:
@@ -181,3 +195,131 @@ def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> Non
     assert queue.ready == 0
     with pytest.raises(PreconditionFailed, match="not empty"):
         vhost.delete_queue(queue, if_empty=True)
+
+
+def test_after_a_short_fault_all_is_back_at_once() -> None:
+    queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
+    queue.home.budget.limit_bytes = UNLIMITED_BYTES
+    assert len(drained(queue)) == RESIDENT
+    journal.unreadable = {RESIDENT + 2}
+    journal.longest = 0
+    pass_ms(queue, REREAD_MS)
+    assert queue.ready == 50 * UNPAGE - RESIDENT - 1, "the backlog comes back a slice at a time"
+    assert journal.longest <= UNPAGE, "more than a slice was read at once"
+    assert drained(queue) == [RESIDENT + 1, *range(RESIDENT + 3, 50 * UNPAGE + 1)]
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    assert drained(queue) == [RESIDENT + 2]
+
+
+def test_what_comes_back_after_a_fault_takes_no_more_memory_than_there_is() -> None:
+    queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
+    drained(queue)
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    assert len(queue.lines.resident()) <= RESIDENT + UNPAGE, "all is in memory although that is spent"
+    assert drained(queue) == list(range(RESIDENT + 1, 50 * UNPAGE + 1)), "what was left is not read as others leave"
+
+
+def test_a_disk_that_still_gives_nothing_is_not_asked_for_more_than_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "REFUSED_LIMIT", 2 * UNPAGE)
+    queue, journal = paged(100, *range(RESIDENT + 1, 101))
+    while queue.lines.default.backlog:
+        queue.get(False)
+    reads = journal.reads
+    pass_ms(queue, REREAD_MS)
+    assert journal.reads - reads <= 2
+    assert queue.lines.unread_count == 100 - RESIDENT
+
+
+def test_what_could_not_be_read_at_first_was_never_delivered() -> None:
+    queue, journal = paged(6, 5)
+    assert drained(queue) == [1, 2, 3, 4, 6]
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    position, each, redelivered = queue.get(False) or pytest.fail("nothing")
+    assert int(each.frames) == 5 and not redelivered
+    queue.requeue(position, each)
+    assert (queue.get(False) or pytest.fail("nothing"))[2]
+
+
+def test_what_a_restart_brought_back_counts_as_redelivered_whenever_it_is_read() -> None:
+    journal = paged(6)[1]
+    queue = new_queue(journal=journal, budget=Budget(0))
+    pages = Pages()
+    for each in journal.live.values():
+        pages.append(each.id, each.place)
+    queue.restore(pages, 21)
+    journal.unreadable = {2}
+    assert drained(queue) == [1, 3, 4, 5, 6]
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    assert (queue.get(False) or pytest.fail("nothing"))[2]
+
+
+def test_a_read_that_raises_loses_none() -> None:
+    queue, journal = paged(12, 5, 6)
+    failures: list[str] = []
+    queue.home.scheduler.report = lambda event, level, fields: failures.append(event)
+    drained(queue)
+    journal.broken = True
+    pass_ms(queue, REREAD_MS)
+    assert failures == ["job_failed"] and queue.lines.unread_count == 2
+    journal.broken = False
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    assert drained(queue) == [5, 6]
+
+
+def test_for_want_of_a_descriptor_nothing_is_set_aside_and_all_comes_in_order_when_there_is_one() -> None:
+    queue, journal = paged(20)
+    log: list[Delivery] = []
+    journal.exhausted = True
+    queue.add_consumer(Taker("1", queue, log, False, 0, 100))
+    queue.pump()
+    reads = journal.reads
+    assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3]
+    assert (queue.ready, queue.lines.unread_count) == (17, 0)
+    pass_ms(queue, EXHAUSTED_MS - 1)
+    assert journal.reads == reads, "the system is asked at every turn"
+    pass_ms(queue, 1)
+    assert journal.reads > reads and (queue.ready, queue.lines.unread_count) == (17, 0)
+    journal.exhausted = False
+    pass_ms(queue, EXHAUSTED_MS)
+    assert [int(each.frames) for _, _, each, _ in log] == list(range(1, 21))
+    assert not any(redelivered for *_, redelivered in log)
+
+
+def test_for_want_of_a_descriptor_what_could_not_be_read_is_asked_for_again_soon() -> None:
+    queue, journal = paged(12, 5, 6)
+    drained(queue)
+    journal.unreadable.clear()
+    journal.exhausted = True
+    pass_ms(queue, REREAD_MS)
+    assert (queue.ready, queue.lines.unread_count) == (0, 2)
+    journal.exhausted = False
+    pass_ms(queue, EXHAUSTED_MS)
+    assert drained(queue) == [5, 6]
+
+
+@pytest.mark.parametrize("arguments", [{"x-message-ttl": 60_000}, {"x-max-length": 5}], ids=["ttl", "length"])
+def test_limits_hold_as_soon_as_there_is_a_descriptor_again(arguments: dict[str, int]) -> None:
+    journal = FailingJournal()
+    queue = new_queue(journal=journal, budget=Budget(0), arguments=Table.of(arguments))
+    journal.exhausted = True
+    for number in range(1, 41):
+        enqueue([message(number, True, b"%d" % number)], queue)
+        queue.pump()
+    pass_ms(queue, 120_000)
+    assert queue.ready > 5, "what cannot be read cannot be given up"
+    journal.exhausted = False
+    pass_ms(queue, EXHAUSTED_MS)
+    assert queue.ready == (0 if "x-message-ttl" in arguments else 5)
+
+
+def test_get_finds_nothing_for_want_of_a_descriptor_and_all_later() -> None:
+    queue, journal = paged(8)
+    journal.exhausted = True
+    assert drained(queue) == [1, 2, 3]
+    journal.exhausted = False
+    assert drained(queue) == [4, 5, 6, 7, 8]

@@ -258,7 +258,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             held: list[Message] = []
             paged = 0
             for each in queue.lines.all:
-                held += [*each.fresh, *[message for _, message in each.returned]]
+                held += [*each.fresh, *[message for _, message, _ in each.returned]]
                 ids = list(each.backlog._ids[each.backlog._first :])
                 paged += len(ids)
                 pages += [id_ for id_ in ids if id_ in self.journal.loose]

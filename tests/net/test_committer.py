@@ -113,6 +113,32 @@ async def test_a_batch_without_a_descriptor_or_memory_is_tried_again_without_an_
 
 
 @pytest.mark.asyncio
+async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer_module, "RETRY_S", 0.001)
+    scene = Scene()
+    answers: list[OSError | bool] = [OSError(errno.EIO, "broken"), OSError(errno.EIO, "broken"), False, True]
+    looked = asyncio.Event()
+
+    def enough() -> bool:
+        answer = answers.pop(0)
+        if not answers:
+            looked.set()
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    scene.committer._enough = enough
+    scene.journal.added = 1
+    scene.committer.commit_soon()
+    await asyncio.wait_for(looked.wait(), 60)
+    assert (scene.journal.done, scene.alarms, scene.failures) == ([1], [True, False], [])
+    scene.committer._enough = lambda: True
+    assert await scene.committer.stop()
+
+
+@pytest.mark.asyncio
 async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_is_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -129,3 +129,19 @@ def test_a_failed_sync_is_final_also_of_a_full_disk(disk: Disk, monkeypatch: pyt
         file.sync()
     assert raised.value.errno == errno.EIO
     file.close()
+
+
+def test_a_file_that_cannot_be_opened_whole_keeps_no_descriptor(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.open("x", True).close()
+    opened: list[int] = []
+
+    def fails(descriptor: int) -> os.stat_result:
+        opened.append(descriptor)
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", fails)
+        with pytest.raises(OSError, match="broken"):
+            disk.open("x", False)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])

@@ -2,10 +2,13 @@
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -245,6 +248,76 @@ def test_any_other_failure_is_final(metadata: Metadata) -> None:
     with pytest.raises(OSError) as raised:
         metadata.apply(puts([StoredVHost("v")]))
     assert raised.value.errno == errno.EIO
+
+
+class Refusing:
+    """A connection to a database that refuses each statement with this code of SQLite."""
+
+    in_transaction = False
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def execute(self, statement: str, values: object = ()) -> None:
+        error = sqlite3.OperationalError("refused")
+        error.sqlite_errorcode = self._code
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        (sqlite3.SQLITE_CANTOPEN, errno.EMFILE),
+        (sqlite3.SQLITE_CANTOPEN_FULLPATH, errno.EMFILE),
+        (sqlite3.SQLITE_NOMEM, errno.ENOMEM),
+        (sqlite3.SQLITE_IOERR_NOMEM, errno.ENOMEM),
+        (sqlite3.SQLITE_IOERR_WRITE, errno.EIO),
+        (sqlite3.SQLITE_CORRUPT, errno.EIO),
+    ],
+)
+def test_a_shortage_of_the_system_is_told_from_a_lost_disk(metadata: Metadata, code: int, number: int) -> None:
+    connection, metadata._connection = metadata._connection, cast("sqlite3.Connection", Refusing(code))
+    with pytest.raises(OSError) as raised:
+        metadata.apply(puts([StoredVHost("v")]))
+    assert raised.value.errno == number
+    metadata._connection = connection
+    metadata.apply(puts([StoredVHost("v")]))
+
+
+@contextmanager
+def no_descriptor() -> Iterator[None]:
+    """The process may open no file meanwhile."""
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(
+    tmp_path: Path, path: Path
+) -> None:
+    metadata = Metadata(path)
+    with no_descriptor():
+        with pytest.raises(OSError, match="open files"):
+            os.open(os.devnull, os.O_RDONLY)
+        for number in range(100):  # more than SQLite keeps in memory
+            metadata.apply(puts([StoredQueue("/", f"q{number}", number + 1, False, bytes(100_000))]))
+        with pytest.raises(OSError) as raised:
+            metadata.sync()
+        assert raised.value.errno == errno.EMFILE
+    metadata.sync()
+    with no_descriptor():
+        metadata.apply([Change(False, StoredQueue("/", "q0", 1, False, b""))])
+        metadata.sync()
+    copy = image(path, tmp_path / "killed")
+    metadata.close()
+    again = Metadata(copy)
+    assert [queue.name for queue in again.load().queues] == [f"q{number}" for number in range(1, 100)]
+    again.close()
 
 
 def test_transactions_are_as_safe_as_was_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from broker.core.message import Address, Message, content_frames
-from broker.storage import reader
+from broker.core.ports import EXHAUSTED
+from broker.storage import compaction, reader
 from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.simulation.metadata import MemoryMetadata
@@ -170,3 +173,61 @@ def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
     with pytest.raises(OSError) as raised:
         batch.commit()
     assert raised.value.errno == errno.EIO and raised.value.filename == FIRST
+
+
+def failing(log: Log, error: int, *calls: str) -> Callable[[], None]:
+    """Have these calls for the first segment fail; what is returned ends that."""
+    before = log.disk.before
+
+    def fail(what: str, name: str) -> None:
+        if what in calls and name == FIRST:
+            log.disk.refused += 1
+            raise OSError(error, os.strerror(error), name)
+
+    def end() -> None:
+        log.disk.before = before
+
+    log.disk.before = fail
+    return end
+
+
+@pytest.mark.parametrize("error", EXHAUSTED, ids=errno.errorcode.get)
+def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
+    log = Log()
+    log.store(50)
+    pages = [(each.id, each.place) for each in log.stored]
+    there = sum(each.place >> 32 != 1 for each in log.stored)
+    end = failing(log, error, "open", "read")
+    assert log.journal.read(pages) == [] == log.journal.read_all(pages)
+    assert len(log.journal.read_all(pages[-there:] + pages)) == there, "what was read before the shortage is given"
+    assert log.journal.read_errors == 0 and log.journal.report == [
+        f"{FIRST}: not read for now, to be tried again: {os.strerror(error)}"
+    ]
+    end()
+    assert log.read() == list(range(50)), "the segment is left alone as if the disk had failed"
+
+
+@pytest.mark.parametrize("error", [*EXHAUSTED, errno.EIO], ids=errno.errorcode.get)
+def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(error: int) -> None:
+    log = Log()
+    log.store(100)
+    kept = [number for number in range(100) if not number % 9]
+    for message in log.stored:
+        if message.id - 1 not in kept:
+            log.journal.settle(1, message.id, message.place)
+    log.stored = [log.stored[number] for number in kept]
+    now_s = 0.0
+    log.journal.reader.now_s = lambda: now_s
+    end = failing(log, error, "open", "read")
+    for _ in range(20):
+        log.commit()
+        log.store(1)
+    assert log.disk.refused == 1, "a disk that refuses is asked with each batch"
+    assert FIRST in log.disk.names() and "00000002.log" not in log.disk.names(), "all others are compacted"
+    end()
+    now_s += reader.RETRY_S if error in EXHAUSTED else compaction.REFUSED_S
+    for _ in range(20):
+        log.commit()
+        log.store(1)
+    assert FIRST not in log.disk.names()
+    assert None not in log.read()
