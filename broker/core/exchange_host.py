@@ -84,7 +84,7 @@ class ExchangeHost:
         return messages + [None] * (len(pages) - len(messages))
 
     def drop_moved(self, id_: int, place: int, durable: bool) -> None:
-        """Drop one that has just been given to queues, once their copies are durable."""
+        """Drop one that was given to queues in this turn, in one step with their copies."""
         self.home.journal.settle_moved(self.number if durable else 0, id_, place)
 
     def drop(self, id_: int, place: int, durable: bool) -> None:

@@ -125,8 +125,8 @@ class Journal:
         raise NotImplementedError
 
     def settle_moved(self, queue: int, id_: int, place: int) -> None:
-        """Settle a message that was stored anew just now, once its copy is durable: a power cut may keep any part of a
-        batch, and one of both has to be there."""
+        """Settle a message whose copies for other queues were appended since the last `seal`, in one step with them:
+        a power cut may keep any part of a batch, and the message or its copies have to be there."""
         self.settle(queue, id_, place)
 
     def count(self, queue: int, id_: int, place: int, attempts: int) -> None:

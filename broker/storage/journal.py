@@ -127,7 +127,8 @@ class Journal(ports.Journal):
         self._filling = 1
         self._outstanding: Batch | None = None
         self._settled: dict[int, list[int]] = {}
-        self._moves: deque[tuple[int, int, int, int]] = deque()  # ticket of the copy; queue, id and place to settle
+        self._moved: dict[int, list[int]] = {}  # likewise, of messages stored anew for other queues in this batch
+        self._batch_first_id = 1
         self._gone: dict[int, None] = {}
         self._changes: list[Change] = []
         self._unsynced = False
@@ -156,7 +157,7 @@ class Journal(ports.Journal):
         found = recover(self.disk, self.report, known)
         self._salt = found.salt
         self.segments = {segment.number: segment for segment in found.segments}
-        self.next_id = self._first_id = found.next_id
+        self.next_id = self._first_id = self._batch_first_id = found.next_id
         self.recovered_bytes = found.body_bytes
         self.recovered_levels = found.levels
         self.recovered_deadlines = found.deadlines
@@ -226,11 +227,11 @@ class Journal(ports.Journal):
         self.segments[place >> OFFSET_BITS].settle(queue, id_)
 
     def settle_moved(self, queue: int, id_: int, place: int) -> None:
-        ticket = self.ticket()
-        if ticket <= self.durable:  # it has no copy
-            self.settle(queue, id_, place)
-        else:
-            self._moves.append((ticket, queue, id_, place))
+        if self._compaction.moved:
+            id_, place = self._compaction.forward(id_, place)
+        if queue and queue not in self._gone:
+            self._moved.setdefault(queue, []).append(id_)
+        self.segments[place >> OFFSET_BITS].settle(queue, id_)
 
     def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
         """The message has come back to the queue so often."""
@@ -244,6 +245,7 @@ class Journal(ports.Journal):
         if len(self._gone) > GONE_LIMIT:
             del self._gone[next(iter(self._gone))]
         self._settled.pop(queue, None)
+        self._moved.pop(queue, None)
         self._buffer += records.gone(self._current.salt, self.next_id, queue)
 
     def change(self, change: Change) -> None:
@@ -253,7 +255,7 @@ class Journal(ports.Journal):
         return len(self._buffer) > BUFFER_LIMIT
 
     def ticket(self) -> int:
-        if self._buffer or self._settled or self._changes:
+        if self._buffer or self._settled or self._moved or self._changes:
             return self._filling
         return self._outstanding.number if self._outstanding is not None else self.durable
 
@@ -306,10 +308,13 @@ class Journal(ports.Journal):
         if self._outstanding is not None:
             return None
         self._compaction.step()
-        if not (self._buffer or self._settled or self._changes or self._sync_due):
+        if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due):
             return None
+        salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
-            self._buffer += records.settled(self._current.salt, self.next_id, queue, ids)
+            self._buffer += records.settled(salt, next_id, queue, ids)
+        for queue, ids in self._moved.items():
+            self._buffer += records.moved(salt, next_id, queue, self._batch_first_id, ids)
         data = bytes(self._buffer)
         self.written_bytes += len(data)
         segment = self._current
@@ -333,6 +338,8 @@ class Journal(ports.Journal):
         self._filling += 1
         self._buffer = bytearray()
         self._settled = {}
+        self._moved = {}
+        self._batch_first_id = next_id
         self._changes = []
         segment.length += len(data)
         self._start = segment.length
@@ -351,9 +358,6 @@ class Journal(ports.Journal):
         self._outstanding = None
         self.durable = number
         self._compaction.committed()
-        moves = self._moves
-        while moves and moves[0][0] <= number:
-            self.settle(*moves.popleft()[1:])
         waiting = self._waiting
         while waiting and waiting[0][0] <= number:
             waiting.popleft()[1]()

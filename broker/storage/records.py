@@ -11,6 +11,7 @@
     SETTLED  2    queue u32 | ids of messages, u64 each
     GONE     3    queue u32
     COUNTED  4    queue u32 | id of a message u64 | attempts u32
+    MOVED    5    queue u32 | first id u64 | ids of messages, u64 each
 
     flags         1 persistent, 2 has a life: priority u8 | marks u8 | attempts u32 | deadline u64 in milliseconds |
                   where it has blind keys, their octets u32 and each as a short string
@@ -24,7 +25,9 @@ will have. A message is stored once, with the queues that it went to; with no qu
 restart forgets. `order` is the id it had first: compaction copies messages that are still wanted to the end of the log,
 and a queue stands in the order of these. `address` is exchange and routing key as two short strings; frames are as in
 `core.message`. A queue is a number that metadata gave it and never gives again, so what is left of a deleted queue
-means nothing. Of several COUNTED for one message of one queue, the highest holds.
+means nothing. Of several COUNTED for one message of one queue, the highest holds. MOVED settles messages that were
+stored anew in the same batch, for other queues; `first id` is that of the batch's first message. It holds only where
+every message from there to the record can be read: a power cut may keep it, and not the copies.
 
 To change any of this, raise VERSION, and teach `recovery` to read the version before: segments are never rewritten in
 place, so a log holds both for a while. Version 1 was never released, and is refused.
@@ -42,7 +45,7 @@ MAGIC = 0x4E525701
 SEGMENT_MAGIC = b"WARREN"
 VERSION = 2
 
-MESSAGE, SETTLED, GONE, COUNTED = 1, 2, 3, 4
+MESSAGE, SETTLED, GONE, COUNTED, MOVED = 1, 2, 3, 4, 5
 PERSISTENT, HAS_LIFE = 1, 2
 DIED, HAS_BLIND = 1, 2
 
@@ -62,6 +65,7 @@ LIFE = Struct("<BBIQ")
 COUNTED_BODY = Struct("<BQIQI")
 QUEUE = Struct("<I")
 SETTLED_HEAD = Struct("<BQI")
+MOVED_HEAD = Struct("<BQIQ")
 LENGTH = Struct("<I")
 LARGEST_RECORD = 600 << 20  # octets: the largest message there can be, with its frames' overhead
 
@@ -164,6 +168,10 @@ def life_at(data: bytes, at: int) -> Life:
 
 def settled(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:
     return _sealed(salt, SETTLED_HEAD.pack(SETTLED, id_, queue) + Struct(f"<{len(ids)}Q").pack(*ids))
+
+
+def moved(salt: int, id_: int, queue: int, first: int, ids: list[int]) -> bytes:
+    return _sealed(salt, MOVED_HEAD.pack(MOVED, id_, queue, first) + Struct(f"<{len(ids)}Q").pack(*ids))
 
 
 def gone(salt: int, id_: int, queue: int) -> bytes:

@@ -206,6 +206,7 @@ class _Scan:
         self._counted = saved.attempts
         self._segments: dict[int, Segment] = {}
         self._gone: set[int] = set()
+        self._run = self._run_end = 0  # ids of the messages read last, without a gap: the first, and the one after
         found.next_id = max(found.next_id, saved.next_id)
 
     def read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
@@ -240,6 +241,9 @@ class _Scan:
             _, id_, order, _, body_bytes, _, flags, count = records.MESSAGE_HEAD.unpack_from(data, start)
             if id_ >= found.next_id:
                 found.next_id = id_ + 1
+            if id_ != self._run_end:
+                self._run = id_
+            self._run_end = id_ + 1
             segment.total += 1
             if not count:
                 segment.mark_dead(id_)
@@ -269,6 +273,12 @@ class _Scan:
             at = start + records.SETTLED_HEAD.size
             for settled in Struct(f"<{(end - at) // 8}Q").unpack_from(data, at):
                 self._settle(queue, settled)
+        elif kind == records.MOVED:
+            first = records.MOVED_HEAD.unpack_from(data, start)[3]
+            at = start + records.MOVED_HEAD.size
+            if first == id_ or self._run <= first and self._run_end == id_:  # all copies are there
+                for settled in Struct(f"<{(end - at) // 8}Q").unpack_from(data, at):
+                    self._settle(queue, settled)
         elif kind == records.COUNTED:
             _, _, _, counted, attempts = records.COUNTED_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))

@@ -245,7 +245,7 @@ def test_dead_letters_are_as_persistent_as_what_died(daemon: Daemon, restart: Ca
 
 
 @pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
-def test_a_kill_loses_no_dying_message(daemon: Daemon, reason: str) -> None:
+def test_a_kill_finds_a_dying_message_in_one_queue_or_the_other(daemon: Daemon, reason: str) -> None:
     daemon.start()
     for number in range(4):
         client = daemon.connect()
@@ -264,10 +264,8 @@ def test_a_kill_loses_no_dying_message(daemon: Daemon, reason: str) -> None:
         channel = daemon.connect().channel()
         if reason == "expired":
             empty(channel, source)
-        # It is settled in its queue once its copy is durable, so a kill in between leaves it in both.
-        left, copies = channel.drain(source), channel.drain(letters)
-        assert sorted({*left, *copies}) == BODIES
-        assert len(left) == len({*left}) and len(copies) == len({*copies})
+        left = channel.drain(source) + channel.drain(letters)
+        assert sorted(left) == BODIES
 
 
 def test_the_time_of_an_unused_queue_starts_anew(daemon: Daemon, restart: Callable[[], Client]) -> None:

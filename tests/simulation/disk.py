@@ -218,6 +218,12 @@ class SimulatedDisk(Disk):
         other._meant = {name: [inode and copies[id(inode)] for inode in meant] for name, meant in self._meant.items()}
         return other
 
+    def damage(self, name: str, offset: int) -> None:
+        """Change a byte of a file, as a medium does that grows old."""
+        inode = self._inodes[name]
+        inode.data[offset] ^= 0xFF
+        inode.dirty.add(offset // SECTOR)
+
     def power_loss(self, random: Random) -> SimulatedDisk:
         """The disk as the next process finds it after the power went and came back."""
         other = SimulatedDisk(self.random)
