@@ -64,7 +64,7 @@ from .core.vhost import VHost
 from .definition_files import parsed
 from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
 from .host import PRODUCT, Command, Host, Listening, Service, product_version
-from .net.connection_limits import Pool, Slot
+from .net.connection_limits import Pool, Slot, source_of
 from .net.expiry import authority_expiries, server_expiry
 from .net.listener import Listener
 from .net.supervisor import Child, Supervisor
@@ -215,6 +215,7 @@ __all__ = [
     "same",
     "server_expiry",
     "snapshot",
+    "source_of",
     "stable_hash",
     "table_of_json",
     "term_of",

@@ -55,7 +55,7 @@ STARTS: dict[str, str] = {
     "plugins/management/api/definitions.py::post_definitions": "a call in a thread, awaited",
     "plugins/management/openapi.py::Constant.answer": "awaited by those who ask; made anew where it failed",
     "plugins/management/web.py::compressed": "a call in a thread, awaited",
-    "plugins/management/web.py::while_connected": "awaited in the same call",
+    "plugins/management/web.py::work_until": "awaited in the same call",
     "plugins/web/asgi.py::compressed_stream": "calls in a thread, awaited one by one",
     "plugins/metrics/service.py::MetricsService.guarded": "a call in a thread, awaited",
     "plugins/throughput/analysis/intake.py::look": "threads that end with the call",

@@ -6,14 +6,22 @@ not known are ignored.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from .answers import bad
+from .answers import Refusal, bad, not_now
+from .quota import Quota
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+# Each WINDOW_S have to bring WINDOW_BYTES of a body, or its end: 273 bytes a second, slower than any line of today.
+WINDOW_S = 15.0
+WINDOW_BYTES = 4096
+FORM_S = 5.0  # for a whole body whose sender has not logged in, which is a few hundred bytes
+CLOSING = {"connection": "close"}  # else the rest of the body would be waited for
 
 TOO_LONG = "Exceeded HTTP request body size limit"
 TOO_LONG_HERE = "Payload size limit exceeded"  # where the route has a limit of its own
@@ -26,22 +34,60 @@ DOUBLE = "invalid payload: the request body JSON-decoded to a string. Is the inp
 EMPTY = (b"", b"null", b"undefined")
 
 
-async def read(receive: Receive, length: str | None, limit: int, too_long: str) -> bytes:
-    """All of it. Raises Refusal (400), for the reason `too_long`, once it is known to be longer than `limit` octets."""
-    if length is not None and length.isdecimal() and int(length) > limit:
-        raise bad(too_long)
-    pieces, size, more = [], 0, True
-    while more:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise ConnectionResetError("the client has gone before the end of its request")
-        piece = event.get("body", b"")
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise bad(too_long)
-        more = event.get("more_body", False)
-    return b"".join(pieces)
+class Reader:
+    """Reads one body: how long it may be and may take, and where its bytes are counted. `user` is empty before a login.
+
+    `idle_s` is the longest pause between two pieces of it.
+    """
+
+    __slots__ = ("_idle_s", "_limit", "_quota", "_too_long", "_user")
+
+    def __init__(self, quota: Quota, user: str, limit: int, too_long: str, idle_s: float) -> None:
+        self._quota = quota
+        self._user = user
+        self._limit = limit
+        self._too_long = too_long
+        self._idle_s = idle_s
+
+    async def read(self, receive: Receive, length: str | None) -> bytes:
+        """The whole body; its bytes count while they are gathered.
+
+        Raises Refusal: 400 where it is too long, 408 where it comes too slowly, 503 where others have the room;
+        ConnectionResetError where the client leaves.
+        """
+        if length is not None and length.isdecimal() and int(length) > self._limit:
+            raise bad(self._too_long)
+        window_s = min(WINDOW_S, self._idle_s) if self._user else FORM_S
+        try:
+            async with asyncio.timeout(window_s) as deadline:
+                return await self._gather(receive, deadline, window_s)
+        except TimeoutError:
+            raise Refusal(408, "request_timeout", "the body did not come in time", CLOSING) from None
+
+    async def _gather(self, receive: Receive, deadline: asyncio.Timeout, window_s: float) -> bytes:
+        pieces: list[bytes] = []
+        size = window = 0
+        more = True
+        try:
+            while more:
+                event = await receive()
+                if event["type"] == "http.disconnect":
+                    raise ConnectionResetError("the client has gone before the end of its request")
+                piece = event.get("body", b"")
+                if size + len(piece) > self._limit:
+                    raise bad(self._too_long)
+                if not self._quota.take(self._user, len(piece)):
+                    raise not_now("too many bytes of request bodies are under way")
+                pieces.append(piece)
+                size += len(piece)
+                window += len(piece)
+                if window >= WINDOW_BYTES and self._user:
+                    window = 0
+                    deadline.reschedule(asyncio.get_running_loop().time() + window_s)
+                more = event.get("more_body", False)
+            return b"".join(pieces)
+        finally:
+            self._quota.give_back(self._user, size)
 
 
 def decoded(octets: bytes) -> dict[str, Any]:

@@ -13,15 +13,25 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from broker.plugin import AMQPError, Host, OperatorError
+from broker.plugin import AMQPError, Host, OperatorError, Peer, source_of
 
-from ..web.asgi import GZIP_FROM, GZIP_LEVEL, THREAD_FROM, headers_of, peer_of, raw_path_of, takes_gzip
+from ..web.asgi import (
+    GZIP_FROM,
+    GZIP_LEVEL,
+    THREAD_FROM,
+    headers_of,
+    peer_of,
+    raw_path_of,
+    takes_gzip,
+    until_departure,
+)
 from . import bodies
-from .access import NOBODY, NONE, authenticated, present
+from .access import NOBODY, NONE, Caller, authenticated, present
 from .access_log import AccessLog
 from .answers import NO_VHOST, Answer, Refusal, missing, not_found, not_now, refusal_of
 from .lists import Listing, answered, chosen_columns, pruned
 from .origins import Origins
+from .quota import Quota
 from .request import Request
 from .routes import READS, Answered, Route, Routes, allowed, values
 from .state import State
@@ -32,7 +42,11 @@ API = "/api"
 REQUEST_S = 60.0  # until an answer is made; a list of 100,000 objects takes a tenth of it on an idle machine
 STORING_S = 10.0  # a change waits for the disk, before its caller is told that it is not stored yet
 STORING_LIMIT = 128  # changes that wait for the disk at a time; they must not keep others from being answered
-REQUESTS_LIMIT = 512  # under way at a time, health checks aside; half of the connections that the server takes
+# Requests in work at a time, health checks aside: of users who have logged in, and whose bodies have come.
+REQUESTS_LIMIT = 512
+SOURCE_REQUESTS_LIMIT = 64  # of these, from one source address: eight of them to keep all others out
+BODIES_BYTES = 256 << 20  # of bodies that are on their way, of all users,
+USER_BODIES_BYTES = 64 << 20  # and of one
 CHUNK_BYTES = 256 << 10  # of an answer, that are handed to the socket in one turn of the loop
 NO_CONTENT = 204
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
@@ -48,7 +62,9 @@ class Web:
         self._prefix = state.config.path_prefix.rstrip("/") + API
         self._headers = fixed_headers(state)
         self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
-        self._requests = 0  # under way, health checks aside
+        self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in work, by source
+        longest = state.config.max_body_bytes
+        self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
         self._storing = 0  # changes that wait for the disk
         self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
 
@@ -56,8 +72,7 @@ class Web:
         assert scope["type"] == "http"
         headers = headers_of(scope)
         try:
-            async with asyncio.timeout(REQUEST_S):
-                answer = await self._answer(scope, headers, receive)
+            answer = await self._answer(scope, headers, receive)
         except Refusal as refusal:
             answer = refusal.answer
         except TimeoutError:
@@ -100,15 +115,7 @@ class Web:
             return Answer(
                 405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
             )
-        if route.is_health:
-            return await self._serve(scope, headers, receive, route, segments)
-        if self._requests >= REQUESTS_LIMIT:
-            raise not_now(f"{REQUESTS_LIMIT} requests are under way")
-        self._requests += 1
-        try:
-            return await self._serve(scope, headers, receive, route, segments)
-        finally:
-            self._requests -= 1
+        return await self._serve(scope, headers, receive, route, segments)
 
     async def _serve(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, route: Route, segments: list[str]
@@ -118,9 +125,7 @@ class Web:
             self._origins.check_change(method, headers, takes_form=route.body is bytes)
         caller = NOBODY
         if route.guard is not NONE:
-            if self._state.config.disable_basic_auth:
-                raise Refusal(401, "not_authorized", "Not_Authorized")
-            caller = await authenticated(self._host, headers.get("authorization"), peer)
+            caller = await self._log_in(scope, headers, peer)
             scope["user"] = caller.user.name
         query: dict[str, str] = {}
         for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
@@ -130,10 +135,30 @@ class Web:
         if route.body is not None:
             await self._read(route, request, receive)
             self._let_in(route, request)  # as a body takes its time, in which rights may have been taken away
-        answer = await self._handle(route, request, receive)
-        if method not in READS:
-            await self._stored(receive)
-        return answer
+        if route.is_health or route.guard is NONE:
+            return await self._work(route, request, receive)
+        source = source_of(peer.host)
+        if not self._requests.take(source):
+            raise not_now("too many requests are under way")
+        try:
+            return await self._work(route, request, receive)
+        finally:
+            self._requests.give_back(source)
+
+    async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
+        """The caller; for one who leaves before it is known nothing more is done. Raises Refusal (400, 401, 503)."""
+        if self._state.config.disable_basic_auth:
+            raise Refusal(401, "not_authorized", "Not_Authorized")
+        login = authenticated(self._host, headers.get("authorization"), peer)
+        async with asyncio.timeout(REQUEST_S):
+            return await work_until(until_departure(scope), login)
+
+    async def _work(self, route: Route, request: Request, receive: Receive) -> Answer:
+        async with asyncio.timeout(REQUEST_S):
+            answer = await self._handle(route, request, receive)
+            if request.method not in READS:
+                await self._stored(receive)
+            return answer
 
     async def _stored(self, receive: Receive) -> None:
         """Raises Refusal (503) where the disk does not take what was changed in time."""
@@ -164,17 +189,15 @@ class Web:
             raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
 
     async def _read(self, route: Route, request: Request, receive: Receive) -> None:
-        """Raises Refusal (400, 408)."""
+        """Raises Refusal (400, 408, 503)."""
         assert route.body is not None
         config = self._state.config
         limit, too_long = config.max_body_bytes, bodies.TOO_LONG
         if route.body_limit is not None:
             limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
-        try:
-            async with asyncio.timeout(config.tcp.inactivity_timeout / 1000):
-                octets = await bodies.read(receive, request.headers.get("content-length"), limit, too_long)
-        except TimeoutError:
-            raise Refusal(408, "request_timeout", "the body did not come in time") from None
+        user = "" if route.guard is NONE else request.user.name
+        reader = bodies.Reader(self._bodies, user, limit, too_long, config.tcp.inactivity_timeout / 1000)
+        octets = await reader.read(receive, request.headers.get("content-length"))
         if issubclass(route.body, msgspec.Struct):
             request.body = bodies.converted(bodies.decoded(octets), route.body)
         else:
@@ -258,7 +281,12 @@ async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure())
+    return await work_until(departure(), work)
+
+
+async def work_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
+    """The result of the work; raises ConnectionResetError, once it is cancelled, if the departure comes before."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure)
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

@@ -12,6 +12,7 @@ from starlette.types import Scope
 
 from broker.plugin import Peer
 
+DEPARTURE = "warren.departure"  # the extension of a scope with the asyncio.Event of a lost connection
 GZIP_FROM = 1024  # octets; shorter ones gain nothing
 THREAD_FROM = 65_536  # octets; longer ones are compressed beside the loop
 GZIP_LEVEL = 4  # where more octets less cost as much time again
@@ -33,6 +34,12 @@ def peer_of(scope: Scope) -> Peer:
     host, port = scope.get("client") or ("", 0)
     local_host, local_port = scope.get("server") or ("", 0)
     return Peer(host, port, local_host, local_port or 0, is_loopback(host))
+
+
+async def until_departure(scope: Scope) -> None:
+    """Return once the connection of a request is lost, without a look at its body; never where nobody notes that."""
+    departure = scope.get("extensions", {}).get(DEPARTURE) or asyncio.Event()
+    await departure.wait()
 
 
 def is_loopback(host: str) -> bool:

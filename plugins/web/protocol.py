@@ -8,6 +8,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from broker.plugin import HTTPListener, Slot
 
+from .asgi import DEPARTURE
 from .strict_head import StrictBuffer
 
 STALL_LOOK_S = 15.0  # output that waits must get less, or have been gone for a moment, between two looks
@@ -26,12 +27,14 @@ class Protocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _counted: object = None  # the request that was counted last
     _requests = 0
+    _departure: asyncio.Event
     _stalled: asyncio.TimerHandle | None = None
     _waiting_bytes = 0  # of output, at the last look
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.conn._receive_buffer = StrictBuffer()
+        self._departure = asyncio.Event()
         if self.slot is not None:
             self.slot.abort = transport.abort
         self._stalled = self.loop.call_later(STALL_LOOK_S, self._look_at_output)
@@ -47,18 +50,24 @@ class Protocol(H11Protocol):
         if self.cycle is self._counted:
             return
         self._counted = self.cycle
+        extensions: dict[str, dict[object, object]] = self.cycle.scope.setdefault("extensions", {})
+        extensions[DEPARTURE] = self._departure  # type: ignore[assignment]
         self._requests += 1
         self._stop_waiting()
         if self._requests >= self.requests_limit:
             self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._departure.set()
         self._stop_waiting()
         if self._stalled is not None:
             self._stalled.cancel()
         if self.slot is not None:
             self.slot.leave()
         super().connection_lost(exc)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: a request for another protocol may be answered as any other (RFC 9110, 7.8)."""
 
     def resume_writing(self) -> None:
         self._waiting_bytes = 0

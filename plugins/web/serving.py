@@ -15,6 +15,8 @@ from broker.plugin import Host, HTTPListener, Listener, Slot
 
 from .protocol import Protocol, protocol
 
+REPORT_MS = 10_000  # between two equal lines of the log
+TEXTS_LIMIT = 64  # different ones that are remembered
 REQUESTS_LIMIT = 1280  # beyond it requests are answered with 503; connections have a limit of their own below it
 
 
@@ -48,14 +50,34 @@ class Server(uvicorn.Server):
 
 
 class Lines(logging.Handler):
-    """What the library has to say goes to the broker's log."""
+    """What the library has to say goes to the broker's log: each text once in REPORT_MS, and how many were left out.
+
+    Anybody who reaches the port can have it write the same line for each request.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(logging.WARNING)
         self._host = host
+        self._due_ms: dict[str, int] = {}  # by the library's own text, so there are few
+        self._left_out: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._host.report("http", "warning", {"what": record.getMessage()})
+        now_ms = self._host.node.clock.now_ms()
+        text = str(record.msg)
+        if now_ms < self._due_ms.get(text, 0):
+            self._left_out[text] = self._left_out.get(text, 0) + 1
+            return
+        if len(self._due_ms) >= TEXTS_LIMIT:
+            self._due_ms.clear()
+            self._left_out.clear()
+        self._due_ms[text] = now_ms + REPORT_MS
+        fields: dict[str, object] = {"what": record.getMessage()}
+        left_out = self._left_out.pop(text, 0)
+        if left_out:
+            fields["left_out"] = left_out
+        if record.exc_info:
+            fields["exc_info"] = record.exc_info[1]
+        self._host.report("http", "error" if record.levelno >= logging.ERROR else "warning", fields)
 
 
 async def serve(

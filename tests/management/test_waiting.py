@@ -11,6 +11,7 @@ from broker.plugin import HTTPListener, SSLOptions
 from plugins.management import web
 from plugins.management.answers import Answer
 from plugins.management.api import routes
+from plugins.management.quota import Quota
 from plugins.management.web import Web, while_connected
 from plugins.web.door import Doors, Entrance
 from tests.support.http import Api, answered, scope_of
@@ -104,7 +105,7 @@ def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
 def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
     api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "REQUESTS_LIMIT", 1)
+    monkeypatch.setattr(web_of, "_requests", Quota(1, 1))
 
     async def visit() -> None:
         waiting = asyncio.ensure_future(asked(web_of, "PUT", "/queues/%2F/q", {}))
@@ -170,7 +171,7 @@ def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_healt
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
         for _, gone in leaving:
             gone.close()
-        await until(lambda: web_of._requests == web_of._storing == 0)
+        await until(lambda: web_of._requests.used == web_of._storing == 0)
         writer.close()
         await doors.close()
 

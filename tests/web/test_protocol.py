@@ -125,3 +125,30 @@ def test_an_application_that_cannot_be_made_is_logged_and_tried_again_and_nobody
         await doors.close()
 
     asyncio.run(visit())
+
+
+def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
+    """An upgrade was two lines a request, and what is no HTTP one."""
+
+    async def ask(port: int, request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        line = await asyncio.wait_for(reader.readline(), PATIENCE_S)
+        writer.close()
+        return line
+
+    async def visit() -> None:
+        doors, port = await opened(api, "hello")
+        upgrade = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        assert (await ask(port, upgrade)).startswith(b"HTTP/1.1 200 ")
+        assert not [event for event, _, _ in api.peer.log if event == "http"]
+        for _ in range(5):
+            assert (await ask(port, b"no HTTP\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        api.peer.clock.advance(10_000)
+        await ask(port, b"no HTTP\r\n\r\n")
+        said = "Invalid HTTP request received."
+        lines = [fields for event, _, fields in api.peer.log if event == "http"]
+        assert lines == [{"what": said}, {"what": said, "left_out": 4}]
+        await doors.close()
+
+    asyncio.run(visit())
