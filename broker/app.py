@@ -18,7 +18,7 @@ import structlog
 
 from . import logs, services
 from .cli import distribution_version
-from .config import NO_LOGIN, Config, ConfigError, Sources
+from .config import NO_LOGIN, Config, ConfigError, Sources, default_node
 from .control.call import Daemon
 from .control.server import Control
 from .core.definitions import Definitions, first_definitions
@@ -28,6 +28,7 @@ from .core.parameters import CLUSTER_ID
 from .core.passwords import Hashing, PasswordRules
 from .core.ports import Clock, Journal, Pages
 from .core.registry import Registry
+from .core.stable_hash import stable_hash
 from .core.statistics import QueueChurn
 from .core.stored import Stored
 from .core.users import Users
@@ -122,14 +123,28 @@ class Store:
             self.metadata.close()
 
 
+def default_cluster_name(config: Config) -> str:
+    """The cluster's name until an operator sets one: configured, or else the node's.
+
+    Brokers of one machine that are given neither have the same node name, and would share the queues at an upstream,
+    which are called after the cluster. So four digits of a hash follow, of the data folder's path or, in memory, of the
+    listeners.
+    """
+    if config.cluster_name or config.node != default_node():
+        return config.cluster_name or config.node
+    place = str(config.listeners_tcp) if config.memory else os.path.realpath(config.data_dir)
+    return f"{config.node}-{stable_hash(os.fsencode(place)) >> 48:04x}"
+
+
 def build_node(
     config: Config, clock: Clock, store: Store, hashing: Hashing | None = None, registry: Registry | None = None
 ) -> Node:
     """A node with what was stored; a new one has the default virtual host and user, and nothing else, not even these
     where definitions are to be loaded."""
     users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
-    cluster_name = config.cluster_name or config.node
-    node = Node(config.node, cluster_name, clock, store.journal, users, message_memory_bytes(config), registry)
+    node = Node(
+        config.node, default_cluster_name(config), clock, store.journal, users, message_memory_bytes(config), registry
+    )
     node.product, node.version = config.product, config.version
     node.default_vhost = config.default_vhost
     node.default_queue_type = config.default_queue_type

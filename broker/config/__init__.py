@@ -3,7 +3,7 @@
 from .errors import ConfigError
 from .kinds import parse_address
 from .sources import Sources
-from .values import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput
+from .values import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput, default_node
 
 __all__ = [
     "NO_LOGIN",
@@ -16,5 +16,6 @@ __all__ = [
     "SSLOptions",
     "Sources",
     "Throughput",
+    "default_node",
     "parse_address",
 ]

@@ -91,7 +91,7 @@ OBJECTS = (
         Words("local_filesystem", "rabbit_definitions_import_local_filesystem"), "", "local_filesystem"),
     Key("definitions.skip_if_unchanged", Boolean(), "definitions_skip_if_unchanged", "import only what has changed"),
     Key("default_queue_type", QUEUE_TYPES, "default_queue_type", "of new virtual hosts"),
-    Key("cluster_name", Text(empty=False), "cluster_name", "default: the name of the node"),
+    Key("cluster_name", Text(empty=False), "cluster_name", "default: the node's name if one is given, or a unique one"),
     Key("cluster_tags.$", Text(), "cluster_tags", "a tag's value", MAP),
     Key("node_tags.$", Text(), "node_tags", "a tag's value", MAP),
     Key("product.name", Text(empty=False), "product", "clients switch features on by this"),

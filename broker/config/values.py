@@ -243,7 +243,7 @@ class Config(Part):
     vhost_max: int | None = None
     runtime_parameter_limits: Mapping[str, int] = field(default_factory=dict)  # component -> how many
 
-    cluster_name: str = ""  # empty: the name of the node
+    cluster_name: str = ""  # empty: that of the node, with digits where the node has its default name
     cluster_tags: Mapping[str, str] = field(default_factory=dict)
     node_tags: Mapping[str, str] = field(default_factory=dict)
     # What server-properties say: clients switch features on by these two (spec/core 1.2).
