@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.core.definitions import Change, Definitions, Record, StoredExchange, StoredQueue
+from broker.core.definitions import Change, Definitions, Record, StoredExchange, StoredQueue, StoredVHost
 
 LISTS = {
     "StoredVHost": ("vhosts", ("name",)),
@@ -31,6 +31,11 @@ class MemoryDefinitions:
             self._records.pop(key, None)
             if change.put:
                 self._records[key] = change.record
+            elif isinstance(change.record, StoredVHost):  # with all that is in it
+                name = change.record.name
+                self._records = {
+                    key: each for key, each in self._records.items() if getattr(each, "vhost", None) != name
+                }
 
     def sync(self) -> None:
         self._since = []

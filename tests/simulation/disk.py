@@ -4,17 +4,19 @@ A file is 512-byte sectors, each either synced or not. `power_loss` keeps any su
 of sizes, and of names that were created, renamed or removed since the folder was synced. What a file gained in length
 without its sectors is zeros or rubbish. `crash` is a killed process: all that was written stays, synced or not.
 
-Before each call, `before` is asked; it may raise an OSError, raise Stopped, or let others have their turn. After
-Stopped every call raises it again, until `crash` or `power_loss` makes the disk of the next process.
+Before each call of a file or of the folder, `before` is asked; it may raise an OSError, raise Stopped, or let others
+have their turn. After Stopped every call raises it again, until `crash` or `power_loss` makes the disk of the next
+process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from os import strerror
 from random import Random
 
+from broker.core.ports import FULL
 from broker.storage.disk import Disk, File
 
 SECTOR = 512
@@ -125,7 +127,12 @@ class SimulatedFile(File):
         self.size = octets
 
     def close(self) -> None:
-        self._closed = True
+        """Whether that fails or not, it is closed, as with Linux."""
+        assert not self._closed or self._disk.stopped, f"{self._name} is closed twice"
+        try:
+            self._call("close")
+        finally:
+            self._closed = True
 
 
 class SimulatedDisk(Disk):
@@ -148,6 +155,10 @@ class SimulatedDisk(Disk):
                 self.before(what, name)
             except Stopped:
                 self.stopped = True
+                raise
+            except OSError as error:
+                if what in ("sync", "sync_folder") and error.errno in FULL:  # as a real disk's files say it
+                    raise OSError(EIO, "not synced", name) from error
                 raise
 
     def _name(self, name: str, inode: Inode | None) -> None:

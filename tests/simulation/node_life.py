@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ from broker.storage.journal import Batch, Journal
 from tests.simulation.definitions import MemoryDefinitions
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.node_model import Entry, Model
+from tests.simulation.vhost_life import VHostLife, VHostModel
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
@@ -42,6 +44,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 EXCHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all": ({}, ["plain", "counting", "levels"]),
     "once": ({"x-message-deduplication": True}, ["refusing"]),
+    "forgetful": ({"x-message-deduplication": True, "x-cache-ttl": 2500}, ["plain"]),
     "later": ({"x-delayed-exchange": True}, ["plain", "timed"]),
 }
 DIRECT = ["plain", "refusing", "unique", "timed", "levels", "counting", "brief"]
@@ -49,6 +52,9 @@ FAMILY = {"dead": "timed"}
 LEVELLED = ("levels", "counting")  # where those of higher priority go first
 KEYS = 6  # values of the header that tells duplicates
 DELAYS_MS = (0, 1, 500, 4000)
+CACHE_TTLS_MS = (-1, 0, 1000)  # that a message asks for, below 0 where it does not
+PURGED = ("plain", "plain", "timed", "dead", "levels", "counting", "unique")
+READ_ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, *EXHAUSTED)
 BODY_BYTES = (0, 20, 300, 1200)
 SEGMENT_BYTES = (600, 2000, 8000, 60_000)
 BUDGET_BYTES = (0, 1500, 5000, 1 << 40)
@@ -63,6 +69,7 @@ class World:
         self.metadata = MemoryDefinitions()
         self.now_ms = 1_000_000
         self.model = Model()
+        self.vhosts = VHostModel()
         self.segment_bytes = self.random.choice(SEGMENT_BYTES)
         self.budget_bytes = self.random.choice(BUDGET_BYTES)
         self.trace: list[str] = []
@@ -89,13 +96,19 @@ class Publish:
         self.exchange = exchange
         self.key = key
         self.targets = EXCHANGES[exchange][1] if exchange else [key]
-        self.like = random.randrange(KEYS) if exchange == "once" or key == "unique" else -1
+        unlike = exchange in ("once", "forgetful") or key == "unique"
+        self.like = random.randrange(KEYS) if unlike else -1
+        asked_ms = random.choice(CACHE_TTLS_MS) if unlike else -1
+        arguments = EXCHANGES[exchange][0] if exchange else {}
+        self.forgotten_ms = asked_ms if asked_ms >= 0 else arguments.get("x-cache-ttl", inf)
         self.delay_ms = random.choice(DELAYS_MS) if exchange == "later" else 0
         self.persistent = bool(exchange) or key not in ("plain", "levels") or random.random() < 0.8
         self.priority = random.randrange(4)
         headers: dict[str, Any] = {}
         if self.like >= 0:
             headers["x-deduplication-header"] = self.like
+        if asked_ms >= 0:
+            headers["x-cache-ttl"] = asked_ms
         if self.delay_ms:
             headers["x-delay"] = self.delay_ms
         self.properties = {"delivery_mode": 1 + self.persistent, "priority": self.priority, "headers": headers}
@@ -147,6 +160,7 @@ class NodeLife:
         self.node.scheduler.report = self._report
         self.batch: Batch | None = None
         self.done = False  # the outstanding batch has been committed, and the loop does not know yet
+        self.synced = 0  # the last batch that made all before it safe from a power cut
         self.failing = self.short = 0.0  # how likely a read, and a call of the worker, is to fail
         self.quiet = False  # nothing new happens any more
         self._in_commit = False
@@ -156,12 +170,15 @@ class NodeLife:
         subscriber = self._open()
         self.subscribers = [subscriber.channel(number) for number in (1, 2)]
         self.pending: list[Publish] = []  # in the open transaction
+        self.settling: list[tuple[int, str, Entry, str]] = []  # likewise: tag, queue, and what is said of it
         self.committing: list[Entry] | None = None
+        self.acknowledging: list[Entry] = []
         self.outstanding: list[tuple[Channel, int, str, Entry]] = []  # deliveries: tag, queue
         self.removing: list[Entry] | None = None  # by a purge or deletion that is under way
         self.brief = False  # the queue of that name is there
         self.declaring = False  # and it is being declared again
         self.latest: dict[str, int] = {}  # by consumer, the arrival of the last fresh delivery
+        self.vhosts = VHostLife(self.node, self.journal, world.vhosts, world.random)
         self._set_up()
 
     def trace(self, line: str) -> None:
@@ -177,7 +194,7 @@ class NodeLife:
     def _set_up(self) -> None:
         """Declare what is not there, and consume nothing yet."""
         self.transacting.transact()
-        for subscriber in self.subscribers:
+        for subscriber in (*self.subscribers, self.transacting):
             subscriber.qos(self.random.choice((1, 3, 20)))
         for name, arguments in QUEUES.items():
             self.admin.send(Queue.Declare, queue=name, durable=True, arguments=arguments)
@@ -197,7 +214,7 @@ class NodeLife:
         if not self._in_commit:
             if what in ("open", "read") and self.random.random() < self.failing:
                 self.model.refused = True
-                raise OSError(errno.EIO, "injected", name)
+                raise OSError(self.random.choice(READ_ERRORS), "injected", name)
             return
         if what != "sync" and self.random.random() < self.short:
             raise OSError(self.random.choice(EXHAUSTED), "injected", name)
@@ -213,6 +230,8 @@ class NodeLife:
             return
         if self.done:
             number = self.batch.number
+            if self.batch.sync:
+                self.synced = number
             self.batch, self.done = None, False
             self.journal.committed(number)
             self.node.pump()
@@ -261,6 +280,8 @@ class NodeLife:
             assert self.committing is not None
             for entry in self.committing:
                 assert entry.ticket <= self.journal.durable or not entry.persistent, "committed before it is durable"
+            for entry in self.acknowledging:
+                assert entry.settled <= self.journal.durable or not entry.persistent, "committed before that is durable"
             self.committing = None
         elif isinstance(item, Queue.PurgeOk | Queue.DeleteOk):
             assert self.removing is not None
@@ -295,7 +316,7 @@ class NodeLife:
         kinds: list[tuple[int, Callable[[], None]]] = [
             (50, self._publish), (12, self._transact), (45, self._settle), (6, self._consume), (4, self._cancel),
             (8, self._pass), (2, self._purge), (2, self._delete), (2, self._refuse), (1, self._run_short),
-            (1, self._fill),
+            (1, self._fill), (3, self._vhost),
         ]  # fmt: skip
         self.random.choices(kinds, [weight for weight, _ in kinds])[0][1]()
         self.receive()
@@ -305,7 +326,8 @@ class NodeLife:
         self.model.bodies.append(b"%d:" % number + self.random.randbytes(self.random.choice(BODY_BYTES)))
         left_out = {"" if self.brief else "brief", "refusing" if transaction else ""}
         direct = [name for name in DIRECT if name not in left_out]
-        exchange = self.random.choice(["", "", "all", "later"] if transaction else ["", "", "all", "later", "once"])
+        once = [] if transaction else ["once", "forgetful"]
+        exchange = self.random.choice(["", "", "all", "later", *once])
         return Publish(number, exchange, "" if exchange else self.random.choice(direct), self.random)
 
     def _send(self, channel: Channel, publish: Publish) -> None:
@@ -314,12 +336,13 @@ class NodeLife:
     def _taken(self, publish: Publish) -> list[Entry]:
         """The queues have it now; where it is a duplicate, they have its original."""
         like = (publish.exchange, publish.key, publish.like)
-        if publish.like >= 0 and like in self.model.seen:
+        original, forgotten_ms = self.model.seen.get(like, ([], -inf))
+        if publish.like >= 0 and self.clock.now_ms() < forgotten_ms:
             self.trace(f"{publish.number} is a duplicate")
-            return self.model.seen[like]
+            return original
         entries: list[Entry] = []
         if publish.like >= 0:
-            self.model.seen[like] = entries
+            self.model.seen[like] = entries, self.clock.now_ms() + publish.forgotten_ms
         due_ms = self.clock.now_ms() + publish.delay_ms
         for queue in publish.targets:
             moves = queue == "timed" or publish.delay_ms > 0
@@ -344,44 +367,59 @@ class NodeLife:
         if self.committing is not None:
             return
         choice = self.random.random()
-        if choice < 0.6 or not self.pending:
+        if choice < 0.6 or not self.pending and not self.settling:
             publish = self._made(True)
             self._send(self.transacting, publish)
             self.pending.append(publish)
             self.trace(f"publish {publish} in a transaction")
             return
         pending, self.pending = self.pending, []
+        settling, self.settling = self.settling, []
         if choice < 0.75:
             self.transacting.send(Tx.Rollback)
+            self.outstanding += [(self.transacting, tag, queue, entry) for tag, queue, entry, _ in settling]
             self.trace("rollback")
             return
         self.transacting.send(Tx.Commit)
         self.committing = [entry for publish in pending for entry in self._taken(publish)]
+        self.acknowledging = [entry for _, queue, entry, choice in settling if self._settled(queue, entry, choice)]
         self.trace(f"commit in {self.journal.ticket()}")
 
     def _settle(self) -> None:
         for _ in range(min(len(self.outstanding), self.random.choice((1, 3, 10)))):
-            channel, tag, queue, entry = self.outstanding.pop(self.random.randrange(len(self.outstanding)))
+            channel, tag, queue, entry = held = self.outstanding.pop(self.random.randrange(len(self.outstanding)))
+            if channel is self.transacting and self.committing is not None:
+                self.outstanding.append(held)
+                return
             choice = self.random.choice(("ack", "ack", "ack", "requeue", "reject"))
-            entry.out = False
             self.trace(f"{choice} {entry.number} of {queue}")
             if choice == "ack":
                 channel.ack(tag)
             else:
                 channel.nack(tag, requeue=choice == "requeue")
-            if choice != "requeue" and not (choice == "reject" and queue == "timed"):
-                entry.settled = self.journal.ticket()
-            if choice == "reject" and queue == "timed":
-                entry.delivered = False
+            if channel is self.transacting:
+                self.settling.append((tag, queue, entry, choice))
+            else:
+                self._settled(queue, entry, choice)
+
+    def _settled(self, queue: str, entry: Entry, choice: str) -> bool:
+        """Whether that is the end of it."""
+        entry.out = False
+        if choice == "reject" and queue == "timed":
+            entry.delivered = False
+            return False
+        if choice != "requeue":
+            entry.settled = self.journal.ticket()
+        return choice != "requeue"
 
     def _consume(self) -> None:
         queue = self.random.choice([name for name in QUEUES if name != "brief" or self.brief])
-        channel = self.random.choice(self.subscribers)
-        self.trace(f"consume {queue}")
+        channel = self.random.choice([*self.subscribers, *[self.transacting] * (queue != "brief")])
+        self.trace(f"consume {queue} on {'the transaction' if channel is self.transacting else channel.number}")
         channel.send(Basic.Consume, queue=queue, consumer_tag=f"{queue}.{self.random.getrandbits(64)}")
 
     def _cancel(self) -> None:
-        channel = self.random.choice(self.subscribers)
+        channel = self.random.choice([*self.subscribers, self.transacting])
         tags = list(pipe_of(channel.client).connection.channels[channel.number].consumers)
         if tags:
             channel.send(Basic.Cancel, consumer_tag=self.random.choice(tags))
@@ -392,7 +430,7 @@ class NodeLife:
         self.clock.advance(ms)
 
     def _purge(self) -> None:
-        self._remove("plain", Queue.Purge)
+        self._remove(self.random.choice(PURGED), Queue.Purge)
 
     def _delete(self) -> None:
         if self.removing is not None or self.declaring:
@@ -413,7 +451,8 @@ class NodeLife:
         if self.removing is not None or self.declaring:  # it would be served only after that
             return
         self.trace(f"{kind.name} {queue}")
-        entries = [each for each in self.model.entries.get(queue, {}).values() if kind is Queue.Delete or not each.out]
+        there = self.model.entries.get(FAMILY.get(queue, queue), {}).values()
+        entries = [each for each in there if kind is Queue.Delete or not each.out]
         self.removing = []
         for entry in entries:
             if entry.moves:
@@ -422,6 +461,9 @@ class NodeLife:
                 entry.removed = True
                 self.removing.append(entry)
         self.admin.send(kind, queue=queue)
+
+    def _vhost(self) -> None:
+        self.trace(self.vhosts.work())
 
     def _refuse(self) -> None:
         self.failing = self.random.choice((0.0, 0.0, 0.0, 0.2, 1.0))
@@ -453,7 +495,8 @@ class NodeLife:
 
     def check_counters(self) -> None:
         for queue in self.node.vhosts["/"].queues.values():
-            out = sum(1 for _, _, name, _ in self.outstanding if name == queue.name)
+            out = [name for _, _, name, _ in self.outstanding] + [name for _, name, _, _ in self.settling]
+            out = out.count(queue.name)
             assert queue.unacked == out, f"{queue}: {queue.unacked} unacknowledged, and {out} are out"
             assert queue.ready == sum(len(line) for line in queue.lines.all), f"{queue}: {queue.ready} ready"
 
@@ -474,6 +517,7 @@ class NodeLife:
                 )
             order = [(-entry.priority if name in LEVELLED else 0, entry.arrival) for entry in found if not entry.moves]
             assert order == sorted(order), f"{name} is out of order"
+        self.vhosts.drain()
         for name, entries in self.model.entries.items():
             lost = [n for n, e in entries.items() if e.certain and not e.out and not e.settled and not e.removed]
             assert not lost, f"{name}: {lost} are LOST"

@@ -53,7 +53,8 @@ class Model:
         self.entries: dict[str, dict[int, Entry]] = {}
         self.bodies: list[bytes] = []
         # What deduplication has taken in this life, by exchange, key and the header's value.
-        self.seen: dict[tuple[str, str, int], list[Entry]] = {}
+        # With the time at which it is forgotten.
+        self.seen: dict[tuple[str, str, int], tuple[list[Entry], float]] = {}
         self.crashed = False
         self.refused = False  # the disk has refused a read in this life
         self._arrivals = 0

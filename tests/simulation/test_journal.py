@@ -46,14 +46,14 @@ def cut(world: World, power: bool) -> None:
 
 def interrupted_start(world: World) -> None:
     """A recovery that does not come to its end, or fails; if it did, nobody has seen it."""
-    stop_after(world.disk, errno.EIO if world.random.random() < 0.4 else None)
+    stop_after(world.disk, world.random.choice((errno.EIO, errno.ENOSPC, None, None, None)))
     world.trace.append("a recovery is interrupted")
     try:
         Life(world).journal.recover(set(world.metadata.queues))
     except Stopped:
         pass
     except OSError as error:
-        assert error.errno == errno.EIO
+        assert error.errno in (errno.EIO, errno.ENOSPC)
     cut(world, world.random.random() < 0.6)
 
 
@@ -72,7 +72,7 @@ def live(world: World, durable: int, end: str) -> int:
     except Stopped:
         assert end.startswith("stopped")
     except OSError as error:
-        assert error.errno == failure == errno.EIO, "only a failed write or sync ends a node"
+        assert error.errno == errno.EIO and failure is not None, "only a failed write or sync ends a node"
     durable = life.journal.durable
     power = end in ("power", "stopped without power", "close") or failure is not None and random.random() < 0.5
     world.trace.append(f"end by {end}, {durable} durable, {life.synced} synced")

@@ -15,11 +15,11 @@ from broker.core import line
 from broker.storage import compaction, reader
 from tests.simulation.disk import Stopped
 from tests.simulation.life import stop_after
-from tests.simulation.node_life import NodeLife, World
-from tests.simulation.test_journal import BLOCK, FIRST, ONLY, SEEDS, TRACE_LINES
+from tests.simulation.node_life import NodeLife, SimulatedStore, World
+from tests.simulation.test_journal import BLOCK, FAILURES, FIRST, ONLY, SEEDS, TRACE_LINES
 
 NODE_SEEDS = SEEDS // 5  # a life of a node takes as long as many of a journal
-ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "close": 1}
+ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "full disk": 2, "close": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +32,27 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+def interrupted_start(world: World) -> None:
+    """A recovery that does not come to its end, or fails; if it did, nobody has seen it."""
+    world.disk.limit_bytes, world.disk.before = None, None
+    stop_after(world.disk, world.random.choice((errno.EIO, errno.ENOSPC, None)))
+    world.trace.append("a recovery is interrupted")
+    try:
+        SimulatedStore(world)
+    except Stopped:
+        pass
+    except OSError as error:
+        assert error.errno in (errno.EIO, errno.ENOSPC)
+    world.disk = world.disk.crash()
+
+
 def live(world: World, end: str) -> None:
     random = world.random
     world.disk.limit_bytes, world.disk.before = None, None
     life = NodeLife(world)
     try:
-        if end in ("stopped", "failing disk"):
-            stop_after(world.disk, errno.EIO if end == "failing disk" else None)
+        if end == "stopped" or end in FAILURES:
+            stop_after(world.disk, FAILURES.get(end))
         for _ in range(random.choice((5, 30, 90))):
             life.commit() if random.random() < 0.3 else life.work()
         life.receive()
@@ -48,7 +62,7 @@ def live(world: World, end: str) -> None:
     except Stopped:
         assert end == "stopped"
     except OSError as error:
-        assert error.errno == errno.EIO and end == "failing disk"
+        assert error.errno == errno.EIO and end in FAILURES
     durable = life.journal.durable
     power = end in ("power", "close") or random.random() < 0.5
     world.trace.append(f"end by {end}{' and power cut' if power else ''}, {durable} durable")
@@ -57,10 +71,14 @@ def live(world: World, end: str) -> None:
         world.metadata.power_loss(random)
     world.now_ms = life.clock.now_ms() + random.choice((0, 100, 5000))
     world.model.restart(durable, end != "close")
+    world.vhosts.durable = durable
+    world.vhosts.synced = life.synced if power and end != "close" else durable
 
 
 def simulate(world: World) -> None:
     for _ in range(world.random.randint(1, 4)):
+        while world.random.random() < 0.15:
+            interrupted_start(world)
         live(world, world.random.choices(list(ENDS), list(ENDS.values()))[0])
     world.disk.limit_bytes, world.disk.before = None, None
     NodeLife(world).drain()
