@@ -23,6 +23,7 @@ LOGIN_LIMIT = 4096  # AMQP connections that have not logged in; each may take th
 LOGIN_SOURCE_LIMIT = 2048  # of these, from one source: a thousand clients behind one router may come back at once
 REPORT_S = 10.0  # between two lines of the log about refused connections
 IPV6_SOURCE_BITS = 64  # what one customer of a network has
+IPV6_NETWORK_BITS = 48  # the smallest block that is routed by itself, of IPv4 the first three bytes
 
 
 def raise_descriptor_limit() -> int:
@@ -62,6 +63,16 @@ def source_of(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, IPV6_SOURCE_BITS), strict=False))
+
+
+def network_of(source: str) -> str:
+    """The network that a source is in, which is what one provider or company has of many."""
+    if ":" not in source:
+        return source.rpartition(".")[0]
+    try:
+        return str(ipaddress.ip_network(source).supernet(new_prefix=IPV6_NETWORK_BITS))
+    except ValueError:
+        return source
 
 
 class Pool:

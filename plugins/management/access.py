@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from broker.plugin import Host, Peer, StoredUser, User, VHost, http_login
 
-from .answers import NOT_YOURS, REALM, Refusal, bad, not_authorised
+from .answers import NOT_YOURS, REALM, Refusal, bad, not_authorised, not_now
 
 ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitoring", "policymaker", "management"
 TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
@@ -159,7 +159,7 @@ async def logged_in(host: Host, name: str, password: bytes, peer: Peer) -> Calle
 
     def postpone() -> None:
         if not told.done():
-            told.set_exception(Refusal(503, "service_unavailable", "too many logins wait for an answer: try again"))
+            told.set_exception(not_now("too many logins wait for an answer: try again"))
 
     forget = host.node.users.authenticate(name, password, loopback, tell, peer.host, postpone)
     try:

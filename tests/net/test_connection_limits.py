@@ -2,7 +2,15 @@
 
 import pytest
 
-from broker.net.connection_limits import ConnectionLimits, Pool, Slot, connection_limit, open_descriptors, source_of
+from broker.net.connection_limits import (
+    ConnectionLimits,
+    Pool,
+    Slot,
+    connection_limit,
+    network_of,
+    open_descriptors,
+    source_of,
+)
 
 
 class Door:
@@ -79,6 +87,14 @@ def test_the_log_tells_of_many_refusals_once() -> None:
 )
 def test_a_source_is_an_ipv4_address_or_a_network_of_ipv6(address: str, source: str) -> None:
     assert source_of(address) == source
+
+
+@pytest.mark.parametrize(
+    ("source", "network"),
+    [("192.0.2.7", "192.0.2"), ("2001:db8:1:2::/64", "2001:db8:1::/48"), ("", ""), ("a:socket", "a:socket")],
+)
+def test_a_network_is_what_one_provider_has(source: str, network: str) -> None:
+    assert network_of(source) == network
 
 
 def test_connections_leave_descriptors_for_the_journal() -> None:

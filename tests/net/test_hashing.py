@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from broker.core.passwords import ARGON2ID, NOBODY, SHA256, check_hash, verify_password
-from broker.net import hashing as hashing_module
+from broker.net import login_queue
 from broker.net.hashing import ThreadHashing
 
 
@@ -87,7 +87,7 @@ def test_no_more_wait_than_can_be_answered_in_time() -> None:
 
     async def work(hashing: ThreadHashing, afters: list[str]) -> None:
         answers: list[bool | None] = []
-        for number in range(hashing_module.SOURCE_LIMIT + 1):
+        for number in range(login_queue.NAME_LIMIT + 1):
             hashing.verify(b"*", str(number).encode(), answers.append)
         assert not answers
         hashing.verify(b"*", b"one more", answers.append)

@@ -6,7 +6,19 @@ from typing import Any, cast
 
 from broker.core.passwords import NOBODY
 from broker.net import hashing as hashing_module
-from broker.net.hashing import FAILED_DELAY_S, FREE_FAILURES, PENDING_LIMIT, SOURCE_LIMIT, ThreadHashing
+from broker.net import login_queue
+from broker.net.hashing import ThreadHashing
+from broker.net.login_queue import (
+    FAILED_DELAY_S,
+    FAILED_TURN,
+    FREE_FAILURES,
+    NAME_LIMIT,
+    PENDING_LIMIT,
+    SOURCE_FREE_FAILURES,
+    SOURCE_LIMIT,
+    LoginQueue,
+    path_of,
+)
 from tests.support.clock import FakeClock, FakeLoop
 
 
@@ -80,7 +92,7 @@ def test_sources_take_turns_however_many_one_of_them_asks() -> None:
         scene.ask(f"wrong {number}", "10.0.0.1")
     scene.ask("right", "10.0.0.2")
     refused = [answer for answer in scene.answers if answer[1] is None]
-    assert len(refused) == 300 - SOURCE_LIMIT - 1, "one is being checked"
+    assert len(refused) == 300 - NAME_LIMIT - 1, "one is being checked"
     scene.answers.clear()
     scene.answer()
     scene.answer(outcome=True)
@@ -89,25 +101,161 @@ def test_sources_take_turns_however_many_one_of_them_asks() -> None:
 
 def test_the_same_source_comes_to_its_turn_as_well() -> None:
     scene = Scene()
-    for number in range(SOURCE_LIMIT):
+    for number in range(NAME_LIMIT):
         scene.ask(f"wrong {number}", "10.0.0.1")
     scene.ask("right", "10.0.0.1")
     scene.answer_all()
-    assert ("right", False) in scene.answers and len(scene.answers) == SOURCE_LIMIT + 1
+    assert ("right", False) in scene.answers and len(scene.answers) == NAME_LIMIT + 1
 
 
-def test_where_too_many_wait_a_newcomer_takes_the_place_of_the_source_that_has_most() -> None:
+def test_names_of_one_source_take_turns_and_the_delay_of_one_is_not_that_of_others() -> None:
+    """48 connections that guess at one name kept everybody out who shared their address."""
     scene = Scene()
-    sources = PENDING_LIMIT // SOURCE_LIMIT
-    for source in range(sources):
-        for number in range(SOURCE_LIMIT):
-            scene.ask(f"{source} {number}", f"10.0.0.{source}")
-    scene.ask("filler", "10.0.0.0")
+    for number in range(FREE_FAILURES + 1):
+        scene.ask(f"early {number}", "10.0.0.1")
+        scene.answer()
+    for number in range(48):
+        scene.ask(f"wrong {number}", "10.0.0.1")
     scene.answers.clear()
+    scene.ask("new user", "10.0.0.1", name="alice")
+    scene.answer(outcome=True)
+    assert scene.answers == [("new user", True)]
+
+
+def test_names_that_nobody_has_delay_a_source_too_and_leave_a_place_to_others() -> None:
+    scene = Scene()
+    for number in range(SOURCE_FREE_FAILURES + 1):
+        scene.ask(f"early {number}", "10.0.0.1", name=f"early {number}")
+        scene.answer()
+    made = len(scene.loop.checks)
+    for number in range(SOURCE_LIMIT - 1):
+        scene.ask(f"wrong {number}", "10.0.0.1", name=f"name {number}")
+    scene.ask("new user", "10.0.0.1", name="alice")
+    assert len(scene.loop.checks) == made, "all names wait for the delay of their source"
+    scene.answers.clear()
+    scene.answer_all()
+    assert ("new user", False) in scene.answers and len(scene.answers) == SOURCE_LIMIT
+
+
+def test_addresses_of_one_ipv6_network_are_one_source() -> None:
+    scene = Scene()
+    for number in range(PENDING_LIMIT):
+        scene.ask(f"wrong {number}", f"2001:db8::{number + 1:x}", name=f"name {number}")
+    assert len([answer for answer in scene.answers if answer[1] is None]) == PENDING_LIMIT - SOURCE_LIMIT - 1
+    scene.answers.clear()
+    scene.ask("right", "2001:db8:1::1")
+    scene.answer()
+    scene.answer(outcome=True)
+    assert scene.answers[-1] == ("right", True)
+
+
+def test_where_too_many_wait_a_newcomer_takes_the_place_of_the_network_that_has_most() -> None:
+    scene = Scene()
+    for number in range(PENDING_LIMIT + 1):
+        scene.ask(f"wrong {number}", f"10.0.{number % 100}.{number}")
+    assert not scene.answers
     scene.ask("newcomer", "10.1.0.0")
     assert len(scene.answers) == 1 and scene.answers[0][1] is None
     scene.answer_all()
     assert ("newcomer", False) in scene.answers
+
+
+def test_where_too_many_wait_those_that_failed_make_room_and_nobody_who_did_not() -> None:
+    scene = Scene()
+    scene.ask("failed", "10.9.0.1")
+    scene.answer()
+    scene.ask("first", "10.10.0.1")
+    for number in range(3):
+        scene.ask(f"failed {number}", "10.9.0.1")
+    for number in range(2 * PENDING_LIMIT):
+        scene.ask(f"{number}", f"10.{100 + number // 250}.{number % 250}.1")
+    given_up = [who for who, answer in scene.answers if answer is None]
+    assert given_up[:3] == ["failed 2", "failed 1", "failed 0"]
+    assert given_up[3:] == [f"{number}" for number in range(PENDING_LIMIT, 2 * PENDING_LIMIT)], "the newest themselves"
+    answers = len(scene.answers)
+    scene.answer_all()
+    assert len(scene.answers) - answers == PENDING_LIMIT + 1
+
+
+def test_a_right_password_gets_in_among_wrong_ones_from_many_thousand_addresses() -> None:
+    """Each try of theirs comes from another address; whoever is refused comes back at once."""
+    scene = Scene()
+    attempts = 0
+
+    def attack(times: int) -> None:
+        nonlocal attempts
+        for _ in range(times):
+            attempts += 1
+            scene.ask(f"wrong {attempts}", f"10.0.{attempts % 200}.{attempts // 200 % 250}", name="guest")
+
+    def checks_until_right(who: str, address: str) -> int:
+        scene.answers.clear()
+        scene.ask(who, address)
+        checks = 0
+        while (who, False) not in scene.answers:
+            if (who, None) in scene.answers:
+                scene.answers.clear()
+                scene.ask(who, address)
+            attack(5)
+            scene.answer()
+            checks += 1
+        return checks
+
+    attack(1_000)
+    assert checks_until_right("early", "192.0.2.1") <= PENDING_LIMIT + FAILED_TURN, "a turn of each network that waits"
+    for _ in range(200):
+        attack(5)
+        scene.answer()
+    assert checks_until_right("late", "198.51.100.1") <= FAILED_TURN, "all of their networks have failed"
+    assert checks_until_right("neighbour", "10.0.7.251") <= 2 * PENDING_LIMIT, "in the midst of them"
+
+
+def test_whoever_failed_has_each_fourth_turn() -> None:
+    scene = Scene()
+    scene.ask("early", "10.0.0.1")
+    scene.answer()
+    scene.ask("running", "10.0.1.1")
+    scene.ask("failed", "10.0.0.1")
+    for number in range(20):
+        scene.ask(f"other {number}", f"10.1.{number}.1")
+    scene.answer_all()
+    order = [who for who, _ in scene.answers]
+    assert 2 <= order.index("failed") <= 2 + FAILED_TURN
+
+
+def test_the_worst_are_remembered_where_too_many_have_failed(monkeypatch: Any) -> None:
+    monkeypatch.setattr(login_queue, "FAILURES_LIMIT", 40)
+    queue = LoginQueue()
+    worst = path_of("10.0.0.1", "guest")
+    for _ in range(FREE_FAILURES + 1):
+        queue.failed(worst, 0.0)
+    for number in range(1000):
+        queue.failed(path_of(f"10.1.{number % 250}.{number // 250}", "guest"), 0.0)
+    assert len(queue._failures) <= 40
+    assert queue._failures[worst].count(0.0) == FREE_FAILURES + 1
+
+
+def test_a_question_is_answered_once_for_all_sources_that_ask_it() -> None:
+    scene = Scene()
+    for number in range(10):
+        scene.ask(f"client {number}", f"10.0.{number}.1", password="secret")
+    scene.answer(outcome=True)
+    assert scene.answers == [(f"client {number}", True) for number in range(10)]
+    assert len(scene.loop.checks) == 1
+
+
+def test_a_check_that_is_given_up_takes_no_other_asker_with_it() -> None:
+    scene = Scene()
+    scene.ask("running", "10.9.0.1")
+    scene.answer()
+    scene.ask("running", "10.8.0.1")
+    scene.ask("failed before", "10.9.0.1", password="secret")
+    scene.ask("client", "10.7.0.1", password="secret")
+    for number in range(PENDING_LIMIT):
+        scene.ask(f"{number}", f"10.100.{number}.1")
+    assert ("failed before", None) in scene.answers
+    scene.answer_all(outcome=True)
+    assert ("client", True) in scene.answers
 
 
 def test_a_check_whose_askers_have_gone_is_not_made() -> None:
