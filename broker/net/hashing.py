@@ -110,7 +110,7 @@ class ThreadHashing(Hashing):
         """Forget the caller; a check that nobody waits for is not made."""
         if then in check.waiting:
             check.waiting.remove(then)
-        if not check.waiting and self._queue.remove(check):
+        if not check.waiting and self._queue.remove(check, self._loop.time()):
             self._answer(check, None)
 
     # Turns
@@ -159,7 +159,7 @@ class ThreadHashing(Hashing):
             if len(self._right) > REMEMBERED:
                 self._right.popitem(last=False)
         for other in list(self._asked[check.question].values()):  # it is the same for all who ask the same
-            self._queue.remove(other)
+            self._queue.remove(other, self._loop.time())
             if result:
                 self._queue.succeeded(other.path)
             else:

@@ -1,15 +1,16 @@
 """The queue of passwords that wait to be verified: whose turn is next, and which is given up where too many wait.
 
 Checks are in groups: by network, by source address in a network, by user name in a source. The groups of each level
-take turns, so that many checks of one group delay those of another by one turn each. Groups that failed lately come
-after those that did not, but for each fourth turn. Where too many wait, the newest check of a group that failed is
-given up first, then that of the group that has most. A check that is accepted is thus verified in bounded time unless
-its group fails, and a group that has not failed is refused only while as many others that have not failed wait.
+take turns, so that many checks of one group delay those of another by one turn each. Sources that have had a right
+password come first, and groups that failed lately last, but for each fourth turn. Where too many wait, the newest check
+of a group that failed is given up first, then that of the group that has most. A check that is accepted is thus
+verified in bounded time unless its group fails, and a group that has not failed is refused only while as many others
+that have not failed wait.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from .connection_limits import network_of, source_of
@@ -27,7 +28,8 @@ MOST_FAILURES = 60  # that are remembered of one group: five hours
 FAILURES_LIMIT = 32_768  # groups whose failures are remembered; a thread fails in some 10,000 until they are forgotten
 FAILED_TURN = 4  # each fourth turn is whoever's has waited longest
 OPERATORS = "operators"  # the network of new hashes, which is none; they are never given up
-UNBLEMISHED, SUSPECT, FAILED = range(3)  # how much a group is trusted
+SOURCES_LIMIT = 4096  # from which a right password came lately
+KNOWN, UNKNOWN, SUSPECT, FAILED = range(4)  # how much a group is trusted
 
 Path = tuple[str, ...]  # network, source, name; that of a group is a beginning of it
 
@@ -67,25 +69,17 @@ class Failures:
 class Group:
     """Checks that wait: in groups of the next level, the one whose turn is next first, or, for a name, by age.
 
-    `trust` is the larger, the less; that of a network is that of its best source, but not quite if another failed.
+    `trust` is the larger, the less; a network has that of its best source, or less if another failed.
     """
 
-    __slots__ = ("checks", "count", "failed", "groups", "path", "trust")
+    __slots__ = ("checks", "count", "groups", "path", "trust")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.groups: dict[str, Group] = {}
         self.checks: deque[Check] = deque()
         self.count = 0
-        self.failed = False  # lately
-        self.trust = UNBLEMISHED
-
-    def update(self) -> None:
-        """Set the trust anew, as `failed` or a group in it is another."""
-        self.trust = FAILED if self.failed else UNBLEMISHED
-        if self.failed and len(self.path) == 1:
-            best = min((group.trust for group in self.groups.values()), default=FAILED)
-            self.trust = min(FAILED, SUSPECT + best)
+        self.trust = UNKNOWN
 
 
 class LoginQueue:
@@ -94,6 +88,7 @@ class LoginQueue:
     def __init__(self) -> None:
         self._root = Group(())
         self._failures: dict[Path, Failures] = {}
+        self._known: OrderedDict[Path, None] = OrderedDict()  # sources that have had a right password
         self._turns = 0
 
     def __len__(self) -> int:
@@ -125,17 +120,17 @@ class LoginQueue:
         ):
             if count > limit:
                 given_up = last_of(group)
-                self.remove(given_up)
+                self.remove(given_up, now_s)
                 return given_up
         return None
 
-    def remove(self, check: Check) -> bool:
+    def remove(self, check: Check, now_s: float) -> bool:
         """Remove a check; False where it does not wait any more."""
         groups = self._groups(check.path)
         if len(groups) <= len(check.path) or check not in groups[-1].checks:
             return False
         groups[-1].checks.remove(check)
-        self._shrink(groups)
+        self._shrink(groups, now_s)
         return True
 
     def _groups(self, path: Path) -> list[Group]:
@@ -148,7 +143,7 @@ class LoginQueue:
             groups.append(group)
         return groups
 
-    def _shrink(self, groups: list[Group]) -> None:
+    def _shrink(self, groups: list[Group], now_s: float) -> None:
         """Count one check less in all of these, which are of one path."""
         for group in groups:
             group.count -= 1
@@ -157,7 +152,7 @@ class LoginQueue:
                 del parent.groups[key]
                 break
         if len(groups) > 1:
-            groups[1].update()
+            self._look(groups[1:2], now_s)
 
     # Turns
 
@@ -174,7 +169,7 @@ class LoginQueue:
         check = groups[-1].checks.popleft()
         for parent, key in zip(groups, check.path, strict=False):
             parent.groups[key] = parent.groups.pop(key)  # to the end of the round
-        self._shrink(groups)
+        self._shrink(groups, now_s)
         return check
 
     def wait_s(self, now_s: float) -> float:
@@ -202,6 +197,10 @@ class LoginQueue:
     def succeeded(self, path: Path) -> None:
         """The password of such a check was right: earlier ones for the same name were errors of its user."""
         self._failures.pop(path, None)
+        self._known[path[:2]] = None
+        self._known.move_to_end(path[:2])
+        if len(self._known) > SOURCES_LIMIT:
+            self._known.popitem(last=False)
 
     def _forget(self, now_s: float) -> None:
         """Make room for one more group: failures that are forgiven are forgotten, or else the half with the fewest."""
@@ -212,11 +211,17 @@ class LoginQueue:
             del self._failures[path]
 
     def _look(self, groups: list[Group], now_s: float) -> None:
-        """Set the trust in groups of one path by their failures."""
+        """Set the trust in groups of one path anew."""
         for group in reversed(groups):
             failures = self._failures.get(group.path)
-            group.failed = failures is not None and failures.count(now_s) > 0
-            group.update()
+            failed = failures is not None and failures.count(now_s) > 0
+            if len(group.path) == 1:
+                best = min((one.trust for one in group.groups.values()), default=FAILED)
+                group.trust = SUSPECT if failed and best == UNKNOWN else best
+            elif group.path in self._known:
+                group.trust = UNKNOWN if failed else KNOWN
+            else:
+                group.trust = FAILED if failed else UNKNOWN
 
 
 def last_of(group: Group) -> Check:

@@ -210,6 +210,21 @@ def test_a_right_password_gets_in_among_wrong_ones_from_many_thousand_addresses(
     assert checks_until_right("neighbour", "10.0.7.251") <= 2 * PENDING_LIMIT, "in the midst of them"
 
 
+def test_a_source_whose_password_was_right_before_comes_first_also_beside_bad_neighbours() -> None:
+    scene = Scene()
+    scene.ask("known", "10.0.0.1")
+    scene.answer(outcome=True)
+    scene.ask("neighbour", "10.0.0.2")
+    scene.answer()
+    for number in range(PENDING_LIMIT + 1):
+        scene.ask(f"{number}", f"10.1.{number}.1")
+    scene.answers.clear()
+    scene.ask("right", "10.0.0.1")
+    for _ in range(3):  # the check under way, perhaps a turn in order, and it
+        scene.answer(outcome=True)
+    assert ("right", True) in scene.answers
+
+
 def test_whoever_failed_has_each_fourth_turn() -> None:
     scene = Scene()
     scene.ask("early", "10.0.0.1")
