@@ -10,6 +10,7 @@ import os
 import platform
 import signal
 import sys
+import time
 from array import array
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from .loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_servi
 from .log_exchange import LOG, LogExchange
 from .net.clock import LoopClock
 from .net.committer import Committer
+from .net.garbage import FullCollections, freeze_heap
 from .net.hashing import ThreadHashing
 from .net.resources import Resources
 from .net.server import Server
@@ -58,8 +60,6 @@ FAILED = 74  # EX_IOERR: the journal could not be written
 BAD_CONFIGURATION = 78  # EX_CONFIG
 SOFTWARE = 70  # EX_SOFTWARE: a task failed that the node cannot do without
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
-# Collections walk every live object. Messages are counted, not traced, and form no cycles, so looking rarely is enough.
-GC_THRESHOLDS = (50_000, 20, 50)
 
 # Options of glibc's mallopt, in octets: free memory kept at the top of the heap, and blocks that never go on it.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -245,15 +245,15 @@ def keep_heap() -> None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
 
 
-def freeze_heap() -> None:
-    """Leave all that the start has made out of later collections, and collect rarely."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+def ended(node: Node) -> int:
+    """Count what has ended since the start, and is freed by a full collection."""
+    churn = node.churn
+    return churn.connection_closed + churn.channel_closed + churn.queue_deleted
 
 
-def trim_heap() -> None:
-    """Give all of the heap that is free back to the system."""
+def free_memory(collections: FullCollections) -> None:
+    """Free what is in cycles, and give all of the heap that is free back to the system."""
+    collections.collect_in_shortage(time.monotonic())
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
@@ -330,7 +330,9 @@ async def run(config: Config, sources: Sources) -> int:
     if config.load_definitions and not load_definitions(node, config):
         return BAD_CONFIGURATION
     node.scheduler.report = report
-    resources = Resources(node.alarms, store.free_bytes, trim_heap, memory_bytes=config.total_memory_bytes)
+    collections = FullCollections(report, partial(ended, node))
+    free = partial(free_memory, collections)
+    resources = Resources(node.alarms, store.free_bytes, free, memory_bytes=config.total_memory_bytes)
     watch = (resources.disk_has_room, resources.disk_full, lost, node.commits.count, delayed)
     committer = Committer(store.journal, *watch)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
@@ -350,12 +352,10 @@ async def run(config: Config, sources: Sources) -> int:
         return UNAVAILABLE
     supervisor.keep("event_loop_watch", server.turns.run)
     freeze_heap()
-    storage = "memory" if config.memory else config.sync
+    supervisor.keep("garbage_collection", collections.run)
     control = Control(daemon)
     bound |= services.bound(host) | await control.open()
-    announce(host, bound, storage, round((loop.time() - begun_s) * 1000))
-    if storage != "fsync":
-        log.warning("not_durable", storage=storage, means=UNSAFE[storage])
+    announce(host, bound, round((loop.time() - begun_s) * 1000))
     await ending.begun.wait()
     log.info("stopping")
     logs.publish_to(None)
@@ -385,9 +385,10 @@ async def close(node: Node, committer: Committer, store: Store, control: Control
     return 0
 
 
-def announce(host: Host, bound: dict[str, list[str]], storage: str, started_ms: int) -> None:
+def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
     """Log that the broker is ready, after `started_ms`, and show a person at the terminal what there is."""
     config, version = host.config, distribution_version()
+    storage = "memory" if config.memory else config.sync
     data = "" if config.memory else str(Path(config.data_dir).absolute())
     facts = {"storage": storage, "data": data, "pid": os.getpid(), "version": version, "plugins": len(host.services)}
     log.info("ready", node=config.node, **bound, **facts)
@@ -397,6 +398,8 @@ def announce(host: Host, bound: dict[str, list[str]], storage: str, started_ms: 
         if known and config.default_user in config.loopback_users:
             known += ", from this machine only"
         print(start_screen(version, config.node, bound, known, data, storage), file=sys.stderr, flush=True)
+    if storage != "fsync":
+        log.warning("not_durable", storage=storage, means=UNSAFE[storage])
 
 
 def lost(error: Exception) -> None:

@@ -10,7 +10,8 @@ import asyncio
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
@@ -18,11 +19,13 @@ from broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
 from .answers import Answer, Pieces, Refusal, bad, json_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 Item = dict[str, object]
 Query = Mapping[str, str]
 
 SLICE_S = 0.0002  # what a message may have to wait for, besides what it takes anyway
-RUN = 1_000  # objects that are sorted at once
+RUN = 500  # objects that are sorted at once: up to 2 ms
+TEXT_BYTES = 64 << 10  # of the pieces of an answer
 PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
 PATTERN_S, NAME_S = 0.02, 2e-5  # processor time for all names together: so much, and so much more for each
 MOMENT_S = 1e-6
@@ -32,6 +35,7 @@ BAD_PAGE = "Pagination parameters are invalid"
 class Listing(Generic[T]):
     """Objects in the order in which they are listed unless another is asked for.
 
+    Objects that are no list are read in slices, so they must not come from what may change meanwhile.
     `describe` makes one's document; `name` is what pages are filtered by, None where there are no pages. `order` is the
     key of that order, None where the objects are in it already.
     """
@@ -45,7 +49,7 @@ class Listing(Generic[T]):
         name: Callable[[T], str] | None = None,
         order: Callable[[T], Any] | None = None,
     ) -> None:
-        self.objects = list(objects)
+        self.objects = objects
         self.describe = describe
         self.name = name
         self.order = order
@@ -119,16 +123,21 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = chosen_columns(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
-    objects = listing.objects
+    given, order = listing.objects, listing.order
+    if isinstance(given, list):
+        objects = given
+    elif order is not None:
+        objects, order = await sorted_in_slices(given, order), None
+    else:
+        objects = await in_slices(given, itself)
     total = len(objects)
     if page is not None:
         name = listing.name
         assert name is not None
-        wanted = await in_slices(objects, lambda one: page.wants(name(one)))
-        objects = [one for one, wants in zip(objects, wanted, strict=True) if wants]
+        objects = await chosen_in_slices(objects, lambda one: page.wants(name(one)))
     matching = len(objects)
-    if listing.order is not None:
-        objects = await sorted_in_slices(objects, listing.order)
+    if order is not None:
+        objects = await sorted_in_slices(objects, order)
     sort = query.get("sort", "")
     if sort == "name" and listing.name is not None:
         objects = await sorted_in_slices(objects, listing.name, reverse)
@@ -137,46 +146,122 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
         # What is shown is described again: to keep all that were made would cost more, in memory and to be collected.
         objects = await sorted_in_slices(objects, lambda one: rank(at(listing.describe(one), path)), reverse)
     elif reverse:
-        objects.reverse()
+        objects = objects[::-1]
     if page is not None:
         objects = page.cut(objects)
-    pieces = await in_slices(objects, lambda one: b"," + json_of(pruned(listing.describe(one), chosen)))
-    return whole_answer(pieces, page, total, matching)
+    items = len(objects)
+    comma = b""
 
+    def text_of(one: Any) -> bytes:
+        nonlocal comma
+        text = comma + json_of(pruned(listing.describe(one), chosen))
+        comma = b","
+        return text
 
-def whole_answer(pieces: list[bytes], page: Page | None, total: int, matching: int) -> Answer:
-    """Join documents that begin with the comma that parts them."""
-    if pieces:
-        pieces[0] = pieces[0].removeprefix(b",")
+    texts = await joined_in_slices(map(text_of, given if objects is given else emptied(objects)))
     if page is None:
-        return Answer(200, Pieces([b"[", *pieces, b"]"]))
-    envelope = json_of(page.envelope(total, matching, len(pieces)))
-    return Answer(200, Pieces([envelope[:-1] + b',"items":[', *pieces, b"]}"]))
+        return Answer(200, Pieces([b"[", *texts, b"]"]))
+    envelope = json_of(page.envelope(total, matching, items))
+    return Answer(200, Pieces([envelope[:-1] + b',"items":[', *texts, b"]}"]))
 
 
-async def sorted_in_slices(objects: list[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
+async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
     """The same as `sorted`, by runs that are sorted in a turn of the loop each, and merged some at a time."""
-    keys = await in_slices(objects, key)
-    runs = []
-    for start in range(0, len(objects), RUN):
-        within = range(start, min(start + RUN, len(objects)))
-        runs.append(sorted(within, key=keys.__getitem__, reverse=reverse))
+    runs: list[list[tuple[Any, T]]] = [[]]
+    turn = Turn()
+    for one in objects:
+        runs[-1].append((key(one), one))
+        ends = len(runs[-1]) == RUN
+        if ends:
+            runs[-1].sort(key=by_key, reverse=reverse)
+            runs.append([])
+        if ends or turn.is_over():
+            await turn.next()
+    runs[-1].sort(key=by_key, reverse=reverse)
+    if len(runs) == 1:
+        return [one for _, one in runs[0]]
+    return await in_slices(heapq.merge(*map(emptied, runs), key=by_key, reverse=reverse), by_object)
+
+
+def emptied(objects: list[T]) -> Iterator[T]:
+    """All of the list from its front, let go one by one: to free very many objects at once would hold the loop."""
+    objects.reverse()
+    while objects:
+        yield objects.pop()
+
+
+by_key, by_object = itemgetter(0), itemgetter(1)
+
+
+class Turn:
+    """What is left of a slice of work in one turn of the loop."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SLICE_S
+
+    def is_over(self) -> bool:
+        return time.perf_counter() >= self._until
+
+    async def next(self) -> None:
+        """Let others be served, and begin another slice."""
         await asyncio.sleep(0)
-    if len(runs) < 2:
-        return [objects[index] for run in runs for index in run]
-    return await in_slices(heapq.merge(*runs, key=keys.__getitem__, reverse=reverse), objects.__getitem__)
+        self._until = time.perf_counter() + SLICE_S
 
 
-async def in_slices(objects: Iterable[T], make: Callable[[T], Any]) -> list[Any]:
+async def in_slices(objects: Iterable[T], make: Callable[[T], R]) -> list[R]:
     """What is made of each."""
     made = []
-    until = time.perf_counter() + SLICE_S
+    turn = Turn()
     for one in objects:
         made.append(make(one))
-        if time.perf_counter() >= until:
-            await asyncio.sleep(0)
-            until = time.perf_counter() + SLICE_S
+        if turn.is_over():
+            await turn.next()
     return made
+
+
+async def chosen_in_slices(objects: Iterable[T], wants: Callable[[T], bool]) -> list[T]:
+    """Those that are wanted."""
+    chosen = []
+    turn = Turn()
+    for one in objects:
+        if wants(one):
+            chosen.append(one)
+        if turn.is_over():
+            await turn.next()
+    return chosen
+
+
+async def each_in_slices(objects: Iterable[T], look: Callable[[T], object]) -> None:
+    """Look at each, and keep nothing."""
+    turn = Turn()
+    for one in objects:
+        look(one)
+        if turn.is_over():
+            await turn.next()
+
+
+async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
+    """The texts, made in slices, in pieces of TEXT_BYTES: one for each object would be freed all at once."""
+    pieces: list[bytes] = []
+    gathered: list[bytes] = []
+    size = 0
+    turn = Turn()
+    for text in texts:
+        gathered.append(text)
+        size += len(text)
+        if size >= TEXT_BYTES:
+            pieces.append(b"".join(gathered))
+            gathered, size = [], 0
+        if turn.is_over():
+            await turn.next()
+    pieces.append(b"".join(gathered))
+    return pieces
+
+
+def itself(one: T) -> T:
+    return one
 
 
 def whole(text: str) -> int:

@@ -7,15 +7,19 @@ from collections.abc import Iterable
 from broker.plugin import Connection, Queue, VHost
 
 from .counters import Values, lengths
-from .lists import in_slices
+from .lists import each_in_slices
 
 
 class Totals:
-    """Of virtual hosts by their names: lengths of queues, and octets of connections, the closed ones too."""
+    """Sums by the names of virtual hosts: lengths of queues, and bytes of connections, the closed ones too.
 
-    __slots__ = ("lengths", "octets")
+    `consumers` are those of all together.
+    """
+
+    __slots__ = ("consumers", "lengths", "octets")
 
     def __init__(self) -> None:
+        self.consumers = 0
         self.lengths: dict[str, Values] = {}
         self.octets: dict[str, Values] = {}
 
@@ -23,22 +27,23 @@ class Totals:
 async def totals_of(vhosts: Iterable[VHost], connections: Iterable[Connection]) -> Totals:
     """In slices, as there may be many queues."""
     totals = Totals()
-    queues = []
+    queues: list[Queue] = []
     for vhost in vhosts:
         totals.lengths[vhost.name] = (0, 0, 0)
         totals.octets[vhost.name] = (vhost.statistics.received_bytes, vhost.statistics.sent_bytes)
-        queues += list(vhost.queues.values())
+        queues += vhost.queues.values()
 
     def add_lengths(queue: Queue) -> None:
         totals.lengths[queue.vhost] = plus(totals.lengths[queue.vhost], lengths(queue))
+        totals.consumers += len(queue.consumers)
 
     def add_octets(one: Connection) -> None:
         if one.vhost is not None and one.vhost.name in totals.octets:
             own = (one.received_bytes, one.sent_bytes)
             totals.octets[one.vhost.name] = plus(totals.octets[one.vhost.name], own)
 
-    await in_slices(queues, add_lengths)
-    await in_slices(connections, add_octets)
+    await each_in_slices(queues, add_lengths)
+    await each_in_slices(connections, add_octets)
     return totals
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.app import GC_THRESHOLDS
+from broker.net.garbage import THRESHOLDS
 
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
     thresholds = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()

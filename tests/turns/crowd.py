@@ -1,12 +1,14 @@
 """A broker with very many objects of each kind, and the requests of the HTTP API about them."""
 
+import asyncio
 import os
+from typing import Any
 
 from broker.core.passwords import SHA256, hash_password
 from broker.table import Table
 from plugins.management.api import routes
 from plugins.management.routes import Route
-from tests.support.http import Api
+from tests.support.http import Api, scope_of
 
 OBJECTS = 100_000
 MESSAGES = 100_000
@@ -38,7 +40,34 @@ def crowded() -> Api:
 
 
 def readable() -> list[Route]:
-    return [route for route in routes().all if route.method == "GET"]
+    """A route of each handler."""
+    return list({route.handler: route for route in reversed(routes().all) if route.method == "GET"}.values())
+
+
+class Reader:
+    """A client of the API, which `keeps` the bodies of answers or does not: those about a crowd are long."""
+
+    def __init__(self, api: Api, keeps: bool = False) -> None:
+        self.status = 0
+        self.body = b""
+        self._application = api.application
+        self._keeps = keeps
+
+    async def read(self, path: str) -> None:
+        scope, _ = scope_of("GET", path)
+        await self._application(scope, stay, self._take)
+
+    async def _take(self, event: Any) -> None:
+        if "status" in event:
+            self.status, self.body = event["status"], b""
+        elif self._keeps:
+            self.body += event["body"]
+
+
+async def stay() -> dict[str, Any]:
+    """The client waits for the end of its answer."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
 
 
 def path_of(route: Route) -> str:

@@ -2,10 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+LIMIT_MS = 20
+ATTEMPTS = 3  # a turn that is long is long each time; what others do to the caches and to a virtual processor is not
+PATIENCE_S = 120
 
 
 class Meter:
@@ -31,6 +35,16 @@ class Meter:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         self.longest_s, self.turns, self._begun_s = 0.0, 0, time.thread_time()
         return self.loop.run_until_complete(work)
+
+    def longest_ms(self, work: Callable[[], Coroutine[Any, Any, object]]) -> float:
+        """The longest turn of this work, at the best of some attempts if the first one is too long."""
+        best_ms = float("inf")
+        for _ in range(ATTEMPTS):
+            self.run(asyncio.wait_for(work(), PATIENCE_S))
+            best_ms = min(best_ms, self.longest_s * 1000)
+            if best_ms <= LIMIT_MS:
+                break
+        return best_ms
 
     def close(self) -> None:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())

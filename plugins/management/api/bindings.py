@@ -12,7 +12,7 @@ from broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table,
 from ..access import VHOST
 from ..answers import Answer, done, found, missing
 from ..arguments import Arguments, table_of
-from ..lists import Item, Listing, in_slices
+from ..lists import Item, Listing
 from ..request import Request
 from ..routes import Route
 
@@ -31,10 +31,10 @@ class Wish(msgspec.Struct):
 # Lists
 
 
-async def list_bindings(request: Request) -> Listing[Bound]:
+def list_bindings(request: Request) -> Listing[Bound]:
     """Those in the virtual hosts that the user sees."""
     sources = [(vhost, source) for vhost in request.vhosts() for source in vhost.exchanges.values()]
-    return await listed_from(sources)
+    return listed_from(sources)
 
 
 def list_of_queue(request: Request) -> Listing[Bound]:
@@ -42,13 +42,13 @@ def list_of_queue(request: Request) -> Listing[Bound]:
     return listed_to(request, queue_of(request))
 
 
-async def list_of_source(request: Request) -> Listing[Bound]:
+def list_of_source(request: Request) -> Listing[Bound]:
     """Those of which an exchange is the source; none of one that there is not."""
     exchange = exchange_of(request)
     vhost = request.vhost
     if vhost is None or exchange is None:
         return listed(())
-    return await listed_from([(vhost, exchange)])
+    return listed_from([(vhost, exchange)])
 
 
 def list_of_destination(request: Request) -> Listing[Bound]:
@@ -64,14 +64,14 @@ def list_between(request: Request) -> Listing[Bound]:
     vhost = request.vhost
     if vhost is None or source is None or destination is None:
         return listed(())
-    return listed((vhost, binding) for binding in between(source, destination))
+    return listed_of(vhost, between(source, destination))
 
 
 def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[Bound]:
     vhost = request.vhost
     if vhost is None or destination is None:
         return listed(())
-    return listed((vhost, binding) for binding in incoming(destination))
+    return listed_of(vhost, incoming(destination))
 
 
 def queue_of(request: Request) -> Queue | None:
@@ -88,15 +88,24 @@ def listed(bindings: Iterable[Bound]) -> Listing[Bound]:
     return Listing(bindings, lambda one: described(*one), order=place)
 
 
-async def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
-    """All of which one of these exchanges is the source; those of queues to the default exchange are made in slices."""
-    ends: list[tuple[VHost, Binding | Queue]] = []
-    for vhost, source in sources:
-        ends += [(vhost, queue) for queue in (vhost.queues.values() if source.name == "" else ())]
-        ends += [(vhost, binding) for binding in source.outgoing.values()]
-    return listed(
-        await in_slices(ends, lambda end: (end[0], implicit(end[1]) if isinstance(end[1], Queue) else end[1]))
-    )
+def listed_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
+    copied = list(bindings)
+    return listed((vhost, binding) for binding in copied)
+
+
+def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
+    """All of which one of these exchanges is the source."""
+
+    def bound() -> Iterator[Bound]:
+        # One source after the other: the collector looks through a copy once or twice, and through all in one turn.
+        for vhost, source in sources:
+            if source.name == "":
+                for queue in list(vhost.queues.values()):
+                    yield vhost, implicit(queue)
+            for binding in list(source.outgoing.values()):
+                yield vhost, binding
+
+    return listed(bound())
 
 
 def place(one: Bound) -> tuple[str, str, str, str, str, str]:

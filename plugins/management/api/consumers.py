@@ -7,7 +7,7 @@ from broker.plugin import Queue, Subscription, is_active, json_of_table
 from ..access import ANY
 from ..breakdowns import channel_details
 from ..counters import queue_key
-from ..lists import Item, Listing, in_slices
+from ..lists import Item, Listing, chosen_in_slices
 from ..request import Request
 from ..routes import Route
 
@@ -15,8 +15,8 @@ from ..routes import Route
 async def list_consumers(request: Request) -> Listing[Subscription]:
     """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
-    by_queue = await in_slices(queues, consumers_of)
-    consumers = [consumer for of_one in by_queue for consumer in of_one]
+    consumed = await chosen_in_slices(queues, lambda queue: len(queue.consumers) > 0)
+    consumers = (consumer for queue in consumed for consumer in consumers_of(queue))
     return Listing(consumers, described, order=lambda consumer: queue_key(consumer.queue))
 
 

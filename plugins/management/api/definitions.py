@@ -14,7 +14,7 @@ from broker.plugin import Invalid, Node, parsed, snapshot, text_pieces
 from .. import bodies
 from ..access import ADMIN
 from ..answers import NO_VHOST, Answer, Pieces, bad, done, json_of, not_found
-from ..lists import Item, chosen_columns, in_slices, pruned
+from ..lists import Item, chosen_columns, each_in_slices, joined_in_slices, pruned
 from ..request import Request
 from ..routes import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, described
@@ -40,7 +40,7 @@ async def get_definitions(request: Request) -> Answer:
     def encode(section: str, item: Item) -> bytes:
         return json_of(pruned(item, chosen[section]) if chosen is not None and section else item)
 
-    return Answer(200, Pieces(await in_slices(text_pieces(head, sections, encode), bytes)), headers)
+    return Answer(200, Pieces(await joined_in_slices(text_pieces(head, sections, encode))), headers)
 
 
 async def post_definitions(request: Request) -> Answer:
@@ -54,7 +54,7 @@ async def post_definitions(request: Request) -> Answer:
     else:
         document = decoded(body, media_type)
     users = document.get("users")
-    await in_slices(users if isinstance(users, list) else (), partial(check_protected, request.node))
+    await each_in_slices(users if isinstance(users, list) else (), partial(check_protected, request.node))
     for line in await request.host.imports.run(document, name, request.user.name):
         request.host.report("definitions", "warning", {"what": line})
     return done()

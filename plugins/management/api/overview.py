@@ -5,21 +5,22 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from broker.plugin import PRODUCT, Host, Listening, Queue, Registry, VHost
+from broker.plugin import PRODUCT, Host, Listening, Registry
 
 from ..access import ANY
 from ..answers import Answer, found
 from ..counters import (
     OVERVIEW,
+    Values,
     churn_counters,
     length_counters,
-    lengths,
     message_counters,
     vhost_key,
 )
-from ..lists import Item, in_slices
+from ..lists import Item
 from ..request import Request
 from ..routes import Route
+from ..totals import Totals, totals_of
 
 DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
 DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
@@ -29,7 +30,7 @@ async def overview(request: Request) -> Answer:
     """The broker as a whole."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()
-    totals, consumers = await counted(request.visible_vhosts())
+    totals = await totals_of(request.visible_vhosts(), ())
     body: Item = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
@@ -49,7 +50,7 @@ async def overview(request: Request) -> Answer:
         "enable_queue_totals": request.state.config.enable_queue_totals,
         "is_op_policy_updating_enabled": True,
         **statistics(request, totals),
-        "object_totals": object_totals(request, consumers),
+        "object_totals": object_totals(request, totals.consumers),
         "statistics_db_event_queue": 0,
     }
     if request.caller.monitors:
@@ -59,22 +60,10 @@ async def overview(request: Request) -> Answer:
     return found(body)
 
 
-async def counted(vhosts: Iterable[VHost]) -> tuple[tuple[int, int, int], int]:
-    """Lengths, and consumers, of all queues together."""
-    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
-    each = await in_slices(queues, measured)
-    messages, ready, unacknowledged, consumers = (sum(column) for column in zip((0, 0, 0, 0), *each, strict=True))
-    return (messages, ready, unacknowledged), consumers
-
-
-def measured(queue: Queue) -> tuple[int, int, int, int]:
-    return (*lengths(queue), len(queue.consumers))
-
-
-def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
+def statistics(request: Request, totals: Totals) -> Item:
     """Rates and counts: those of the node, or the sums of those virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
-    queue_totals = length_counters(totals)
+    queue_totals = length_counters(summed(totals.lengths.values()))
     churn = churn_counters(request.node.churn)
     if request.caller.monitors and not request.headers.get("x-vhost"):
         counts = request.node.statistics()
@@ -90,7 +79,7 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
         own = message_counters(counts.publishing, counts.delivered())
         each.append(samples.details("vhost", vhost_key(vhost), own, asked, now_ms))
     lengths_of = [
-        samples.details("vhost", vhost_key(vhost), length_counters(total_lengths(vhost)), asked, now_ms)
+        samples.details("vhost", vhost_key(vhost), length_counters(totals.lengths[vhost.name]), asked, now_ms)
         for vhost in request.visible_vhosts()
     ]
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
@@ -101,11 +90,8 @@ def statistics(request: Request, totals: tuple[int, int, int]) -> Item:
     }
 
 
-def total_lengths(vhost: VHost) -> tuple[int, int, int]:
-    messages, ready, unacknowledged = (
-        sum(column) for column in zip((0, 0, 0), *map(lengths, vhost.queues.values()), strict=True)
-    )
-    return messages, ready, unacknowledged
+def summed(lengths: Iterable[Values]) -> Values:
+    return tuple(sum(column) for column in zip((0, 0, 0), *lengths, strict=True))
 
 
 def added(details: Iterable[Mapping[str, object]]) -> Item:

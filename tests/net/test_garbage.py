@@ -1,0 +1,126 @@
+"""Collections of garbage: short ones at any time, full ones only where they hold nobody up."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from broker.net.garbage import (
+    ENDED_LIMIT,
+    IDLE_SHARE,
+    LONG_INTERVAL_S,
+    SHORTAGE_INTERVAL_S,
+    SMALL_HEAP,
+    THRESHOLDS,
+    FullCollections,
+    Heap,
+)
+
+BUSY, IDLE = IDLE_SHARE * 2, IDLE_SHARE / 2
+LONG_S = 0.5
+OBJECTS = 200_000
+
+
+class FakeHeap(Heap):
+    """`new` says whether objects became old; `took_s` is what each full collection takes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.new = True
+        self.took_s = LONG_S
+        self.collections = 0
+
+    def blocks(self) -> int:
+        return self.size
+
+    def has_new(self) -> bool:
+        return self.new
+
+    def collect(self) -> tuple[int, float]:
+        self.collections += 1
+        return 7, self.took_s
+
+
+class Place:
+    """Full collections of a heap that is large."""
+
+    def __init__(self) -> None:
+        self.heap = FakeHeap()
+        self.ended = 0
+        self.log: list[tuple[str, str, dict[str, object]]] = []
+        self.full = FullCollections(lambda *line: self.log.append(line), lambda: self.ended, self.heap)
+        self.heap.size = SMALL_HEAP
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.fixture
+def thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(*THRESHOLDS)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_no_full_collection_comes_by_itself_and_each_other_one_is_of_few_objects() -> None:
+    full = gc.get_stats()[2]["collections"]
+    young = gc.get_stats()[0]["collections"]
+    kept = [[number] for number in range(OBJECTS)]
+    assert gc.get_stats()[2]["collections"] == full
+    assert gc.get_stats()[0]["collections"] - young >= OBJECTS // THRESHOLDS[0] // 2
+    assert len(gc.get_objects(0)) + len(gc.get_objects(1)) < THRESHOLDS[0] * (THRESHOLDS[1] + 2)
+    assert len(kept) == OBJECTS
+
+
+def test_a_small_heap_is_collected_while_the_loop_is_busy(place: Place) -> None:
+    place.heap.size = SMALL_HEAP - 1
+    place.heap.took_s = 0.001
+    place.full.look(0, BUSY)
+    place.full.look(10, BUSY)
+    assert place.heap.collections == 2
+    assert place.log == []
+
+
+def test_a_large_heap_is_collected_only_while_the_loop_is_idle_and_rarely(place: Place) -> None:
+    place.full.look(0, BUSY)
+    assert place.heap.collections == 0
+    place.full.look(10, IDLE)
+    assert place.heap.collections == 1
+    assert place.log == [("full_collection", "info", {"ms": 500, "objects": 7})]
+    place.full.look(20, IDLE)
+    assert place.heap.collections == 1
+    place.full.look(10 + LONG_INTERVAL_S, IDLE)
+    assert place.heap.collections == 2
+
+
+def test_nothing_is_collected_where_nothing_became_old(place: Place) -> None:
+    place.heap.new = False
+    place.heap.size = 0
+    place.full.look(0, IDLE)
+    assert place.heap.collections == 0
+
+
+def test_what_has_ended_is_collected_though_the_loop_is_busy_once_it_is_much(place: Place) -> None:
+    place.ended = ENDED_LIMIT - 1
+    place.full.look(0, BUSY)
+    assert place.heap.collections == 0
+    place.ended = ENDED_LIMIT
+    place.full.look(10, BUSY)
+    place.full.look(20, BUSY)
+    assert place.heap.collections == 1
+    place.ended = 2 * ENDED_LIMIT
+    place.full.look(30, BUSY)
+    assert place.heap.collections == 2
+
+
+def test_a_shortage_of_memory_is_a_reason_to_collect_once_a_minute(place: Place) -> None:
+    place.full.collect_in_shortage(0)
+    place.full.collect_in_shortage(5)
+    assert place.heap.collections == 1
+    place.full.collect_in_shortage(SHORTAGE_INTERVAL_S)
+    assert place.heap.collections == 2
