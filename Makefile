@@ -12,7 +12,7 @@ SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 
-.PHONY: run test test-stress check compare bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lint types node java clean
+.PHONY: run test test-stress check compare bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -69,6 +69,14 @@ ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 1
 
 federation-faults: .venv/test.stamp  ## what breaks on the way between two brokers, for as long as it takes: what is lost
 	$(BIN)/python -m tests.federation.faults $(ARGS)
+
+lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	for extra in "" analytics; do \
+		$(BIN)/uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
+			--python-platform linux --generate-hashes --no-header --no-annotate --no-emit-index-url \
+			--output-file docker/requirements$${extra:+-$$extra}.txt || exit 1; \
+	done
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check .

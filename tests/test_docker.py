@@ -93,7 +93,7 @@ def test_the_image_has_two_stages_of_an_official_slim_base_and_no_user_root() ->
 def test_what_is_copied_is_there_and_is_not_kept_from_the_engine() -> None:
     let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for name, _ in copies():
-        assert (ROOT / name).exists()
+        assert list(ROOT.glob(name))
         assert name.split("/")[0] in let_through
 
 

@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "federation", "plugins")
@@ -48,6 +50,17 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
     declared = names(PROJECT["dependencies"]) | names(PROJECT["optional-dependencies"]["analytics"])
     needed = {IMPORTED_AS.get(name, name) for name in declared}
     assert imported - set(sys.stdlib_module_names) - set(PACKAGES) == needed
+
+
+@pytest.mark.parametrize("extra", ["", "analytics"])
+def test_the_image_installs_versions_that_are_supported_and_only_files_of_known_hashes(extra: str) -> None:
+    lock = (ROOT / "docker" / f"requirements{extra and '-' + extra}.txt").read_text(encoding="utf-8")
+    entries = lock.replace("\\\n", " ").splitlines()
+    pinned = dict(entry.split()[0].split("==") for entry in entries)
+    assert all("--hash=sha256:" in entry for entry in entries)
+    needed = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
+    for requirement in map(Requirement, needed):
+        assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, f"{requirement}: make lock"
 
 
 def test_the_newest_change_is_that_of_this_version() -> None:
