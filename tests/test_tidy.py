@@ -28,7 +28,7 @@ LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 TASK_ROOTS: dict[str, str] = {
     "broker/control/server.py::Control._answer": "answers one command; a bug in it is told, and the node goes on",
     "broker/core/home.py::Home.feed": "delivers of one queue for a publisher, who must not end by its failure",
-    "broker/core/scheduler.py::Scheduler._run": "the root of jobs; the failure of one ends that one",
+    "broker/core/scheduler.py::Scheduler._step": "the root of jobs; the failure of one ends that one",
     "broker/core/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
     "broker/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
     "broker/net/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",

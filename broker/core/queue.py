@@ -374,10 +374,16 @@ class Queue(Destination):
             self.dropped += len(dropped)
             self.bury(dropped, "maxlen")
 
-    def purge(self, reason: str = PURGED, finished: Callable[[], None] = lambda: None) -> int:
+    def purge(
+        self,
+        reason: str = PURGED,
+        finished: Callable[[], None] = lambda: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> int:
         """Drop what is ready, not what is out (spec/core.md 6.6); how many there were.
 
-        They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows.
+        They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows; or
+        `failed` where a bug keeps it from that.
         """
         self.home.cleared(self)
         count, average_bytes = self.lines.count, self.lines.average_bytes
@@ -385,7 +391,8 @@ class Queue(Destination):
         self.kept.limit(self.unacked + self.dying.kept, self.unacked_bytes + self.dying.kept_bytes)
         self.publishers.release()
         if count or any(len(line.backlog) for line in removed):  # also what the disk did not give, and is not ready
-            self.home.scheduler.start(f"purge of {self}", release(self, removed, average_bytes, reason, finished))
+            job = release(self, removed, average_bytes, reason, finished)
+            self.home.scheduler.start(f"purge of {self}", job, failed)
         else:
             finished()
         return count

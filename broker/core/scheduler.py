@@ -35,7 +35,7 @@ class Scheduler:
         self.pending: deque[Queue] = deque()
         self.report: Report = lambda event, level, fields: None
         self._clock = clock
-        self._jobs: deque[tuple[str, Job]] = deque()
+        self._jobs: deque[tuple[str, Job, Callable[[], None]]] = deque()
         self._left = TURN_COST  # what jobs may still cost in this turn
         self._running = False
         self._expected = False  # the next turn
@@ -75,18 +75,32 @@ class Scheduler:
 
     # Jobs
 
-    def start(self, name: str, job: Job) -> None:
-        """Do the job, as much of it as this turn has room for; jobs take turns. `name` is for the log."""
-        self._jobs.append((name, job))
+    def start(self, name: str, job: Job, failed: Callable[[], None] = lambda: None) -> None:
+        """Do the job, as much of it as this turn has room for; jobs take turns.
+
+        `name` is for the log. `failed` is called when the job raises, and has to release whoever waits for it.
+        """
+        self._jobs.append((name, job, failed))
         if not self._running:
             self._run()
             self._expect()
 
-    def finish(self) -> None:
-        """Do all jobs to their end: the node stops, or nobody can wait for them."""
-        while self._jobs:
-            self._left = TURN_COST
-            self._run()
+    def finish(self, job: Job | None = None) -> None:
+        """Do this job to its end, or all of them: the node stops, or nobody can wait for it."""
+        if job is None:
+            while self._jobs:
+                self._left = TURN_COST
+                self._run()
+            return
+        [entry] = [entry for entry in self._jobs if entry[1] is job]
+        self._jobs.remove(entry)
+        running, self._running = self._running, True  # so that what it starts waits for a turn
+        try:
+            while self._step(*entry) is not None:
+                pass
+        finally:
+            self._running = running
+        self._expect()
 
     def _run(self) -> None:
         """Give each job a step, and again, as long as this turn has room."""
@@ -94,17 +108,27 @@ class Scheduler:
         self._running = True
         try:
             while jobs and self._left > 0:
-                name, job = jobs.popleft()
-                try:
-                    self._left -= next(job)
-                except StopIteration:
-                    continue
-                except Exception as error:  # a bug: the other jobs go on
-                    self.report("job_failed", "error", {"job": name, "exc_info": error})
-                    continue
-                jobs.append((name, job))
+                entry = jobs.popleft()
+                cost = self._step(*entry)
+                if cost is not None:
+                    self._left -= cost
+                    jobs.append(entry)
         finally:
             self._running = False
+
+    def _step(self, name: str, job: Job, failed: Callable[[], None]) -> int | None:
+        """The cost of one step; None when the job is over. One that fails, by a bug, ends no other."""
+        try:
+            return next(job)
+        except StopIteration:
+            return None
+        except Exception as error:
+            self.report("job_failed", "error", {"job": name, "exc_info": error})
+        try:
+            failed()
+        except Exception as error:
+            self.report("job_failed", "error", {"job": f"{name}: what follows its failure", "exc_info": error})
+        return None
 
     def _expect(self) -> None:
         """Another turn is to come: jobs are left, or what they cost has to be forgotten."""

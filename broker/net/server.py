@@ -57,7 +57,7 @@ class Server:
         self.settings = settings
         self._connected = 0  # since the start
         self._certificates: asyncio.TimerHandle | None = None
-        self._flushes: list[Transport] = []
+        self._flushes: dict[Transport, None] = {}  # in order; one that asks twice has its turn once
         self._lingering: set[Transport] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -166,11 +166,11 @@ class Server:
         """HOT: bench A-M."""
         if not self._flushes:
             self.loop.call_soon(self._flush)
-        self._flushes.append(transport)
+        self._flushes[transport] = None
 
     def _flush(self) -> None:
         flushes = self._flushes
-        self._flushes = []
+        self._flushes = {}
         for transport in flushes:
             try:
                 transport.flush()

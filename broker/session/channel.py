@@ -77,7 +77,7 @@ class Channel:
         self.delivery_tag = 0
         self.unacked: dict[int, Unacked] = {}
         self.lowest_tag = 1  # no lower one is outstanding
-        self._job: tuple[bytes, ...] | None = None  # replies that wait for the job that is under way, if one is
+        self._job: tuple[Callable[[], None], ...] | None = None  # sends replies that wait for its job
         self.consumers: dict[str, Subscription] = {}
         self.prefetch = connection.settings.default_consumer_prefetch
         self.prefetch_limit = 0
@@ -218,37 +218,36 @@ class Channel:
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply as soon as all that was done until now is on disk; until then the connection is not served."""
         if self._job is not None:
-            self._job += (frames,)
+            self._job += (partial(self.send_when_durable, frames),)
             return
         journal = self.connection.node.journal
         ticket = journal.ticket()
         if ticket <= journal.durable:
             self.send(frames)
         else:
-            self.connection.waits_for_journal = True
+            self.connection.wait()
             journal.when_durable(ticket, partial(self._durable, frames))
 
     def send_after_job(self, frames: bytes) -> None:
         """Send a reply at once, or when the job is done that is under way for this channel."""
         if self._job is not None:
-            self._job += (frames,)
+            self._job += (partial(self.send, frames),)
         else:
             self.send(frames)
 
     def begin_job(self) -> Callable[[], None]:
         """Have the connection wait for a job, so that nobody on it sees that half done; the job calls what this returns
         when it is done. A reply that is to be sent when it is durable waits for both."""
-        if self.closing:
-            return lambda: None
+        assert self._job is None and not self.closing, "a connection that waits serves no method"
         self._job = ()
         self.connection.wait()
 
         def finished() -> None:
             replies, self._job = self._job or (), None
-            self.connection.go_on()
             if not self.closing:
-                for frames in replies:
-                    self.send_when_durable(frames)
+                for send in replies:
+                    send()
+            self.connection.go_on()
 
         return finished
 

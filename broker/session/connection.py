@@ -14,7 +14,7 @@ from ..core.queue import Queue
 from ..core.scheduler import TURN_COST, Job
 from ..core.users import User
 from ..core.vhost import VHost
-from ..errors import AMQPError, ChannelFault, NotAllowed, UnexpectedFrame
+from ..errors import AMQPError, ChannelFault, InternalFault, NotAllowed, UnexpectedFrame
 from ..table import Table
 from ..wire import encode, methods
 from ..wire.frames import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
@@ -29,7 +29,13 @@ from .settings import Settings
 from .stage import CLOSED, CLOSING, HANDSHAKE, RUNNING
 
 CHANNEL_OPEN = 0x0014000A
-METHODS = 100  # other than publishes and acks, done in one go: some milliseconds
+# In the scheduler's units: of a method other than a publish or an acknowledgement, and of one that may make or delete
+# something; of a run of publishes or acknowledgements, beside its messages; of what is served at once when it arrives;
+# and of a step of the job that serves the rest.
+METHOD_COST, CHANGE_COST, RUN_COST = 50, 150, 5
+CHANGES = frozenset((CHANNEL_OPEN, 0x0028000A, 0x00280014, 0x0032000A, 0x00320028))  # open; declare, delete
+AT_ONCE_COST = 1_000
+STEP_COST = 500
 
 
 class Connection(Publisher):
@@ -66,12 +72,15 @@ class Connection(Publisher):
         "holding",
         "blocked",
         "deferred",
-        "waits_for_journal",
+        "waits",
         "interrupted",
         "_handshake",
         "_greeted",
         "trusted",
         "_flushing",
+        "_left",
+        "_queued",
+        "_throttled",
     )
 
     def __init__(self, node: Node, settings: Settings, peer: Peer, link: Link) -> None:
@@ -104,12 +113,15 @@ class Connection(Publisher):
         self.holding = Holding()
         self.blocked = False  # by an alarm, since it wanted to publish
         self.deferred: Event | None = None  # the publish that waits for the end of it
-        self.waits_for_journal = False  # a reply is due that must come before all others
+        self.waits = 0  # for so many things before it is served further: the disk, jobs, word on a login
         self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
         self.trusted = True  # its frames, as long as none was malformed
         self._flushing = False
+        self._left = AT_ONCE_COST  # of what may be served before others have their turn
+        self._queued = False  # a job serves what has arrived
+        self._throttled = False  # one of `waits` is for the journal to keep up
 
     @property
     def name(self) -> str:
@@ -139,20 +151,25 @@ class Connection(Publisher):
         if self.state == CLOSED or not self.trusted:
             return
         self.reader.feed(data)
-        if self._greeted or self._greet():
-            self._work()
+        if not self._queued:
+            self._left = AT_ONCE_COST
+            if self._greeted or self._greet():
+                self._work()
 
     def _work(self) -> None:
         """Do what the input asks, as far as there is room for the answers, and others have not to wait too long."""
         self.interrupted = False
-        methods_left = METHODS
         while self.state != CLOSED and self.trusted:
-            if self.waits_for_journal or self.blocked:
+            if self.waits or self.blocked:
                 self.interrupted = True
                 break
-            if not methods_left or self.output.full():
+            if self.output.full():
                 self.interrupted = True
                 self.send(b"")  # which has us called again
+                break
+            if self._left <= 0:
+                self.interrupted = True
+                self._work_in_turns()
                 break
             try:
                 event, self.deferred = self.deferred or self.reader.next(), None
@@ -161,15 +178,17 @@ class Connection(Publisher):
                         blocking.block(self)
                     break
                 if isinstance(event, Method):
-                    methods_left -= 1
+                    self._left -= CHANGE_COST if event.index in CHANGES else METHOD_COST
                     if self.node.alarms.reason and blocking.makes(self, event):
                         blocking.block(self)
                         self.deferred = event
                         continue
-                elif self.node.alarms.reason and isinstance(event, Publishes):
-                    event = blocking.admitted(self, event)
-                    if event is None:
-                        continue
+                else:
+                    self._left -= RUN_COST
+                    if self.node.alarms.reason and isinstance(event, Publishes):
+                        event = blocking.admitted(self, event)
+                        if event is None:
+                            continue
                 self._handle(event)
             except AMQPError as error:
                 ending.fail(self, error)
@@ -177,6 +196,23 @@ class Connection(Publisher):
             self.confirm()
         if self.node.pending:
             self.node.pump()
+
+    def _work_in_turns(self) -> None:
+        """Have a job do the rest: connections that ask for very much share each turn of the loop."""
+        if not self._queued:
+            self._queued = True
+            self.node.scheduler.start(f"requests of connection {self.name}", self._requests(), self.job_failed)
+
+    def _requests(self) -> Job:
+        """Until the input is used up, or waits for something else."""
+        try:
+            while self._left <= 0 and self.interrupted:
+                self._left = STEP_COST
+                self._work()
+                yield STEP_COST - self._left
+        finally:
+            self._queued = False
+        self.send(b"")  # so that the link looks whether to read on
 
     def _greet(self) -> bool:
         header = self.reader.take(8)
@@ -232,21 +268,9 @@ class Connection(Publisher):
                 channel.end()
                 self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
             else:
-                self.wait()
-                self.node.scheduler.start(
-                    f"end of channel {channel.number} of {self.name}", self._close_channel(channel)
-                )
+                ending.end_channel(channel, encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
             return
         channel.handle(event.index, method, table)
-
-    def _close_channel(self, channel: Channel) -> Job:
-        """End a channel that has very much: close-ok follows once all that was out is back in its queues."""
-        try:
-            yield from channel.end_in_steps()
-        finally:
-            if self.state == RUNNING:
-                self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
-                self.go_on()
 
     def _first_method(self, number: int, event: Event) -> None:
         if not isinstance(event, Method) or event.index != CHANNEL_OPEN:
@@ -329,24 +353,35 @@ class Connection(Publisher):
                 subscription.stalled = False
                 subscription.queue.wake(subscription)
             self.node.pump()
-        if self.interrupted:
+        if self.interrupted and not self._queued:
             self._work()
 
     def wait(self) -> None:
-        """Be served no further until `go_on`."""
-        self.waits_for_journal = True
+        """Be served no further until `go_on` was called as often as this."""
+        self.waits += 1
 
     def wait_for_journal(self) -> None:
         """Be served no further until what the journal has now is on disk."""
-        if not self.waits_for_journal:
-            self.waits_for_journal = True
+        if not self._throttled:
+            self._throttled = True
+            self.wait()
             journal = self.node.journal
-            journal.when_durable(journal.ticket(), self.go_on)
+            journal.when_durable(journal.ticket(), self._journal_caught_up)
+
+    def _journal_caught_up(self) -> None:
+        self._throttled = False
+        self.go_on()
 
     def go_on(self) -> None:
-        """What was waited for has come: the journal, or word on a login."""
-        self.waits_for_journal = False
-        self.send(b"")  # which has us called again
+        """One of the things that were waited for has come."""
+        if self.waits:  # else the connection has failed, and waits for nothing any more
+            self.waits -= 1
+        if not self.waits:
+            self.send(b"")  # which has us called again
+
+    def job_failed(self) -> None:
+        """A job that serves this connection has failed, by a bug: close it with 541, as nobody else can answer."""
+        self.close(InternalFault("the broker failed to serve this connection"))
 
     def hold(self, queue: Queue) -> None:
         """Read no more until the queue has drained, or is found not to drain. Who also consumes is always read."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ..core.scheduler import OBJECT_COST, Job
+from ..core.scheduler import OBJECT_COST, TURN_COST, Job
 from ..core.vhost import VHost
 from ..errors import AMQPError, ConnectionForced, FrameError, LoginRefused
 from ..wire import encode
 from ..wire.frames import Event, Method
 from . import notices
 from .handshake import REFUSAL_DELAY_S
-from .stage import CLOSED, CLOSING
+from .stage import CLOSED, CLOSING, RUNNING
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -33,7 +34,7 @@ def fail(connection: Connection, error: AMQPError) -> None:
     connection.confirm()
     clear(connection)
     # What held the input back does so no more: the goodbye is to be heard.
-    connection.deferred, connection.blocked, connection.waits_for_journal = None, False, False
+    connection.deferred, connection.blocked, connection.waits = None, False, 0
     if isinstance(error, LoginRefused):
         if "authentication_failure_close" in connection.capabilities:
             connection.send(encode.close(0, error.code, error.reply_text, 0, 0))
@@ -79,10 +80,30 @@ def close_channel(channel: Channel, error: AMQPError) -> None:
     """channel.close; what the channel held goes back before the client can see it."""
     connection = channel.connection
     connection.confirm()  # what was published before the error has been taken care of
-    channel.end()
-    connection.send(encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id))
+    goodbye = encode.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id)
+    if channel.end_cost <= TURN_COST:
+        channel.end()
+        connection.send(goodbye)
+    else:
+        end_channel(channel, goodbye)
     fields = {"channel": channel.number, "reason": error.reply_text, "operation": operation(error)}
     connection.link.report("channel_closing", "error", described(connection, False) | fields)
+
+
+def end_channel(channel: Channel, goodbye: bytes) -> None:
+    """End a channel that has very much: `goodbye` follows once all that was out is back in its queues."""
+    connection = channel.connection
+    connection.wait()
+    channel.closing = True
+
+    def steps() -> Job:
+        yield from channel.end_in_steps()
+        if connection.state == RUNNING:
+            connection.send(goodbye)
+            connection.go_on()
+
+    name = f"end of channel {channel.number} of connection {connection.name}"
+    connection.node.scheduler.start(name, steps(), connection.job_failed)
 
 
 def await_channel_close_ok(channel: Channel, event: Event) -> None:
@@ -139,20 +160,25 @@ def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) ->
         statistics.sent_writes += connection.sent_writes
         connection.node.census.disconnected(connection.vhost.name, connection.user.account if connection.user else "")
         vhost, connection.vhost = connection.vhost, None
-        connection.node.scheduler.start(
-            f"end of connection {connection.name}", end_all(connection, vhost, channels, cleared)
-        )
+        end_rest(connection, vhost, channels, [cleared, partial(notices.connection_closed, connection)])
 
 
-def end_all(connection: Connection, vhost: VHost, channels: list[Channel], cleared: Callable[[], None]) -> Job:
-    for channel in channels:
-        yield from channel.end_in_steps()
-    for queue in list(connection.owned.values()):
-        vhost.delete_queue(queue)
+def end_rest(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> None:
+    """Start the job that ends what a connection had. Where a part of it fails, by a bug, a new job does the rest."""
+    job = end_all(connection, vhost, channels, last)
+    failed = partial(end_rest, connection, vhost, channels, last)
+    connection.node.scheduler.start(f"end of connection {connection.name}", job, failed)
+
+
+def end_all(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> Job:
+    """Channels, exclusive queues and then `last`, from its end: each is taken off its list before it is dealt with."""
+    while channels:
+        yield from channels.pop(0).end_in_steps()
+    while connection.owned:
+        vhost.delete_queue(connection.owned.popitem()[1])
         yield OBJECT_COST
-    connection.owned.clear()
-    notices.connection_closed(connection)
-    cleared()
+    while last:
+        last.pop()()
 
 
 def wait_s(connection: Connection) -> float:

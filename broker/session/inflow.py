@@ -209,7 +209,7 @@ class Inflow:
 
     @property
     def held(self) -> bool:
-        return self._sluice.held or self._connection.waits_for_journal
+        return self._sluice.held or self._connection.waits > 0
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
         """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has

@@ -144,7 +144,8 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
     if method.nowait:
         queue.purge()
     else:
-        count = queue.purge(finished=channel.begin_job()) if queue.durable else queue.purge()
+        finished = channel.begin_job() if queue.durable else lambda: None
+        count = queue.purge(finished=finished, failed=channel.connection.job_failed)
         channel.send_when_durable(encode.method(channel.number, encode.QUEUE_PURGE_OK, encode.long(count)))
 
 

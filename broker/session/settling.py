@@ -169,8 +169,9 @@ def finish(channel: Channel, runs: list[Run], reason: str = "") -> None:
         for end, entries in runs:
             finish_some(channel, end, entries, reason)
     else:
-        finished = channel.begin_job()
-        channel.connection.node.scheduler.start("settlements", finish_all(channel, runs, reason, finished))
+        connection, finished = channel.connection, channel.begin_job()
+        name = f"settlements of channel {channel.number} of connection {connection.name}"
+        connection.node.scheduler.start(name, finish_all(channel, runs, reason, finished), connection.job_failed)
 
 
 def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
@@ -193,7 +194,7 @@ def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callabl
         for queue in queues:
             queue.paused -= 1
             queue.mark()
-        finished()
+    finished()
 
 
 def finish_some(channel: Channel, end: End, entries: list[Unacked], reason: str) -> None:

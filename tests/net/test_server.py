@@ -30,3 +30,20 @@ def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.Mon
     assert broken.ended
     assert [event for event, level, _ in broker.log if level == "error"] == ["internal_error"]
     assert culprit not in broker.server.connections.values()
+
+
+def test_a_transport_that_asks_to_be_flushed_more_than_once_has_one_turn() -> None:
+    broker = InProcessPeer()
+    transport = socket_of(broker.connect()).transport
+    flushes = 0
+
+    def flush() -> None:
+        nonlocal flushes
+        flushes += 1
+
+    transport.flush = flush  # type: ignore[method-assign]
+    for _ in range(8):
+        broker.server.flush_soon(transport)
+    while broker.loop.turn():
+        pass
+    assert flushes == 1

@@ -185,7 +185,7 @@ def test_who_has_transient_messages_paged_waits_for_the_disk(monkeypatch: pytest
     publisher.client.raw(PUBLISH * 10)
     journal.much = True
     publisher.client.raw(PUBLISH)
-    assert connection.waits_for_journal == paged
+    assert connection.waits == paged
     if paged:
         journal.commit(journal.ticket())
-        assert not connection.waits_for_journal
+        assert not connection.waits

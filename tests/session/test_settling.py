@@ -125,12 +125,12 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
         large.ch.send(Tx.Commit)
     else:
         large.ch.nack(LARGE, multiple=True, requeue=how == "requeue")
-    assert large.connection.waits_for_journal
+    assert large.connection.waits
     assert not large.channel.unacked
     first = large.queue.lines.count
     settled = large.turns()
     assert len(settled) > 2 and max(settled) <= TURN_COST and first <= TURN_COST
-    assert not large.connection.waits_for_journal
+    assert not large.connection.waits
     if how == "commit":
         large.ch.reply_to(Tx.Commit)
     large.read()
@@ -184,6 +184,7 @@ def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     assert large.queue.unacked == LARGE - 150 and min(large.channel.unacked) == 151
 
 
+CLOSE = b"\x00\x14\x00\x28"
 CLOSE_OK = b"\x00\x14\x00\x29"
 RECOVER_OK = b"\x00\x3c\x00\x6f"
 
@@ -206,6 +207,17 @@ def test_the_reply_comes_after_all_that_was_out_is_back(how: str) -> None:
         written += b"".join(map(bytes, pieces))
         large.connection.flushed()
     assert reply in written
+
+
+def test_a_channel_with_very_much_that_fails_is_closed_in_slices() -> None:
+    large = Large()
+    large.ch.send(Basic.Ack, delivery_tag=LARGE + 1)
+    large.ch.send(Queue.Declare, queue="never made")
+    assert CLOSE not in b"".join(map(bytes, large.connection.take_output()))
+    assert max(large.turns()) <= TURN_COST
+    large.ch.expect_close(406)
+    assert large.queue.ready == LARGE and "never made" not in large.node.vhosts["/"].queues
+    large.ch.client.channel(1)
 
 
 def test_a_queue_that_is_deleted_if_empty_after_close_ok_keeps_what_the_channel_had() -> None:
