@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Asked
 
-from broker.plugin import Peer
+from broker.plugin import Peer, source_of
 
 from ..management.access import MONITOR, authenticated, present
 from ..management.answers import Answer, Refusal, missing
@@ -19,14 +19,15 @@ from ..management.web import while_connected
 from ..web.asgi import GZIP_FROM, compressed, compressed_stream, headers_of, peer_of, raw_path_of, takes_gzip
 from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collected
 from .exposition import Text
+from .places import Place, Places
 from .scope import BadPattern, Scope
 from .state import State
 
 METHODS = ("GET", "HEAD")
-AT_ONCE = 2  # scrapes that are made; others wait, as each may keep the processor busy for seconds
+AT_ONCE = 2  # scrapes of which a chunk is made; others wait, as each may keep the processor busy for seconds
 CHUNK_BYTES = 65_536  # of text that is sent at once; what is shorter as a whole is sent with its length
 SEND_S = 10.0  # in which a scraper has to take a chunk,
-SCRAPE_S = 120.0  # and all of them: ten times as long as Prometheus waits, and others wait for their turn
+SCRAPE_S = 120.0  # and all of them: ten times as long as Prometheus waits
 PLAIN = "text/plain"
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}
 Query = Mapping[str, list[str]]
@@ -40,7 +41,8 @@ class Metrics:
         self._host = state.host
         self._guarded = guarded
         self._path = path
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(AT_ONCE)  # for one chunk: whoever reads slowly keeps nobody waiting
+        self._places = Places()
 
     async def __call__(self, asked: Asked, receive: Receive, send: Send) -> None:
         assert asked["type"] == "http"
@@ -55,7 +57,8 @@ class Metrics:
         except BadPattern as bad:
             answer = Answer(400, str(bad).encode("utf-8", "replace"), media_type=PLAIN)
         except TimeoutError:
-            self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
+            if response.place is None or not response.place.given_up:
+                self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
             answer = Answer(503, b"the scrape took too long", media_type=PLAIN)
         except Exception as error:  # a bug of ours: it ends this scrape alone
             self._host.report("internal_error", "error", {"exc_info": error, "request": asked["method"]})
@@ -76,8 +79,9 @@ class Metrics:
         if endpoint is None:
             return Answer(404, b"Unknown Registry", media_type=PLAIN)
         query = parse_qs(asked["query_string"].decode("utf-8", "replace"))
-        async with self._turn:
-            scope, families = await self._scope(endpoint, query)
+        with self._places.enter(source_of(peer_of(asked).host)) as response.place:
+            async with self._turn:
+                scope, families = await self._scope(endpoint, query)
             await self._scrape(scope, endpoint, families, headers.get("accept", ""), takes_gzip(headers), response)
         return None
 
@@ -108,9 +112,19 @@ class Metrics:
         zipped = gzip and self._state.config.tcp.compress
         begun_s = time.perf_counter()
         async with asyncio.timeout(SCRAPE_S), aclosing(text.pieces(collected(scope, endpoint, families))) as pieces:
-            size_bytes = await response.write(in_chunks(pieces), text.content_type, zipped)
+            chunks = self._in_turns(in_chunks(pieces))
+            size_bytes = await response.write(chunks, text.content_type, zipped)
         registry = REGISTRIES.get(endpoint, endpoint)
         self._state.scrapes.count(registry, text.content_type, time.perf_counter() - begun_s, size_bytes)
+
+    async def _in_turns(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The same chunks, each of them made within a turn of its own."""
+        while True:
+            async with self._turn:
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
     async def _scope(self, endpoint: str, query: Query) -> tuple[Scope, list[str]]:
         """What is asked about, and the families; all but `detailed` is about everything. Raises BadPattern."""
@@ -131,6 +145,7 @@ class Response:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self.place: Place | None = None
         self.started = False
         self.size_bytes = 0  # of the text, not compressed
 
@@ -168,8 +183,13 @@ class Response:
         await self._send(start(200, headers, length_bytes))
 
     async def _body(self, octets: bytes, more: bool) -> None:
-        async with asyncio.timeout(SEND_S):
-            await self._send({"type": "http.response.body", "body": octets, "more_body": more})
+        assert self.place is not None, "only a scrape that has a place is sent"
+        async with asyncio.timeout(SEND_S) as deadline:
+            self.place.begin_sending(deadline)
+            try:
+                await self._send({"type": "http.response.body", "body": octets, "more_body": more})
+            finally:
+                self.place.end_sending()
 
 
 def start(status: int, headers: Mapping[str, str], length_bytes: int | None) -> Message:

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from plugins.management.answers import Refusal
 from plugins.metrics import application
 from plugins.metrics.exposition import One, Table, Text
 from plugins.metrics.group import Rows
-from tests.support.http import scope_of
+from plugins.metrics.places import PLACES, SOURCE_PLACES, Place, Places
+from tests.support.http import answered, scope_of
 from tests.support.scraping import Samples, Scraper
 
+PATIENCE_S = 20
 NAMES = ["plain", 'quo"te', "back\\slash", "new\nline", "%s %(queue)s", "{brace}", "é \u2028"]
 VALUES = [0.0, 1, 2.5, 1e6, 123_456_789, 0.000_1, float("inf")]
 ACCEPTS = [
@@ -105,3 +108,68 @@ def test_a_scraper_that_takes_nothing_is_given_up_and_others_are_served(
 
     asyncio.run(asyncio.wait_for(scrapes(), 60))
     assert crowd.get("/metrics/per-object").status == 200
+
+
+async def never_taken(event: Any) -> None:
+    if event["type"] == "http.response.body":
+        await asyncio.get_running_loop().create_future()
+
+
+def test_scrapers_that_read_slowly_keep_nobody_waiting(crowd: Scraper) -> None:
+    """Two of them held both turns for as long as they liked to read."""
+
+    async def scrapes() -> None:
+        slow = [
+            asyncio.ensure_future(crowd._application(request(crowd), stay, never_taken))
+            for _ in range(application.AT_ONCE + 1)
+        ]
+        await asyncio.sleep(0)
+        assert (await answered(crowd._application, request(crowd), b"")).status == 200
+        assert not any(task.done() for task in slow)
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scrapes(), application.SEND_S / 2))
+
+
+def test_a_source_has_so_many_scrapes_and_others_have_theirs() -> None:
+    places = Places()
+
+    async def visit() -> None:
+        for _ in range(SOURCE_PLACES):
+            places.enter("10.0.0.1")
+        with pytest.raises(Refusal) as caught:
+            places.enter("10.0.0.1")
+        assert caught.value.answer.status == 503
+        for number in range(PLACES - SOURCE_PLACES):
+            places.enter(f"10.0.1.{number}")
+        with pytest.raises(Refusal):
+            places.enter("10.0.0.2")
+
+    asyncio.run(visit())
+
+
+def test_where_there_is_no_place_a_scraper_that_has_stalled_makes_room() -> None:
+    places = Places()
+
+    async def send(place: Place, ago_s: float) -> None:
+        with place:
+            async with asyncio.timeout(PATIENCE_S) as deadline:
+                place.begin_sending(deadline)
+                place.since_s -= ago_s
+                await asyncio.get_running_loop().create_future()
+
+    async def visit() -> None:
+        begun = [places.enter("10.0.0.1") for _ in range(SOURCE_PLACES)]
+        sending = [asyncio.ensure_future(send(place, 2.0 * number)) for number, place in enumerate(begun)]
+        await asyncio.sleep(0)
+        with places.enter("10.0.0.1"):
+            with pytest.raises(TimeoutError):
+                await sending[-1]
+            assert begun[-1].given_up and not any(task.done() for task in sending[:-1])
+        for task in sending:
+            task.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+
+    asyncio.run(visit())
