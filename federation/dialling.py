@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from functools import cache
@@ -89,7 +90,7 @@ async def reach(host: Host, one: Endpoint, vhost: str, line: Line, user: User | 
                 undo.callback(own.close)
                 await loop.create_unix_connection(lambda: line, sock=own)
             elif one.tls:
-                context = await asyncio.to_thread(context_of, one)
+                context = await encryption(host, one, user)
                 own = await connect(one.host, one.port)
                 undo.callback(own.close)
                 await loop.create_connection(
@@ -108,6 +109,21 @@ async def reach(host: Host, one: Endpoint, vhost: str, line: Line, user: User | 
         raise
     except OSError as error:
         raise LinkFault(reason_of(error)) from None
+
+
+async def encryption(host: Host, one: Endpoint, user: User | None) -> ssl.SSLContext:
+    """The TLS context of an endpoint. Raises LinkFault where a file cannot be used.
+
+    A user who is no administrator names files that he may not read himself: what is wrong with them, and whether they
+    exist, is for the log alone.
+    """
+    try:
+        return await asyncio.to_thread(context_of, one)
+    except LinkFault as fault:
+        if user is None:
+            raise
+        host.report("federation_file_unusable", "warning", {"user": user.name, "uri": one.safe, "reason": fault.text})
+        raise LinkFault("cannot use a file that the URI names, the broker's log says why") from None
 
 
 async def resolve(host: str, port: int, *, type: int) -> list[Any]:

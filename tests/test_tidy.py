@@ -50,7 +50,7 @@ STARTS: dict[str, str] = {
     "broker/net/supervisor.py::Supervisor.stop": "waits that end with the call",
     "broker/control/definitions.py::import_definitions": "calls in a thread, awaited",
     "federation/dialling.py::UpstreamConnection._kept": "awaited in the same call",
-    "federation/dialling.py::reach": "a call in a thread, awaited",
+    "federation/dialling.py::encryption": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/api/definitions.py::post_definitions": "a call in a thread, awaited",
     "plugins/management/openapi.py::Constant.answer": "awaited by those who ask; made anew where it failed",

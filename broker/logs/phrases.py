@@ -175,7 +175,7 @@ CATEGORIES: dict[str, str] = {
         (
             *("federation_connected", "federation_disconnected", "federation_not_connected", "federation_not_removed"),
             *("federation_uri_invalid", "federation_queue_shared", "federation_same_cluster_name"),
-            "federation_message_rejected",
+            *("federation_message_rejected", "federation_file_unusable"),
         ),
         "federation",
     ),

@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from broker.core.definitions import StoredUser
+from broker.core.users import User
 from broker.net.tls import TLSOptions
 from federation.uris import Endpoint, endpoint
 from tests.support import dialling
@@ -73,6 +75,23 @@ def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_pat
         assert (await site.fault(at(missing))).text == "cannot use cacertfile: No such file or directory"
         missing = f"cacertfile={authority.ca}&certfile={authority.ca}&keyfile={authority.ca}"
         assert (await site.fault(at(missing))).text.startswith("cannot use certfile or keyfile: ")
+
+    run(test, authority.options())
+
+
+def test_what_is_wrong_with_a_file_is_for_the_log_where_the_user_is_no_administrator(
+    run: Run, authority: Authority, tmp_path: Path
+) -> None:
+    async def test(site: Site) -> None:
+        user = User(StoredUser("policymaker", b"", ("policymaker",)))
+        texts: set[str] = set()
+        reasons: list[object] = []
+        for path in (f"{tmp_path}/gone.pem", tmp_path, authority.client[1]):
+            one = endpoint(f"amqps://127.0.0.1:{site.port}/%2f?cacertfile={path}")
+            texts.add((await site.fault(one, user)).text)
+            reasons.append(site.log[-1][2]["reason"])
+        assert texts == {"cannot use a file that the URI names, the broker's log says why"}
+        assert len(set(reasons)) == 3, reasons
 
     run(test, authority.options())
 

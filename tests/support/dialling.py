@@ -11,6 +11,7 @@ import uvloop
 
 from broker.app import Store, build_node, build_settings
 from broker.config import Config
+from broker.core.users import User
 from broker.host import Host
 from broker.net.clock import LoopClock
 from broker.net.resources import Resources
@@ -78,13 +79,13 @@ class Site:
     def inside(self, login: str = "") -> Endpoint:
         return endpoint(f"amqp://{login}/%2f" if login else "amqp:///%2f")
 
-    async def dial(self, one: Endpoint | None = None) -> UpstreamConnection:
+    async def dial(self, one: Endpoint | None = None, user: User | None = None) -> UpstreamConnection:
         one = one or self.at()
-        return await dial(self.host, one, one.vhost if one.vhost is not None else "/", NAME, self.take)
+        return await dial(self.host, one, one.vhost if one.vhost is not None else "/", NAME, self.take, user)
 
-    async def fault(self, one: Endpoint) -> LinkFault:
+    async def fault(self, one: Endpoint, user: User | None = None) -> LinkFault:
         with pytest.raises(LinkFault) as caught:
-            await self.dial(one)
+            await self.dial(one, user)
         return caught.value
 
     def connection(self) -> Connection:
