@@ -115,7 +115,7 @@ class Server:
     def _alarm_changed(self, resource: str, on: bool) -> None:
         """Publishers wait while there is any alarm, and go on after the last (spec/core.md 23)."""
         self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource})
-        if not self._node.alarms.reason:
+        if not on:
             for connection in list(self.connections.values()):
                 unblock(connection)
 

@@ -2,7 +2,8 @@
 
 The turning point is the content header. A message without a body is whole by then and is taken; any other waits, with
 all that came behind it, until every alarm is over. While memory is low a declaration or binding of something new waits
-likewise, as it stays in memory; one of what there is does not, so that consumers can come and free some.
+likewise beyond the first MADE_LIMIT of a connection, as it stays in memory: so many are enough for a worker to declare
+what it needs before it consumes, and frees more than they take. What is there already is declared and bound as ever.
 """
 
 from __future__ import annotations
@@ -25,15 +26,22 @@ if TYPE_CHECKING:
 
 BODY_SIZE = slice(11, 19)  # of a header frame: the octets that tell the size of the body
 QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND = 0x0032000A, 0x00320014, 0x0028000A, 0x0028001E
+MADE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
 MAKING = frozenset((QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND))
 
 
+def makes_too_much(connection: Connection, event: Method) -> bool:
+    """Whether a method is to make something new while memory is low, and the connection has made MADE_LIMIT already."""
+    if MEMORY not in connection.node.alarms.on() or not makes(connection, event):
+        return False
+    connection.made += 1
+    return connection.made > MADE_LIMIT
+
+
 def makes(connection: Connection, event: Method) -> bool:
-    """Whether a method is to make something that is not there, while memory is low."""
+    """Whether a method is to make something that is not there."""
     vhost, channel = connection.vhost, connection.channels.get(event.channel)
     if event.index not in MAKING or vhost is None or channel is None or channel.closing:
-        return False
-    if MEMORY not in connection.node.alarms.on():
         return False
     try:
         method, arguments = methods.decode(event.index, event.payload)
@@ -79,8 +87,12 @@ def block(connection: Connection) -> None:
 
 
 def unblock(connection: Connection) -> None:
-    """The last alarm is over."""
-    if connection.blocked:
+    """An alarm is over: the last one, or the one that a declaration waited for."""
+    alarms = connection.node.alarms
+    if MEMORY in alarms.on():
+        return
+    connection.made = 0
+    if connection.blocked and (not alarms.reason or isinstance(connection.deferred, Method)):
         connection.blocked = False
         notice = b""
         if "connection.blocked" in connection.capabilities:

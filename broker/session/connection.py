@@ -72,6 +72,7 @@ class Connection(Publisher):
         "holding",
         "blocked",
         "deferred",
+        "made",
         "waits",
         "interrupted",
         "_handshake",
@@ -112,7 +113,8 @@ class Connection(Publisher):
         self.confirming: list[Channel] = []
         self.holding = Holding()
         self.blocked = False  # by an alarm, since it wanted to publish
-        self.deferred: Event | None = None  # the publish that waits for the end of it
+        self.deferred: Event | None = None  # the publish, or declaration, that waits for the end of it
+        self.made = 0  # new queues, exchanges and bindings, while memory is low
         self.waits = 0  # for so many things before it is served further: the disk, jobs, word on a login
         self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
         self._handshake: Handshake | None = Handshake(self)
@@ -179,7 +181,7 @@ class Connection(Publisher):
                     break
                 if isinstance(event, Method):
                     self._left -= CHANGE_COST if event.index in CHANGES else METHOD_COST
-                    if self.node.alarms.reason and blocking.makes(self, event):
+                    if self.node.alarms.reason and blocking.makes_too_much(self, event):
                         blocking.block(self)
                         self.deferred = event
                         continue

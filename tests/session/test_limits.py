@@ -6,12 +6,14 @@ from pamqp.commands import Basic, Connection, Exchange, Queue
 from broker.core.alarms import DISK, MEMORY
 from broker.core.arguments import ARGUMENTS_BYTES
 from broker.core.users import Insider
-from broker.session.blocking import unblock
+from broker.session import blocking
+from broker.session.blocking import MADE_LIMIT, unblock
 from broker.session.operator import OperatorChannel
 from broker.session.settings import Settings
 from broker.table import Table
 from tests.support import codec
 from tests.support.clock import FakeClock
+from tests.support.in_process import InProcessPeer
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
 
 LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 12)}
@@ -39,7 +41,10 @@ def test_arguments_of_16_kib_are_taken_and_larger_ones_refused() -> None:
 
 
 @pytest.mark.parametrize("low_on", [MEMORY, DISK])
-def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(low_on: str) -> None:
+def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(
+    monkeypatch: pytest.MonkeyPatch, low_on: str
+) -> None:
+    monkeypatch.setattr(blocking, "MADE_LIMIT", 0)
     node = new_node()
     there = connected(node).channel()
     there.declare("q")
@@ -74,6 +79,60 @@ def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(low_on: st
         unblock(connection)
         assert ch.next().name.endswith("Ok")
     assert (len(vhost.queues), "new" in vhost.exchanges, len(vhost.exchanges["x"].outgoing)) == (3, True, 2)
+
+
+def test_a_worker_that_starts_while_memory_is_low_declares_its_queues_and_consumes() -> None:
+    node = new_node()
+    ch = connected(node).channel()
+    ch.declare("work")
+    for number in range(3):
+        ch.publish("", "work", b"%d" % number)
+    ch.sync()
+    node.alarms.set(MEMORY)
+    worker = connected(node).channel()
+    worker.exchange("replies")
+    worker.declare("worker.replies", exclusive=True)
+    worker.bind("worker.replies", "replies", "me")
+    worker.consume("work")
+    assert [worker.delivery().body for _ in range(3)] == [b"0", b"1", b"2"]
+    assert not pipe_of(worker.client).connection.blocked
+
+
+def test_a_connection_that_declares_on_and_on_while_memory_is_low_waits_until_it_is_free() -> None:
+    node = new_node()
+    ch = connected(node).channel()
+    connection = pipe_of(ch.client).connection
+    for _ in range(2):
+        made = len(node.vhosts["/"].queues)
+        node.alarms.set(MEMORY)
+        for _ in range(MADE_LIMIT):
+            ch.declare(ch.declare().queue, passive=True)
+        ch.send(Queue.Declare)
+        ch.send(Queue.Declare)
+        assert connection.blocked and len(node.vhosts["/"].queues) == made + MADE_LIMIT
+        node.alarms.clear(MEMORY)
+        unblock(connection)
+        assert ch.next().name == ch.next().name == "Queue.DeclareOk"
+
+
+def test_a_declaration_that_waited_for_memory_goes_on_while_the_disk_is_low() -> None:
+    broker = InProcessPeer()
+    ch, publisher = broker.connect().channel(1), broker.connect().channel(1)
+    for alarm in (MEMORY, DISK):
+        broker.node.alarms.set(alarm)
+    for _ in range(MADE_LIMIT):
+        ch.declare()
+    ch.send(Queue.Declare, queue="new")
+    publisher.publish("", "new", b"held")
+    assert isinstance(ch.client.next(), Connection.Blocked)
+    assert isinstance(publisher.client.next(), Connection.Blocked)
+    broker.node.alarms.clear(MEMORY)
+    assert isinstance(ch.client.next(), Connection.Unblocked)
+    assert ch.next().queue == "new"
+    assert ch.count("new") == 0, "who publishes waits for the disk"
+    broker.node.alarms.clear(DISK)
+    assert isinstance(publisher.client.next(), Connection.Unblocked)
+    assert ch.drain("new") == [b"held"]
 
 
 def test_a_transaction_that_grows_without_end_is_refused_and_another_one_has_all_the_room() -> None:
