@@ -195,7 +195,9 @@ class Plan:
         given = item.text("hashing_algorithm", self._algorithm)
         algorithm = ALGORITHMS.get(given, given)
         password_hash = item.text("password_hash", "", TEXT_LIMIT).encode("utf-8", "surrogateescape")
-        if not password_hash and "password" in item.fields:
+        if "password" in item.fields and "password_hash" in item.fields:
+            raise Invalid("both_password_and_password_hash_are_provided")
+        if "password" in item.fields:
             algorithm, password_hash = SHA256, self._hashed(item.text("password", None, TEXT_LIMIT))
         old = self._node.users.get(name)
         limits = old.limits if old is not None else {}

@@ -43,8 +43,6 @@ NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
 PERSISTENT = 2
 NOT_SEEN = -1  # octets of a body that never come
 INVALID, REFUSED, HELD = "invalid", "refused", "held"  # why something goes into no queue
-FRAME_MAX = 131_072  # bytes of a header frame, where frames have no limit here: what clients have by default
-HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties
 FLAGS = 2  # octets of property flags, which are always there
 
 _header = Struct(">BHIHHQ").pack
@@ -354,8 +352,8 @@ class Inflow:
         settings = self._connection.settings
         if body_bytes > settings.max_message_size:
             return f"message size {body_bytes} is larger than configured max size {settings.max_message_size}"
-        if len(raw) + HEADER_OVERHEAD > (settings.frame_max or FRAME_MAX):
-            return f"properties of {len(raw)} bytes do not fit a frame of this broker"
+        if fault := settings.properties_fault(len(raw)):
+            return fault
         return "" if len(raw) >= FLAGS else "content header has no property flags"
 
     def _confirm_later(self, count: int, ticket: int) -> None:

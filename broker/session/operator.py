@@ -165,14 +165,17 @@ class OperatorChannel:
     def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> Outcome:
         """Mandatory. What is stored is safe with the next batch of the journal.
 
-        Raises Invalid while an alarm is on: a client would have to wait.
+        Raises Invalid while an alarm is on, as a client would have to wait, and for properties that fit no frame.
         """
         channel, connection = self._channel, self._connection
         alarm = connection.node.alarms.reason
         if alarm:
             raise Invalid(f"nothing can be published now: the broker is {alarm}")
         method = TICKET + encoded("an exchange", exchange) + encoded("a routing key", routing_key) + MANDATORY
-        contents = [content_frames(NUMBER, properties.encode(), body)]
+        raw = properties.encode()
+        if fault := connection.settings.properties_fault(len(raw)):
+            raise Invalid(fault)
+        contents = [content_frames(NUMBER, raw, body)]
         if len(body) > connection.settings.max_message_size:
             publishing.publish(channel, Publishes(NUMBER, method, [], True, too_long=len(body)))
         channel.confirms = channel.confirms or Confirms()

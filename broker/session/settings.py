@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ..table import Table
 
+FRAME_MAX = 131_072  # bytes of a header frame, where frames have no limit here: what clients have by default
+HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties
+
 
 class Settings:
     """Sizes in octets, 0 for no limit where the protocol has it so; `None` is no limit elsewhere."""
@@ -59,6 +62,12 @@ class Settings:
         self.default_consumer_prefetch = default_consumer_prefetch
         self.consumer_timeout_ms = consumer_timeout_ms
         self.transaction_max_bytes = transaction_max_bytes
+
+    def properties_fault(self, size_bytes: int) -> str:
+        """Why no client could publish, or get, a message with so many bytes of properties; empty if one could."""
+        if size_bytes + HEADER_OVERHEAD > (self.frame_max or FRAME_MAX):
+            return f"properties of {size_bytes} bytes do not fit a frame of this broker"
+        return ""
 
 
 CAPABILITIES = (

@@ -157,6 +157,22 @@ def test_tags_are_a_list_or_a_text_with_commas(node: Node, tags: object) -> None
     assert node.users.find("alice").tags == ("management", "own")
 
 
+def test_a_user_without_password_and_hash_is_one_whom_no_password_lets_in_as_in_rabbitmq(node: Node) -> None:
+    """RabbitMQ 4.0.5 takes the password away from a user who was there; an export has the hash of each."""
+    made = hash_password("secret", b"salt").decode()
+    imported(node, {"users": [{"name": "bob", "password_hash": made, "tags": "administrator"}]})
+    imported(node, {"users": [{"name": "bob", "tags": "management"}, {"name": "eve", "tags": ""}]})
+    for name in ("bob", "eve"):
+        assert node.users.find(name).password_hash == b""
+    assert node.users.find("bob").tags == ("management",)
+
+
+@pytest.mark.parametrize("hash_", ["", hash_password("secret", b"salt").decode()])
+def test_a_user_with_both_password_and_hash_is_refused(node: Node, hash_: str) -> None:
+    with pytest.raises(Invalid, match="both_password_and_password_hash_are_provided"):
+        imported(node, {"users": [{"name": "bob", "password": "x", "password_hash": hash_, "tags": ""}]})
+
+
 @pytest.mark.parametrize(
     ("version", "algorithm"),
     [

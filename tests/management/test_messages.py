@@ -80,6 +80,18 @@ def test_what_cannot_be_published_is_told_why(queue: Api, changed: dict[str, Any
     assert said.startswith(reason) if isinstance(reason, str) else said == reason
 
 
+def test_properties_that_fit_no_frame_are_refused_and_all_others_reach_a_client(queue: Api) -> None:
+    """No client could get such a message: the header of a content is one frame."""
+    largest = 131_072 - 22 - 2 - 4 - 2 - 5  # flags, length of the table, name, type and length of the value
+    for size in (largest + 1, 1_000_000):
+        status, error, reason = queue.post(PUBLISH, message(properties={"headers": {"a": "x" * size}})).error
+        assert (status, error) == (400, "bad_request")
+        assert reason == f"properties of {size + 13} bytes do not fit a frame of this broker"
+    assert queue.post(PUBLISH, message(properties={"headers": {"a": "x" * largest}})).status == 200
+    method = queue.peer.connect().channel().get("q")
+    assert method is not None
+
+
 def test_a_key_that_is_missing_is_named(queue: Api) -> None:
     body = message()
     del body["payload"]
