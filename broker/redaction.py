@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import unquote_plus
 
 HIDDEN = "[redacted]"
 # A field, a key of a table or a parameter of a URI is secret when its name holds one of these.
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|authorization|cookie|private_?key", re.IGNORECASE)
 _WORDS = re.compile(r"(\s+)")
-_PARAMETERS = re.compile(r"([?&][\w.-]{0,40}(?:passw|passphrase|secret|token)[\w.-]{0,40}=)[^&\s#'\"]+", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&])([^=&?\s#'\"]{1,240})=([^&\s#'\"]+)")  # of a URI; its name may be percent-encoded
+_URI_PARAMETER = re.compile(r"([?&])([^=&?]{1,240})=([^&]+)")  # where all of the text is one URI
 _HEADERS = re.compile(r"(authorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?\w{1,20}\s{1,4})[^\s'\"]+", re.IGNORECASE)
 DEPTH = 8  # of tables in tables; what lies deeper is not shown
 
@@ -20,7 +22,7 @@ def redacted(name: str, value: object, depth: int = DEPTH) -> object:
     if value and value is not True and _is_secret(name):
         return HIDDEN
     if isinstance(value, str):
-        return clean(value)
+        return clean(_clean_uri(value) if "uri" in name.lower() else value)
     if isinstance(value, bytes | bytearray):
         return redacted(name, value.decode("utf-8", "backslashreplace"))
     if value is None or isinstance(value, bool | int | float):
@@ -44,8 +46,18 @@ def clean(text: str) -> str:
     if "://" in text:
         text = "".join([_without_password(word) for word in _WORDS.split(text)])
     if "?" in text or "&" in text:
-        text = _PARAMETERS.sub(rf"\1{HIDDEN}", text)
+        text = _PARAMETER.sub(_without_secret, text)
     return _HEADERS.sub(rf"\1{HIDDEN}", text) if "uthorization" in text or "UTHORIZATION" in text else text
+
+
+def _clean_uri(uri: str) -> str:
+    """The same of a text that is a URI as a whole, in which spaces and quotes end nothing."""
+    return _URI_PARAMETER.sub(_without_secret, _without_password(uri))
+
+
+def _without_secret(parameter: re.Match[str]) -> str:
+    mark, name, _ = parameter.groups()
+    return f"{mark}{name}={HIDDEN}" if _is_secret(unquote_plus(name)) else parameter[0]
 
 
 def _without_password(word: str) -> str:

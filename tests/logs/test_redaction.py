@@ -17,6 +17,8 @@ from broker.redaction import HIDDEN, clean, redacted
         ("amqp://u@h:1/v", "amqp://u@h:1/v"),
         ("http://h:15672/api", "http://h:15672/api"),
         ("amqp://h?password=x&heartbeat=1", "amqp://h?password=[redacted]&heartbeat=1"),
+        ("amqp://h?p%61ssword=x&p=%61", "amqp://h?p%61ssword=[redacted]&p=%61"),
+        ("amqp://h?a=1&%50%41%53%53%57%4f%52%44=x", "amqp://h?a=1&%50%41%53%53%57%4f%52%44=[redacted]"),
         ("/api?a=1&access_token=x y", "/api?a=1&access_token=[redacted] y"),
         ("Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=", "Authorization: Basic [redacted]"),
         ("{'authorization': 'Bearer abc.def'}", "{'authorization': 'Bearer [redacted]'}"),
@@ -25,6 +27,19 @@ from broker.redaction import HIDDEN, clean, redacted
 )
 def test_passwords_in_uris_parameters_and_headers_are_hidden(text: str, shown: str) -> None:
     assert clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("amqp://u:p s@h", "amqp://u:[redacted]@h"),
+        ("amqp://h?pass%77ord=a b'c#d&heartbeat=1", "amqp://h?pass%77ord=[redacted]&heartbeat=1"),
+        ("amqp://h/a b?heartbeat=1", "amqp://h/a b?heartbeat=1"),
+    ],
+)
+def test_a_uri_of_an_upstream_shows_no_password_whatever_is_in_it(uri: str, shown: str) -> None:
+    assert redacted("up", {"uri": uri}) == {"uri": shown}
+    assert redacted("up", {"uri": [uri]}) == {"uri": [shown]}
 
 
 @pytest.mark.parametrize("name", ["password", "default_password", "password_hash", "client_secret", "access_token"])
@@ -50,6 +65,13 @@ def test_an_object_is_shown_as_its_text_and_a_deep_table_not_at_all() -> None:
 
 def test_a_long_text_takes_no_longer_than_its_length() -> None:
     begun = time.process_time()
-    for text in ("://a:" * 100_000, "?password" * 50_000, "authorization: a" * 30_000, " " * 500_000 + "://"):
+    for text in (
+        "://a:" * 100_000,
+        "?password" * 50_000,
+        "authorization: a" * 30_000,
+        " " * 500_000 + "://",
+        "?" + "a" * 500_000,
+    ):
         clean(text)
+        redacted("uri", text)
     assert time.process_time() - begun < 2

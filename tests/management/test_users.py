@@ -1,36 +1,21 @@
 """Users and their permissions over HTTP (spec/operator.md 1.6, 1.7)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from broker.core.passwords import SHA256
-from tests.support.definitions import QuickHashing
+from tests.support.hashing import FakeHashing
 from tests.support.http import Api
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
-
-
-class RefusingHashing(QuickHashing):
-    """Hashes by RabbitMQ's algorithms, and knows no argon2id."""
-
-    def verify(
-        self,
-        password_hash: bytes,
-        password: bytes,
-        then: Callable[[bool | None], None],
-        name: str = "",
-        source: str = "",
-    ) -> Callable[[], None]:
-        then(False)
-        return lambda: None
 
 
 @pytest.fixture
 def api() -> Iterator[Api]:
     """The HTTP API of a broker that hashes passwords."""
     made = Api()
-    made.host.node.users.hashing, made.host.node.users.algorithm = RefusingHashing(), SHA256
+    made.host.node.users.hashing, made.host.node.users.algorithm = FakeHashing(), SHA256
     yield made
     made.close()
 

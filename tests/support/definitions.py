@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from typing import Any
 
 from broker.core.document import exported
 from broker.core.node import Node
-from broker.core.passwords import Hashing, hash_password
+from broker.core.passwords import hash_password
 from broker.core.users import Users
 from broker.storage.memory import MemoryJournal
 
 from .clock import FakeClock
+from .hashing import FakeHashing
 
 SECRET_HASH = hash_password("secret", b"salt").decode()
 SECTIONS = (
@@ -123,16 +123,9 @@ WHOLE: dict[str, Any] = {
 }
 
 
-class QuickHashing(Hashing):
-    """By RabbitMQ's algorithms, at once."""
-
-    def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:
-        then(hash_password(password, b"salt", algorithm))
-
-
 def new_node() -> Node:
     """One that has nothing, not even a virtual host."""
-    return Node("warren@test", "warren@test", FakeClock(), MemoryJournal(), Users(frozenset(), QuickHashing()))
+    return Node("warren@test", "warren@test", FakeClock(), MemoryJournal(), Users(frozenset(), FakeHashing()))
 
 
 def whole(**sections: Any) -> dict[str, Any]:
