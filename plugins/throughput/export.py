@@ -9,18 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from broker.plugin import Change, Child, Host, Observer, StoredVHost, Throughput
+from broker.plugin import Change, Child, Host, MessageLog, Observer, StoredVHost, Throughput
 
 from . import gauges, schema
 from .buffer import Buffer
 from .outlet import Outlet
 from .recording import Recording
-from .snapshots import Snapshot, Snapshots
+from .snapshots import SLICE, Changed, ChangeLog, Snapshot, Snapshots
 from .stream import BATCH, BOOT, ROWS
 
 FLUSH_S = 0.1  # how long what was told waits for the writer, where it is not much
 LOOK_S = 1.0  # how often queues are looked at for their utilisation
-SLICE = 500  # queues of which rows are made at once: some milliseconds
 
 
 class Export(Observer):
@@ -32,8 +31,10 @@ class Export(Observer):
         self._directory = Path(config.directory).absolute()
         self.boot_id = secrets.token_hex(6)
         self._buffer = Buffer(config.buffer_bytes, self._soon)
-        self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers))
-        self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate)
+        changed = Changed()
+        self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers), changed)
+        self._log: MessageLog = ChangeLog(changed)  # of each virtual host that is exported
+        self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed)
         self._outlet = Outlet(host.report, host.supervisor, self._ended)
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
@@ -66,7 +67,13 @@ class Export(Observer):
         """Raises OSError."""
         config, node = self._config, self._host.node
         await self._outlet.start()
+        self._running = True
+        self._attach_all()
+        node.observers += [self, self._snapshots]
+        await self._prepare_snapshot()
         # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
+        self._log = self._recording
+        self._attach_all()
         task = {
             "node": node.name,
             "boot_id": self.boot_id,
@@ -79,12 +86,9 @@ class Export(Observer):
             "retention_days": config.retention_days,
         }
         self._outlet.send(BOOT, [msgspec.json.encode(task)])
-        self._running = True
-        for name in node.vhosts:
-            self._attach(name)
-        node.observers += [self, self._snapshots.deleted]
-        self._send_snapshot(self._snapshots.take(schema.START))
+        snapshot = self._snapshots.take(schema.START)
         self._send_metrics()
+        await self._send_snapshot(snapshot)
         keep = self._host.supervisor.keep
         self._tasks = [
             keep("throughput_flush", self._flush_often),
@@ -95,9 +99,13 @@ class Export(Observer):
         if change.put and isinstance(change.record, StoredVHost):
             self._attach(change.record.name)
 
+    def _attach_all(self) -> None:
+        for name in self._host.node.vhosts:
+            self._attach(name)
+
     def _attach(self, name: str) -> None:
         if self._running and (not self._config.vhosts or name in self._config.vhosts):
-            self._host.node.vhosts[name].message_log = self._recording
+            self._host.node.vhosts[name].message_log = self._log
 
     # Sending
 
@@ -121,20 +129,26 @@ class Export(Observer):
         looks = 0
         while True:
             await asyncio.sleep(LOOK_S)
-            self._snapshots.utilisation.look(self._snapshots.queues())
+            queues = self._snapshots.queues()
+            while queues:
+                self._snapshots.utilisation.look(queues[-SLICE:])
+                del queues[-SLICE:]
+                await asyncio.sleep(0)
             looks += 1
             behind = self._outlet.waiting_bytes > self._config.buffer_bytes
             if looks % schema.SNAPSHOT_S == 0 and not behind:  # else what it has to write is enough
-                snapshot = self._snapshots.take(schema.PERIODIC)
-                for start in range(0, len(snapshot.readings), SLICE):
-                    self._send(schema.QUEUE_STATS, snapshot.rows(start, start + SLICE))
-                    await asyncio.sleep(0)
-                self._send(schema.QUEUE_STATS, [snapshot.closing_row()])
+                await self._prepare_snapshot()
+                await self._send_snapshot(self._snapshots.take(schema.PERIODIC))
                 self._send_metrics()
 
-    def _send_snapshot(self, snapshot: Snapshot) -> None:
-        """At once, of however many queues."""
-        self._send(schema.QUEUE_STATS, [*snapshot.rows(0, len(snapshot.readings)), snapshot.closing_row()])
+    async def _prepare_snapshot(self) -> None:
+        for _ in self._snapshots.prepare():
+            await asyncio.sleep(0)
+
+    async def _send_snapshot(self, snapshot: Snapshot) -> None:
+        for rows in snapshot.slices():
+            self._send(schema.QUEUE_STATS, rows)
+            await asyncio.sleep(0)
 
     def _send_metrics(self) -> None:
         self._send(schema.METRICS, gauges.rows(self._host, self._buffer.names.links()))
@@ -149,7 +163,7 @@ class Export(Observer):
         self._running = False
         for vhost in self._host.node.vhosts.values():
             vhost.message_log = None
-        for observer in (self, self._snapshots.deleted):
+        for observer in (self, self._snapshots):
             if observer in self._host.node.observers:
                 self._host.node.observers.remove(observer)
         for task in self._tasks:
@@ -177,9 +191,13 @@ class Export(Observer):
     async def end(self) -> None:
         """All that has happened so far is written."""
         if self._running:
+            for task in self._tasks:
+                task.cancel()  # none may prepare another snapshot
+            await self._prepare_snapshot()
+        if self._running:
             self._flush()
             snapshot = self._snapshots.take(schema.STOP)
             self._send_metrics()
             self._detach()
-            self._send_snapshot(snapshot)
+            await self._send_snapshot(snapshot)
         await self._outlet.stop()

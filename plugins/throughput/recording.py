@@ -19,6 +19,7 @@ from . import schema
 from .buffer import Buffer
 from .content import hops, identity, wanted
 from .sampling import Run, Sampling
+from .snapshots import Changed
 from .stream import (
     ENQUEUED,
     HOPS,
@@ -59,12 +60,19 @@ class Recording(MessageLog):
     __slots__ = (
         *("buffer", "begun_ns", "_one_in", "_wanted", "_now_ns", "_next", "_next_untimed", "_sampling"),
         *("_messages", "_logged", "_runs", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
+        "_changed",
     )
 
     def __init__(
-        self, buffer: Buffer, one_in: int, headers: bool, now_ns: Callable[[], int] = time.monotonic_ns
+        self,
+        buffer: Buffer,
+        one_in: int,
+        headers: bool,
+        changed: Changed,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.buffer = buffer
+        self._changed = changed
         self.begun_ns = now_ns() - 1000  # so that no message has the number 0
         self._one_in = one_in
         self._sampling = Sampling(one_in)
@@ -235,6 +243,9 @@ class Recording(MessageLog):
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
         """HOT: the export, load A."""
+        changed = self._changed.queues
+        if changed is not None:
+            changed.update(queues)
         published = not source
         if published and messages is self._messages:
             self._queues = queues
@@ -288,6 +299,9 @@ class Recording(MessageLog):
         no_ack: bool,
     ) -> None:
         """HOT: the export, load A."""
+        changed = self._changed.queues
+        if changed is not None:
+            changed.add(queue)
         if self._one_in > 1 and step == 1 and len(messages) > 1:
             messages = self._sampling.marked(queue, messages, position)
             if not messages:
@@ -302,6 +316,9 @@ class Recording(MessageLog):
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """HOT: the export, load D."""
+        changed = self._changed.queues
+        if changed is not None:
+            changed.add(queue)
         seqs, sizes = self._known(messages)
         names, row = self.buffer.names, self.buffer.row
         linked = is_link(tag, queue)
@@ -311,15 +328,18 @@ class Recording(MessageLog):
             self._identify([message for message in messages if message.seq], row)
 
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+        self._changed.add(queue)
         seqs, sizes = self._known([message])
         names = self.buffer.names
         self._note(NACK, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+        self._changed.add(queue)
         seqs, sizes = self._known([message])
         self._note(REQUEUE, queue, seqs, sizes, reason=reason)
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        self._changed.add(queue)
         seqs, sizes = self._known(messages)
         kind = EXPIRE if reason == "expired" else DROP
         if queue.rules.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
@@ -327,12 +347,14 @@ class Recording(MessageLog):
         self._note(kind, queue, seqs, sizes, reason=reason)
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+        self._changed.add(queue)
         if self._one_in == 1:
             seqs = [seq or self._untimed() for seq in seqs]
         # Nobody knows the size of each without reading it.
         self._note(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
 
     def cleared(self, queue: Queue) -> None:
+        self._changed.add(queue)
         if self._one_in > 1:
             self._sampling.forget(queue)
 

@@ -46,7 +46,7 @@ that is not in a snapshot has none):
 What waits within a queue for its dead letter exchange has left: the `dlx` row is written when the queue gives it up.
 
 A snapshot is `queue_stats` rows with the same `snapshot` number: one for each queue, then one whose `queue` is null,
-which says that the snapshot is whole and how many `queues` it has. It is taken in one turn of the loop; `row` is the
+which says that the snapshot is whole and how many `queues` it has. It is of one moment; `row` is the
 number that the next row of `events` will have, so what lies before it is exact. There is one when the export starts,
 before any event, one every 10 s, and one at the stop, after the last event. The counters in it grow from the start of
 the boot or the queue's declaration. With sampling these are whole while events are a part.

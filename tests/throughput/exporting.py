@@ -10,7 +10,7 @@ from broker.core.origin import Origin
 from plugins.throughput import schema
 from plugins.throughput.buffer import Buffer
 from plugins.throughput.recording import Recording
-from plugins.throughput.snapshots import Snapshots
+from plugins.throughput.snapshots import Changed, Snapshots
 from plugins.throughput.stream import BATCH, ROWS
 from plugins.throughput.writer import Task, Writer
 from tests.support.in_process import InProcessPeer
@@ -58,11 +58,12 @@ class Exporting:
         self.peer = InProcessPeer()
         self.soon = 0
         self.buffer = Buffer(limit_bytes, self._soon)
-        self.recording = Recording(self.buffer, one_in, bool(headers))
+        changed = Changed()
+        self.recording = Recording(self.buffer, one_in, bool(headers), changed)
         self.vhost = self.peer.node.vhosts["/"]
         self.vhost.message_log = self.recording
-        self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in)
-        self.peer.node.observers.append(self.snapshots.deleted)
+        self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in, changed)
+        self.peer.node.observers.append(self.snapshots)
         self._task = task(folder, self.recording.begun_ns, sample_rate=1 / one_in, headers=headers)
         self.writer = Writer(self._task)
         self._balance: Counter[str] = Counter()
@@ -89,8 +90,9 @@ class Exporting:
         return [tuple(row[field] for field in fields) for row in self.events()]
 
     def snapshot(self, kind: str = schema.PERIODIC) -> list[Row]:
-        snapshot = self.snapshots.take(kind)
-        return [*snapshot.rows(0, len(snapshot.readings)), snapshot.closing_row()]
+        for _ in self.snapshots.prepare():
+            pass
+        return [row for rows in self.snapshots.take(kind).slices() for row in rows]
 
     def close(self) -> None:
         self.peer.close()

@@ -19,6 +19,7 @@ from plugins.throughput import schema
 from plugins.throughput.buffer import Buffer
 from plugins.throughput.columns import arrow_schema
 from plugins.throughput.recording import Recording
+from plugins.throughput.snapshots import Changed
 from plugins.throughput.stream import HEAD
 from plugins.throughput.writer import Task, Writer, frames
 
@@ -30,7 +31,7 @@ class Telling:
 
     def __init__(self) -> None:
         self.buffer = Buffer(1 << 20, lambda: None)
-        self.recording = Recording(self.buffer, 1, False)
+        self.recording = Recording(self.buffer, 1, False, Changed())
 
     def task(self, folder: Path, **changed: Any) -> Task:
         return task(folder, self.recording.begun_ns, **changed)

@@ -1,0 +1,83 @@
+"""No snapshot of the export holds the loop, however many queues there are, and each is of one moment."""
+
+import gc
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.table import Table
+from plugins.throughput import schema
+from plugins.throughput.snapshots import SLICE
+from tests.throughput.exporting import Exporting, imbalance
+
+from .meter import ATTEMPTS, LIMIT_MS
+
+QUEUES = 50_000
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Iterator[Exporting]:
+    made = Exporting(tmp_path)
+    yield made
+    made.close()
+
+
+def longest_step_ms(export: Exporting) -> float:
+    """Of all that a snapshot does between two turns of the loop."""
+    longest_s, begun_s = 0.0, time.thread_time()
+    steps = export.snapshots.prepare()
+    while True:
+        try:
+            next(steps)
+        except StopIteration:
+            break
+        finally:
+            longest_s, begun_s = max(longest_s, time.thread_time() - begun_s), time.thread_time()
+    slices = export.snapshots.take(schema.PERIODIC).slices()
+    count = 0
+    for rows in slices:
+        count += len(rows)
+        longest_s, begun_s = max(longest_s, time.thread_time() - begun_s), time.thread_time()
+    assert count == QUEUES + 1
+    return longest_s * 1000
+
+
+def test_a_snapshot_of_many_queues_is_taken_in_short_steps(export: Exporting) -> None:
+    for number in range(QUEUES):
+        export.vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+    gc.freeze()
+    assert min(longest_step_ms(export) for _ in range(ATTEMPTS)) <= LIMIT_MS
+
+
+def test_what_happens_while_a_snapshot_is_prepared_is_in_it(export: Exporting) -> None:
+    count = 4 * SLICE
+    ch = export.peer.connect().channel()
+    for number in range(count):
+        export.vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        ch.publish("", f"q{number}", b"x")
+    before = export.snapshot(schema.START)
+    steps = export.snapshots.prepare()
+    for number, _ in enumerate(steps):
+        for place in (0, count // 2, count - 1):
+            queue = f"q{place}"
+            ch.publish("", queue, b"x")
+            if number == 1:
+                ch.get(queue, no_ack=False)
+            if number == 2:
+                export.vhost.queues[queue].purge()
+        if number == 3:
+            ch.publish("", "q1", b"x")
+            ch.sync()
+            ch.delete("q1")
+            ch.declare(f"new{number}")
+            ch.fill(f"new{number}", b"x")
+        ch.sync()
+    after = [row for rows in export.snapshots.take(schema.STOP).slices() for row in rows]
+    assert len(after) - 1 == after[-1]["queues"] == count
+    ch.publish("", "q2", b"x")  # after its moment
+    ch.sync()
+    rows = [row for row in export.events() if before[-1]["row"] <= row["row"] < after[-1]["row"]]
+    assert len(rows) > 12
+    assert imbalance(rows, before, after) == {}
