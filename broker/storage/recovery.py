@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -183,19 +184,27 @@ class _Entries:
     def __init__(self) -> None:
         self._strands = [_Strand()]
 
-    def add(self, entry: _Entry) -> None:
-        order = entry[0]
-        for strand in self._strands:
-            if strand.last < order:
-                break
-        else:
-            strand = _Strand()
-            self._strands.append(strand)
-        strand.add(*entry)
+    def add(self, order: int, id_: int, place: int, body_bytes: int, mark: int) -> None:
+        strand = self._strands[0]
+        if strand.last >= order:
+            for strand in self._strands:
+                if strand.last < order:
+                    break
+            else:
+                strand = _Strand()
+                self._strands.append(strand)
+        strand.add(order, id_, place, body_bytes, mark)
 
-    def in_order(self) -> Iterator[_Entry]:
-        """Sort by order, and the copies of one message by id."""
-        return iter(self._strands[0]) if len(self._strands) == 1 else merge(*self._strands)
+    @property
+    def single(self) -> _Strand | None:
+        """The strand of all, where no message has a copy; None where some may."""
+        return self._strands[0] if len(self._strands) == 1 else None
+
+    def in_order(self) -> Iterator[Iterable[_Entry]]:
+        """The copies of each message by id, the messages by order."""
+        if len(self._strands) == 1:
+            return zip(self._strands[0], strict=False)
+        return map(itemgetter(1), groupby(merge(*self._strands), itemgetter(0)))
 
 
 class _Scan:
@@ -247,22 +256,24 @@ class _Scan:
             segment.total += 1
             if not count:
                 segment.mark_dead(id_)
-            elif not segment.is_dead(id_):
+            elif segment.untouched or not segment.is_dead(id_):
                 queues_at = start + records.MESSAGE_HEAD.size
                 mark = 0
                 if flags & records.HAS_LIFE:
                     level, _, _, deadline_ms = records.LIFE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
                     queues_at = records.life_end(data, queues_at)
-                entry = order, id_, segment.number << OFFSET_BITS | base + at, body_bytes, mark
+                place = segment.number << OFFSET_BITS | base + at
                 queue = records.QUEUE.unpack_from(data, queues_at)[0]
-                self._add(queue, entry)
+                entries = self._entries.get(queue) or self._new_entries(queue)
+                entries.add(order, id_, place, body_bytes, mark)
                 if count > 1:
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
                     if segment.wanting(id_) is None:
                         self._share(segment, id_, queues)
                     for queue in queues[1:]:
-                        self._add(queue, entry)
+                        entries = self._entries.get(queue) or self._new_entries(queue)
+                        entries.add(order, id_, place, body_bytes, mark)
             return
         kind, id_ = records.KIND_ID.unpack_from(data, start)
         found.next_id = max(found.next_id, id_)
@@ -271,23 +282,19 @@ class _Scan:
             self._gone.add(queue)
         elif kind == records.SETTLED:
             at = start + records.SETTLED_HEAD.size
-            for settled in Struct(f"<{(end - at) // 8}Q").unpack_from(data, at):
-                self._settle(queue, settled)
+            self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == records.MOVED:
             first = records.MOVED_HEAD.unpack_from(data, start)[3]
             at = start + records.MOVED_HEAD.size
             if first == id_ or self._run <= first and self._run_end == id_:  # all copies are there
-                for settled in Struct(f"<{(end - at) // 8}Q").unpack_from(data, at):
-                    self._settle(queue, settled)
+                self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == records.COUNTED:
             _, _, _, counted, attempts = records.COUNTED_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
-    def _add(self, queue: int, entry: _Entry) -> None:
-        entries = self._entries.get(queue)
-        if entries is None:
-            entries = self._entries[queue] = _Entries()
-        entries.add(entry)
+    def _new_entries(self, queue: int) -> _Entries:
+        entries = self._entries[queue] = _Entries()
+        return entries
 
     def _share(self, segment: Segment, id_: int, queues: tuple[int, ...]) -> None:
         """A message of several queues, of which an old checkpoint may say that only some want it."""
@@ -297,15 +304,20 @@ class _Scan:
             if wanting is not None and queue not in wanting:
                 self._unwanted(segment, queue, id_)
 
-    def _settle(self, queue: int, id_: int) -> None:
-        segment = self._segment_of(id_)
-        if segment is not None:
-            self._unwanted(segment, queue, id_)
+    def _settle(self, queue: int, ids: Iterable[int]) -> None:
+        segment, first, end = None, 0, 0  # those next to each other are most often of one segment
+        for id_ in ids:
+            if not first <= id_ < end:
+                segment, first, end = self._segment_of(id_)
+            if segment is not None:
+                self._unwanted(segment, queue, id_)
 
-    def _segment_of(self, id_: int) -> Segment | None:
+    def _segment_of(self, id_: int) -> tuple[Segment | None, int, int]:
+        """The segment that has this id, the first of its ids, and the first of the next one's."""
         segments = self._found.segments
-        index = bisect_right(segments, id_, key=lambda segment: segment.first_id) - 1
-        return segments[index] if index >= 0 else None
+        index = bisect_right(segments, id_, key=lambda segment: segment.first_id)
+        end = segments[index].first_id if index < len(segments) else 1 << 64
+        return (segments[index - 1], segments[index - 1].first_id, end) if index else (None, 0, 0)
 
     def finish(self, known: set[int] | None) -> None:
         """Leave what is wanted: once for each order, only where it is not dead, and only for queues that there are."""
@@ -316,17 +328,20 @@ class _Scan:
             queue, entries = self._entries.popitem()
             self._finish_queue(queue, entries, queue not in self._gone and (known is None or queue in known), counted)
         for (queue, id_), attempts in found.counted.items():
-            segment = self._segment_of(id_)
+            segment = self._segment_of(id_)[0]
             assert segment is not None, "it was found"
             segment.count(queue, id_, attempts)
         found.counted.clear()
 
     def _finish_queue(self, queue: int, entries: _Entries, there: bool, counted: dict[int, bytearray]) -> None:
         found = self._found
+        strand = entries.single
+        if there and strand is not None and self._finish_strand(queue, strand):
+            return
         wanted = Pages()
         levels, deadlines = bytearray(), array("Q")
         total = marks = 0
-        for _, copies in groupby(entries.in_order(), itemgetter(0)):
+        for copies in entries.in_order():
             *older, (_, id_, place, body_bytes, mark) = copies
             segment = self._segments[place >> OFFSET_BITS]
             kept = (
@@ -359,6 +374,34 @@ class _Scan:
             found.levels[queue] = bytes(levels)
         if marks >> _DEADLINE:
             found.deadlines[queue] = deadlines
+
+    def _finish_strand(self, queue: int, strand: _Strand) -> bool:
+        """Leave what is wanted where that is only a matter of which messages are dead; False where it is not."""
+        if strand.marks is not None or self._counted:
+            return False
+        counts = Counter(place >> OFFSET_BITS for place in strand.places)
+        if any(self._segments[number].sharing is not None for number in counts):
+            return False
+        wanted, total = Pages(), 0
+        if all(self._segments[number].untouched for number in counts):
+            wanted.ids, wanted.places, total = strand.ids, strand.places, sum(strand.bodies)
+        else:
+            counts.clear()
+            number, is_dead = -1, Segment.is_dead
+            for id_, place, body_bytes in zip(strand.ids, strand.places, strand.bodies, strict=True):
+                if place >> OFFSET_BITS != number:
+                    number = place >> OFFSET_BITS
+                    segment = self._segments[number]
+                if not is_dead(segment, id_):
+                    wanted.append(id_, place)
+                    total += body_bytes
+                    counts[number] += 1
+        for number, count in counts.items():
+            self._segments[number].live += count
+        if len(wanted):
+            self._found.queues[queue] = wanted
+            self._found.body_bytes[queue] = total
+        return True
 
     def _carry(self, queue: int, id_: int, newest: int) -> None:
         """What was counted for this copy of a message holds for the newest one."""

@@ -158,6 +158,11 @@ class Segment:
         at = index >> 3
         return at < len(self._dead) and bool(self._dead[at] & 1 << (index & 7))
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing in it is known to be dead, and each message is of one queue."""
+        return not self._dead and self.sharing is None
+
     def restore(self, state: SegmentState) -> None:
         self.first_id = state.first_id
         self._dead = bytearray(state.dead)
