@@ -10,13 +10,13 @@ import time
 _wall_s = time.time
 
 
-def main() -> None:
+def main() -> int:
     ahead_s = float(sys.argv.pop(1))
     time.time = lambda: _wall_s() + ahead_s
     from broker.cli import main as broker  # reads the clock as it now is
 
-    broker()
+    return broker()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,11 +12,13 @@ from typing import Any
 
 from tests.support.amqp import Client
 from tests.support.broker import SocketPeer
+from tests.support.fork_server import Forked, fork_server
 from tests.support.installed import installed
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN_S = 60  # on a machine that others use as well
 STOP_WITHIN_S = 60
+Process = Forked | subprocess.Popen[bytes]
 
 
 class Daemon:
@@ -39,21 +41,25 @@ class Daemon:
         self._options = ["--node", node, *options]
         self._path = os.pathsep.join([str(installed(folder / "installed")), str(ROOT)])
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._peer: SocketPeer | None = None
         self._log_start = 0
 
     def launch(self, sync: str = "fsync", config: Path | None = None) -> None:
         """Start it, and do not wait. What was connected before hangs up now: until then it reads what still came."""
         self._hang_up()
-        program = ["tests.crash.ahead", str(self.ahead_s)] if self.ahead_s else ["broker.cli"]
-        line = [self._python, "-m", *program, "serve", "--amqp", "127.0.0.1:0"]
-        line += ["--data", str(self.data), "--sync", sync, *self._options]
+        module = "tests.crash.ahead" if self.ahead_s else "broker.cli"
+        line = [str(self.ahead_s)] if self.ahead_s else []
+        line += ["serve", "--amqp", "127.0.0.1:0", "--data", str(self.data), "--sync", sync, *self._options]
         line += ["--config", str(config)] if config is not None else []
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             environment = {**os.environ, "PYTHONPATH": self._path}
-            self._process = subprocess.Popen(line, stderr=log, stdout=log, cwd=self._folder, env=environment)
+            if self._python == sys.executable:
+                self._process = fork_server().start(module, line, self._folder, environment, log)
+            else:
+                line = [self._python, "-m", module, *line]
+                self._process = subprocess.Popen(line, stderr=log, stdout=log, cwd=self._folder, env=environment)
         self.starts += 1
 
     def start(self, sync: str = "fsync", config: Path | None = None) -> float:
@@ -74,7 +80,7 @@ class Daemon:
         self._peer = SocketPeer(f"{host}:{port}")
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         assert self._process is not None
         return self._process
 

@@ -15,7 +15,7 @@ from tests.support.amqp import Client
 from .daemon import ROOT, Daemon, doctor
 
 PERSISTENT = {"delivery_mode": 2}
-MANY = 200_000
+MANY = 50_000  # ten slices: a kill right behind the answer comes while they are let go of
 BLOCK = 2_000  # messages in one write to the socket
 OTHERS = [b"%d" % number for number in range(500)]
 LATE = [b"late %d" % number for number in range(100)]

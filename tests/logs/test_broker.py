@@ -14,6 +14,8 @@ import pika
 import pika.exceptions
 import pytest
 
+from tests.support.fork_server import fork_server
+
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60
 # pika leaves the socket of a refused login to the collector; the fixture collects it, where this filter holds
@@ -39,9 +41,8 @@ class Broker:
         self.configuration = folder / "rabbitmq.conf"
         self.configuration.write_text(CONFIG)
         with (folder / "console").open("wb") as console:
-            line = [sys.executable, "-m", "broker.cli", "serve", "--config", "rabbitmq.conf"]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            self.process = subprocess.Popen(line, stderr=console, cwd=folder, env=environment)
+            line = ["serve", "--config", "rabbitmq.conf"]
+            self.process = fork_server().start("broker.cli", line, folder, os.environ, console)
         self.port = int(self.told("ready")["amqp"][0].rpartition(":")[2])  # type: ignore[index]
 
     def console(self) -> str:

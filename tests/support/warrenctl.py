@@ -1,8 +1,8 @@
 """`warrenctl`, run in this process, and nodes for it to speak to: a daemon of its own, or one inside this process."""
 
 import json
+import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ from broker.host import Host
 from broker.net.resources import Resources
 from broker.net.tls import TLS
 
+from .fork_server import Forked, fork_server
 from .listening import Listening
 
 ROOT = Path(__file__).parent.parent.parent
@@ -48,14 +49,14 @@ def ports(ready: Ready) -> list[str]:
 
 
 @contextmanager
-def daemon(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], Ready]]:
+def daemon(folder: Path, *options: str) -> Iterator[tuple[Forked, Ready]]:
     """One in memory, that logs into the folder."""
     config = folder / "broker.conf"
     config.write_text(
         f"log.dir = {folder}\nlog.file = broker.log\nlog.file.formatter = json\nlog.console = false\n"
         "prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = 0\n"
     )
-    line = [sys.executable, "-m", "broker.cli", "serve", "--config", str(config), "--memory", "--node", "rabbit@here"]
+    line = ["serve", "--config", str(config), "--memory", "--node", "rabbit@here"]
     line += ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", *options]
     log = folder / "broker.log"
 
@@ -64,14 +65,16 @@ def daemon(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes
         events = [json.loads(text) for text in lines if text.endswith("\n")]
         return [event for event in events if event["event"] == "ready"]
 
-    with subprocess.Popen(line, cwd=ROOT) as process:
-        try:
-            until(lambda: bool(ready()) or process.poll() is not None)
-            found = ready()
-            assert found, log.read_text()
-            yield process, {name: value for name, value in found[0].items() if isinstance(value, list)}
-        finally:
-            process.terminate()
+    with (folder / "console").open("wb") as console:
+        process = fork_server().start("broker.cli", line, ROOT, os.environ, console)
+    try:
+        until(lambda: bool(ready()) or process.poll() is not None)
+        found = ready()
+        assert found, (folder / "console").read_text() + log.read_text()
+        yield process, {name: value for name, value in found[0].items() if isinstance(value, list)}
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def commanded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> Warrenctl:
