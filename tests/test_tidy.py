@@ -30,6 +30,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/core/home.py::Home.feed": "delivers of one queue for a publisher, who must not end by its failure",
     "broker/core/scheduler.py::Scheduler._step": "the root of jobs; the failure of one ends that one",
     "broker/core/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
+    "broker/net/supervisor.py::Supervisor.report_failure": "a log that fails must not keep a task from its restart",
     "broker/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
     "broker/net/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",

@@ -77,6 +77,7 @@ class Node:
         self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
         self.commits = Latencies()  # of batches of the journal: the write, and the sync
         self._ending: dict[str, VHost] = {}  # deleted, and not all of it has been released
+        self._drops: dict[str, Job] = {}  # which release them
         self._gone = Statistics()  # of virtual hosts that were deleted
         self.events = Events(self)
         self.alarms = Alarms()
@@ -113,8 +114,8 @@ class Node:
 
     def restore_vhost(self, metadata: StoredVHost) -> VHost:
         """One that was stored; nobody is told."""
-        if metadata.name in self._ending:  # observers know queues and exchanges by name
-            self.scheduler.finish()
+        if metadata.name in self._drops:  # observers know queues and exchanges by name
+            self.scheduler.finish(self._drops[metadata.name])
         vhost = VHost(metadata.name, self)
         vhost.metadata = metadata
         self.vhosts[metadata.name] = vhost
@@ -154,13 +155,17 @@ class Node:
         del self.vhosts[name]
         self._tell(Change(False, vhost.metadata))
         self._ending[name] = vhost
-        self.scheduler.start(f"deletion of {vhost}", self._drop(vhost))
+        self._drops[name] = drop = self._drop(vhost)
+        self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
         self.parameters.drop_vhost(name)
         self.users.drop_vhost(name)
 
     def _drop(self, vhost: VHost) -> Job:
         yield from vhost.drop_all()
-        del self._ending[vhost.name]
+        self._dropped(vhost)
+
+    def _dropped(self, vhost: VHost) -> None:
+        del self._ending[vhost.name], self._drops[vhost.name]
         self._gone.add(vhost.statistics)
 
     def set_tracing(self, name: str, on: bool) -> None:

@@ -81,8 +81,12 @@ class Child:
         self._timer = None
         self._started_s = self._loop.time()
         self._supervisor.counts(self.name).running += 1
-        self._task = self._loop.create_task(self._work(), name=self.name)
+        self._task = self._loop.create_task(self._run(), name=self.name)
         self._task.add_done_callback(self._done)
+
+    async def _run(self) -> object:
+        """`work` is called in the task, so that an error of the call itself is one of the task."""
+        return await self._work()
 
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
@@ -188,7 +192,11 @@ class Supervisor:
         counts = self.counts(name)
         counts.failures += 1
         counts.last_failure = clean(f"{type(error).__name__}: {error}")  # shown to operators
-        self._report("task_failed", "error", {"task": name, **fields, "exc_info": error})
+        try:
+            self._report("task_failed", "error", {"task": name, **fields, "exc_info": error})
+        except Exception as unreported:  # a log that fails must not keep a task from its restart
+            context = {"message": f"the failure of task {name} was not logged", "exception": unreported}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     def _done(self, name: str, fields: dict[str, object], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

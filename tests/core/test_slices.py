@@ -19,7 +19,7 @@ from broker.core.definitions import (
     StoredVHost,
 )
 from broker.core.node import Node
-from broker.core.scheduler import OBJECT_COST, TURN_COST
+from broker.core.scheduler import OBJECT_COST, TURN_COST, Job
 from broker.core.vhost import VHost
 from broker.storage.metadata import Metadata
 from broker.table import Table
@@ -97,6 +97,29 @@ def test_a_virtual_host_made_again_meanwhile_keeps_what_is_declared_in_it() -> N
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(1000)
     assert list(again.queues) == ["q0"]
+
+
+def test_a_virtual_host_made_again_meanwhile_waits_for_no_other_job() -> None:
+    node = new_node()
+    old = node.add_vhost("v")
+    declared(old, MANY)
+    steps: list[int] = []
+
+    def others() -> Job:
+        for number in range(100):
+            steps.append(number)
+            yield TURN_COST
+
+    node.scheduler.start("another", others())
+    node.delete_vhost("v")
+    done = len(steps)
+    vhost = node.add_vhost("v")
+    assert not old.queues, "observers, who know queues by their names, are told of their end before"
+    declared(vhost, 3)
+    assert len(steps) == done
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)
+    assert len(steps) == 100 and len(vhost.queues) == 3 and not len(node.scheduler)
 
 
 def test_the_metadata_drop_a_virtual_host_with_all_that_is_in_it(tmp_path: Path) -> None:

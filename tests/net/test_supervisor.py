@@ -76,6 +76,46 @@ async def test_a_child_that_ran_steadily_starts_again_after_the_first_delay(monk
     assert {fields["again_s"] for _, _, fields in lines} == {0.001}
 
 
+async def test_a_child_whose_work_fails_before_it_is_a_coroutine_is_started_again():
+    supervisor, lines = supervised()
+    calls = 0
+
+    def work() -> Any:
+        nonlocal calls
+        calls += 1
+        if calls != 2:
+            return broken()
+        raise MemoryError("no room for a coroutine")
+
+    child = supervisor.keep("sampler", work)
+    await until(lambda: len(lines) >= 4)
+    child.cancel()
+    await child.ended()
+    assert [type(fields["exc_info"]) for _, _, fields in lines][:3] == [ValueError, MemoryError, ValueError]
+    assert supervisor.status()[0]["running"] == 0
+
+
+async def test_a_child_is_started_again_though_its_failure_cannot_be_logged():
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    def full(*line: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    supervisor = Supervisor(full)
+    child = supervisor.keep("sampler", broken)
+    await until(lambda: child.restarts >= 3)
+    child.cancel()
+    await child.ended()
+    ends: list[bool] = []
+    Supervisor(full, lambda: ends.append(True)).keep("journal", broken, vital=True)
+    await until(lambda: ends)
+    task = supervisor.run("once", broken())
+    await asyncio.wait([task])
+    assert supervisor.by_name["once"].running == 0
+    assert complaints[0]["message"] == "the failure of task sampler was not logged"
+
+
 async def test_a_child_that_returns_is_not_started_again():
     supervisor, lines = supervised()
     starts: list[int] = []
