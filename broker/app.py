@@ -164,8 +164,8 @@ def build_node(
     node.limits.exchanges = config.cluster_exchange_limit
     node.limits.vhosts = config.vhost_max
     node.parameters.limits.update(config.runtime_parameter_limits)
-    for line in restored.lost:
-        log.error("not_restored", what=line)
+    for loss in restored.lost:
+        log.error("not_restored", what=loss.text)
     for queue in restored.queues:
         number = queue.number
         pages, levels = store.queues.pop(number, Pages()), store.levels.pop(number, b"")

@@ -61,6 +61,7 @@ def status_of(call: Call) -> dict[str, object]:
         "config_files": list(host.config_files),
         "log_files": log_places(call),
         "alarms": node.alarms.on(),
+        "not_restored": node.not_restored(),
         "memory": {"total": {"rss": resident_bytes() or 0}, "strategy": "rss"},
         "vm_memory_limit": host.resources.memory_limit_bytes,
         "disk_free": host.resources.free_bytes(),

@@ -99,6 +99,7 @@ def status_text(facts: Facts, unit: str) -> str:
         ("Config files", bulleted(facts["config_files"])),
         ("Log file(s)", bulleted(facts["log_files"])),
         ("Alarms", alarm_lines(facts["node_name"], facts["alarms"])),
+        *([("Not restored at the start", bulleted(facts["not_restored"]))] if facts["not_restored"] else []),
         ("Tags", []),
         ("Memory", memory),
         ("Free Disk Space", [f"Low free disk space watermark: {low}", f"Free disk space: {free}"]),

@@ -7,6 +7,9 @@ node; `restore` makes all of it again at the start, before there are observers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ..errors import AMQPError, NotFound, OperatorError
 from ..table import Table
 from .binding import Binding, Destination
@@ -29,9 +32,19 @@ from .queue import Queue
 from .vhost import VHost, destination_type, incoming_of
 
 
+class Loss:
+    """Something stored that could not be made again. `is_missing` says whether it is still not there."""
+
+    __slots__ = ("is_missing", "text")
+
+    def __init__(self, text: str, is_missing: Callable[[], bool]) -> None:
+        self.text = text
+        self.is_missing = is_missing
+
+
 class Restored:
-    """`queues` are there again, still empty, and so are `exchanges`, those that store something. `lost` says what could
-    not be made again, a line each.
+    """`queues` are there again, still empty, and so are `exchanges`, those that store something. `lost` is what could
+    not be made again.
 
     What is lost stays in the metadata: a plugin that is missing today may be there tomorrow. `orphans` are the bindings
     of it.
@@ -42,7 +55,7 @@ class Restored:
     def __init__(self) -> None:
         self.queues: list[Queue] = []
         self.exchanges: list[Exchange] = []
-        self.lost: list[str] = []
+        self.lost: list[Loss] = []
         self.orphans: list[StoredBinding] = []
 
 
@@ -163,9 +176,11 @@ def restore(node: Node, definitions: Definitions) -> Restored:
             _restore_binding(_vhost(node, binding.vhost), binding)
         except AMQPError as error:
             ends = f"exchange '{binding.source}' to {binding.kind} '{binding.destination}'"
-            restored.lost.append(f"binding of {ends} in vhost '{binding.vhost}': {error.text}")
+            text = f"binding of {ends} in vhost '{binding.vhost}': {error.text}"
+            restored.lost.append(Loss(text, partial(_is_orphan, node, binding)))
             restored.orphans.append(binding)
     node.numbering.next = definitions.next_queue
+    node.not_restored = lambda: [loss.text for loss in restored.lost if loss.is_missing()]
     return restored
 
 
@@ -186,7 +201,8 @@ def _restore_permission(node: Node, stored: StoredPermission | StoredTopicPermis
             what = f"topic permission on exchange '{stored.exchange}'"
             node.users.restore_topic_permission(stored)
     except OperatorError as error:
-        restored.lost.append(f"{what} of user '{stored.user}' in vhost '{stored.vhost}': {error.text}")
+        text = f"{what} of user '{stored.user}' in vhost '{stored.vhost}': {error.text}"
+        restored.lost.append(Loss(text, partial(_lacks_permission, node, stored)))
 
 
 def _restore_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter, restored: Restored) -> None:
@@ -199,7 +215,35 @@ def _restore_parameter(node: Node, stored: StoredParameter | StoredGlobalParamet
         what = f"global parameter '{stored.name}'"
         if isinstance(stored, StoredParameter):
             what = f"{stored.component} '{stored.name}' in vhost '{stored.vhost}'"
-        restored.lost.append(f"{what}: {error.text}")
+        restored.lost.append(Loss(f"{what}: {error.text}", partial(_lacks_parameter, node, stored)))
+
+
+def _lacks(node: Node, vhost: str, kind: str, name: str) -> bool:
+    """Whether a virtual host that is there has no such exchange or queue."""
+    there = node.vhosts.get(vhost)
+    return there is not None and name not in (there.exchanges if kind == "exchange" else there.queues)
+
+
+def _is_orphan(node: Node, stored: StoredBinding) -> bool:
+    """Whether one of its ends is missing; it does not come back with them."""
+    ends = ("exchange", stored.source), (stored.kind, stored.destination)
+    return any(_lacks(node, stored.vhost, kind, name) for kind, name in ends)
+
+
+def _lacks_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter) -> bool:
+    if isinstance(stored, StoredGlobalParameter):
+        return stored.name not in node.parameters.globals()
+    names = [each.name for each in node.parameters.all(stored.vhost, stored.component)]
+    return stored.vhost in node.vhosts and stored.name not in names
+
+
+def _lacks_permission(node: Node, stored: StoredPermission | StoredTopicPermission) -> bool:
+    user = node.users.get(stored.user)
+    if user is None or stored.vhost not in node.vhosts:
+        return False
+    if isinstance(stored, StoredPermission):
+        return stored.vhost not in user.permissions
+    return (stored.vhost, stored.exchange) not in user.topic_permissions
 
 
 def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:
@@ -208,7 +252,8 @@ def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) ->
         flags = (stored.durable, stored.auto_delete, stored.internal)
         exchange = vhost.declare_exchange(stored.name, stored.type, *flags, Table(stored.arguments), stored.number)
     except AMQPError as error:
-        restored.lost.append(f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}")
+        text = f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}"
+        restored.lost.append(Loss(text, lambda: _lacks(node, stored.vhost, "exchange", stored.name)))
     else:
         if exchange.number:
             restored.exchanges.append(exchange)
@@ -220,7 +265,8 @@ def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
         arguments = Table(stored.arguments)
         queue = vhost.declare_queue(stored.name, True, False, stored.auto_delete, arguments, None, stored.number)
     except AMQPError as error:
-        restored.lost.append(f"queue '{stored.name}' in vhost '{stored.vhost}': {error.text}")
+        text = f"queue '{stored.name}' in vhost '{stored.vhost}': {error.text}"
+        restored.lost.append(Loss(text, lambda: _lacks(node, stored.vhost, "queue", stored.name)))
     else:
         restored.queues.append(queue)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..errors import Invalid, Unknown
 from .alarms import Alarms
@@ -79,6 +79,8 @@ class Node:
         self._ending: dict[str, VHost] = {}  # deleted, and not all of it has been released
         self._drops: dict[str, Job] = {}  # which release them
         self._gone = Statistics()  # of virtual hosts that were deleted
+        # What was stored, could not be made again at the start, and is still missing: a line each.
+        self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self)
         self.alarms = Alarms()
 
@@ -158,6 +160,7 @@ class Node:
         self._drops[name] = drop = self._drop(vhost)
         self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
         self.parameters.drop_vhost(name)
+        self.policies.vhost_deleted(name)
         self.users.drop_vhost(name)
 
     def _drop(self, vhost: VHost) -> Job:

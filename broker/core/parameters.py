@@ -54,6 +54,13 @@ class Component:
         """All that is wrong with it, a line each."""
         raise NotImplementedError
 
+    def validate_stored(self, name: str, value: object) -> list[str]:
+        """The same of a value that was valid when it was stored, perhaps by an earlier version."""
+        return self.validate(name, value)
+
+    def not_restored(self, vhost: str, name: str) -> None:
+        """Note that a stored value is not valid any more."""
+
     def changed(self, vhost: str, name: str, value: object) -> None:
         """Work by the value from now on; None where there is none any more."""
 
@@ -183,8 +190,9 @@ class Parameters:
         value = from_json(stored.value)
         component = self._components.get(stored.component)
         if component is not None and not component.keeps:
-            lines = component.validate(stored.name, value)
+            lines = component.validate_stored(stored.name, value)
             if lines:
+                component.not_restored(stored.vhost, stored.name)
                 raise Invalid(", ".join(lines))
         self._store(Parameter(stored.vhost, stored.component, stored.name, value, stored.user))
 

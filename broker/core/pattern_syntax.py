@@ -50,6 +50,14 @@ def translate(text: str, variables: Mapping[str, str], largest: int) -> str:
     return Translation(text, variables, largest).text
 
 
+def most_elements(text: str) -> int:
+    """More elements than a pattern of any syntax can have, as if each repetition were of all others and the text."""
+    elements = len(text) + WRITTEN_OUT["\\X"] * text.count("\\") + GROUP * text.count("(") + SET * text.count("[")
+    for braces in re.findall(r"\{[^}]*\}", text):
+        elements *= 1 + max([int(count[:6]) for count in re.findall("[0-9]+", braces)], default=0)
+    return elements << text.count("+")
+
+
 class Translation:
     """The pass over one pattern. `_open` has the count of elements of each group that is open."""
 

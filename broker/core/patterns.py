@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Invalid
-from .pattern_syntax import translate
+from .pattern_syntax import most_elements, translate
 from .shape import check_text
 
 if TYPE_CHECKING:
@@ -44,14 +44,15 @@ class Pattern:
         ignore_case: bool = False,
         longest_bytes: int = LONGEST_BYTES,
         largest: int = LARGEST,
+        stored: bool = False,
     ) -> None:
-        """Raises Invalid."""
+        """Raises Invalid. One that was `stored` may have syntax that earlier versions took and this one refuses."""
         check_text("a regular expression", text, longest_bytes)
         self.text = text
         self.exhausted = False  # a search took too long
         self._compiled: regex.Pattern[str] | None = None
         if text not in EVERYTHING and text not in NOTHING:
-            self._compiled = compiled(text, variables or {}, ignore_case, largest)
+            self._compiled = compiled(text, variables or {}, ignore_case, largest, stored)
 
     def search(self, name: str, within_s: float = SEARCH_S) -> bool | None:
         """Whether it is found in the name; None if that takes longer, or the name is longer than any of AMQP."""
@@ -75,11 +76,18 @@ def query_pattern(text: str, ignore_case: bool = False) -> Pattern:
     return Pattern(text, None, ignore_case, QUERY_LONGEST_BYTES, QUERY_LARGEST)
 
 
-def compiled(text: str, variables: dict[str, str], ignore_case: bool, largest: int) -> regex.Pattern[str]:
+def compiled(
+    text: str, variables: dict[str, str], ignore_case: bool, largest: int, stored: bool = False
+) -> regex.Pattern[str]:
     """Raises Invalid for what is no pattern, or too large."""
     import regex  # here, as most brokers have no pattern but `.*`, and it takes 2 MiB
 
-    translated = translate(text, variables, largest)
+    try:
+        translated = translate(text, variables, largest)
+    except Invalid:
+        if not stored or most_elements(text) > largest:
+            raise
+        translated = text
     try:
         # The library would keep the last 500 patterns of whoever asked.
         return regex.compile(translated, regex.IGNORECASE if ignore_case else 0, cache_pattern=False)

@@ -51,7 +51,7 @@ class Policy:
         self.definition = definition
         self.priority = priority
         self.apply_to = apply_to
-        self._compiled = Pattern(pattern or ".*")
+        self._compiled = Pattern(pattern or ".*", stored=True)
 
     def applies(self, target: Queue | Exchange) -> bool | None:
         """Whether it could hold for this one, as far as this policy goes; None if searching the name takes too long."""
@@ -70,24 +70,38 @@ class Policy:
 
 
 class PolicyComponent(Component):
-    """How policies are kept: pattern, definition, priority, apply-to. `ranked` are by virtual host, the best first."""
+    """How policies are kept: pattern, definition, priority, apply-to. `ranked` are by virtual host, the best first.
 
-    __slots__ = ("operator", "ranked", "_policies")
+    `unknown` are the names of those that could not be restored.
+    """
+
+    __slots__ = ("operator", "ranked", "unknown", "_policies")
 
     def __init__(self, name: str, policies: Policies) -> None:
         super().__init__(name)
         self.operator = name == OPERATOR_POLICY
         self.ranked: dict[str, list[Policy]] = {}
+        self.unknown: dict[str, set[str]] = {}
         self._policies = policies
 
     def validate(self, name: str, value: object) -> list[str]:
+        return self._validate(name, value, pattern)
+
+    def validate_stored(self, name: str, value: object) -> list[str]:
+        return self._validate(name, value, stored_pattern)
+
+    def _validate(self, name: str, value: object, pattern: Rule) -> list[str]:
         rules: dict[str, Rule] = {"priority": integer, "pattern": pattern, "apply-to": apply_to, "definition": no_rule}
         lines = misshapen(name, value, rules, ("priority", "pattern", "definition"))
         if isinstance(value, dict) and "definition" in value:
             lines += definition_lines(value["definition"], self.operator)
         return lines
 
+    def not_restored(self, vhost: str, name: str) -> None:
+        self.unknown.setdefault(vhost, set()).add(name)
+
     def changed(self, vhost: str, name: str, value: object) -> None:
+        self.unknown.get(vhost, set()).discard(name)
         ranked = self.ranked.setdefault(vhost, [])
         old = next((policy for policy in ranked if policy.name == name), None)
         new = made(vhost, name, value) if isinstance(value, dict) else None
@@ -153,16 +167,24 @@ class Policies:
     # For the core
 
     def check_queue_name(self, vhost: VHost, name: str) -> None:
-        """Refuse a new queue in whose name an operator policy cannot be searched: its limit would not be known to hold.
-
-        Raises PreconditionFailed (406).
+        """Refuse a new queue of which it is not known whether an operator policy holds: its pattern takes too long with
+        the name, or could not be restored. Raises PreconditionFailed (406).
         """
+        for policy_name in self._operator.unknown.get(vhost.name, ()):
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}' in {vhost}: operator policy '{policy_name}' could not be restored at "
+                "the start, so its limits are not known; it has to be set anew"
+            )
         for policy in self._operator.ranked.get(vhost.name, ()):
             if policy.gives_up(name):
                 raise PreconditionFailed(
                     f"cannot declare queue '{name}' in {vhost}: matching its name with the pattern of operator policy "
                     f"'{policy.name}' takes too long"
                 )
+
+    def vhost_deleted(self, vhost: str) -> None:
+        """Forget which policies of it could not be restored."""
+        self._operator.unknown.pop(vhost, None)
 
     def apply(self, target: Queue | Exchange) -> bool:
         """Have it work by what holds for it now; whether that is anything else than before."""
@@ -236,14 +258,18 @@ def no_rule(key: str, value: object) -> str:
     return ""
 
 
-def pattern(key: str, value: object) -> str:
+def pattern(key: str, value: object, stored: bool = False) -> str:
     if not isinstance(value, str):
         return f"{key} should be a binary but was {term(value)}"
     try:
-        Pattern(value or ".*")
+        Pattern(value or ".*", stored=stored)
     except Invalid as error:
         return f"{key} should be regular expression but is invalid: {error.text}"
     return ""
+
+
+def stored_pattern(key: str, value: object) -> str:
+    return pattern(key, value, stored=True)
 
 
 def apply_to(key: str, value: object) -> str:

@@ -1,5 +1,6 @@
 """Which part of the topology is recorded, and that a restart makes just that again."""
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ from broker.core.definitions import (
     Record,
     StoredBinding,
     StoredExchange,
+    StoredParameter,
     StoredPermission,
     StoredQueue,
     StoredUser,
@@ -22,8 +24,10 @@ from broker.core.exchange_type import Notice
 from broker.core.fanout import FanoutExchange
 from broker.core.message import Address, framed
 from broker.core.node import Node
+from broker.core.policies import OPERATOR_POLICY
 from broker.core.users import Users
 from broker.core.vhost import EVENT, PREDECLARED, VHost
+from broker.errors import Invalid, PreconditionFailed
 from broker.properties import Properties
 from broker.storage.memory import MemoryJournal
 from broker.storage.metadata import Metadata
@@ -302,7 +306,7 @@ def restored_broken() -> tuple[Node, Noting, Restored]:
 def test_what_cannot_be_restored_is_told_and_keeps_back_nothing_else() -> None:
     node, journal, restored = restored_broken()
     vhost = node.vhosts["/"]
-    assert [line.partition(":")[0] for line in restored.lost] == [
+    assert [loss.text.partition(":")[0] for loss in restored.lost] == [
         "permission of user 'nobody' in vhost '/'",
         "permission of user 'guest' in vhost 'other'",
         "exchange 'lost' in vhost '/'",
@@ -312,11 +316,65 @@ def test_what_cannot_be_restored_is_told_and_keeps_back_nothing_else() -> None:
         "binding of exchange 'lost' to queue 'kept' in vhost '/'",
         "binding of exchange 'kept' to queue 'bad' in vhost '/'",
     ]
-    assert restored.lost[2].endswith(": unknown exchange type 'x-gone'")
+    assert restored.lost[2].text.endswith(": unknown exchange type 'x-gone'")
     assert list(vhost.queues) == ["kept"] and vhost.queues["kept"].number == 3
     assert [queue.name for queue in restored.queues] == ["kept"]
     assert len(vhost.queues["kept"].incoming) == 2 and "kept" in vhost.exchanges
     assert not journal.told(), "what is lost now may be found at another start"
+
+
+def operator_policy(pattern: str) -> Definitions:
+    """An operator policy as it was stored, and a queue for which it holds."""
+    definitions = first_definitions("/", [StoredUser("guest", b"hash", ())])
+    value = {"pattern": pattern, "definition": {"max-length": 5}, "priority": 0, "apply-to": "queues"}
+    definitions.parameters.append(StoredParameter("/", OPERATOR_POLICY, "short", json.dumps(value)))
+    definitions.queues.append(StoredQueue("/", "tenant.q", 1, False, b""))
+    return definitions
+
+
+@pytest.mark.parametrize("pattern", ["(?x) ^tenant\\. # of tenants", "^tenant(?#of tenants)\\.", "(?a)^tenant\\.+"])
+def test_a_limit_holds_whose_pattern_an_earlier_version_took_and_this_one_refuses(pattern: str) -> None:
+    node, _ = empty_node()
+    assert not restore(node, operator_policy(pattern)).lost
+    vhost = node.vhosts["/"]
+    declare(vhost, "tenant.new")
+    declare(vhost, "other")
+    assert [vhost.queues[name].rules.max_length for name in ("tenant.q", "tenant.new", "other")] == [5, 5, -1]
+    with pytest.raises(Invalid):
+        node.policies.set("/", "short", pattern, {"max-length": 6}, 0, "queues", operator=True)
+    node.policies.set("/", "short", "^tenant\\.", {"max-length": 6}, 0, "queues", operator=True)
+    assert vhost.queues["tenant.q"].rules.max_length == 6
+
+
+def test_what_could_not_be_restored_is_named_until_it_is_there_again() -> None:
+    node, _ = empty_node()
+    restore(node, operator_policy("(?x)(?:(?:(?:ab){200}) {200}) {200}"))
+    (line,) = node.not_restored()
+    assert line.startswith("operator_policy 'short' in vhost '/': ") and "is invalid" in line
+    vhost = node.vhosts["/"]
+    assert "tenant.q" in vhost.queues
+    with pytest.raises(PreconditionFailed, match=r"'short' could not be restored .* has to be set anew"):
+        declare(vhost, "new")
+    node.policies.set("/", "short", "^tenant\\.", {"max-length": 6}, 0, "queues", operator=True)
+    assert not node.not_restored()
+    declare(vhost, "new")
+
+
+def test_a_vhost_made_anew_knows_nothing_of_policies_of_the_one_before() -> None:
+    node, _ = empty_node()
+    restore(node, operator_policy("(?x)(?:(?:(?:ab){200}) {200}) {200}"))
+    node.delete_vhost("/")
+    declare(node.add_vhost("/"), "new")
+
+
+def test_each_kind_of_loss_ends_when_it_is_made_anew() -> None:
+    node, _, restored = restored_broken()
+    assert len(restored.lost) == 8 and len(node.not_restored()) == 5, "three are of a user and a vhost that are gone"
+    vhost = node.vhosts["/"]
+    exchange(vhost, "lost")
+    declare(vhost, "bad")
+    declare(vhost, "torn")
+    assert not node.not_restored()
 
 
 def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> None:

@@ -34,6 +34,19 @@ def test_a_node_that_is_well_says_ok(api: Api, path: str) -> None:
     assert (answer.status, answer.json["status"]) == (200, "ok")
 
 
+def test_what_was_stored_and_is_not_there_fails_and_is_named_to_who_monitors(api: Api) -> None:
+    path = "/health/checks/stored-definitions"
+    assert api.get(path).json == {"status": "ok"}
+    line = "operator_policy 'short' in vhost '/': its pattern is invalid"
+    api.host.node.not_restored = lambda: [line]
+    reason = "Stored definitions could not be restored at the start"
+    answer = api.get(path)
+    assert (answer.status, answer.json) == (503, {"status": "failed", "reason": reason, "definitions": [line]})
+    assert api.get(f"/nodes/{api.host.node.name}").json["not_restored"] == [line]
+    api.put("/users/m", {"password": "m", "tags": "management"})
+    assert api.get(path, user="m").status == 401
+
+
 def test_alarms_fail_with_the_node_and_what_it_is_low_on(api: Api) -> None:
     api.host.node.alarms.set("disk")
     node = api.host.node.name

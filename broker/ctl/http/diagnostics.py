@@ -154,6 +154,7 @@ def show_status(call: HTTPCall) -> Report:
         "config_files": node.get("config_files", []),
         "log_files": node.get("log_files", []),
         "alarms": [resource for resource, key in ALARMS.items() if node.get(key)],
+        "not_restored": node.get("not_restored", []),
         "memory": {"total": {"rss": node["mem_used"]}, "strategy": node.get("mem_calculation_strategy", "rss")},
         "vm_memory_limit": node["mem_limit"],
         "disk_free": node["disk_free"],

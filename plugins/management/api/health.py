@@ -6,7 +6,7 @@ import ssl
 
 from broker.plugin import Listening, Properties, Table, authority_expiries, server_expiry
 
-from ..access import ANY, NONE, VHOST
+from ..access import ANY, MONITOR, NONE, VHOST
 from ..answers import Answer, bad, missing
 from ..lists import Item
 from ..request import Request
@@ -58,6 +58,12 @@ def check_local_alarms(request: Request) -> Answer:
 def alarms(request: Request, reason: str) -> Answer:
     on = [{"node": request.node.name, "resource": RESOURCES[name]} for name in request.node.alarms.on()]
     return failed(reason, alarms=on) if on else ok()
+
+
+def check_restored(request: Request) -> Answer:
+    """Whether all that was stored is there again, or was made anew since the start; RabbitMQ has no such check."""
+    lines = request.node.not_restored()
+    return failed("Stored definitions could not be restored at the start", definitions=lines) if lines else ok()
 
 
 def check_port(request: Request) -> Answer:
@@ -170,6 +176,7 @@ CHECKS = "/health/checks"
 ROUTES = (
     Route("GET", f"{CHECKS}/alarms", ANY, check_alarms),
     Route("GET", f"{CHECKS}/local-alarms", ANY, check_local_alarms),
+    Route("GET", f"{CHECKS}/stored-definitions", MONITOR, check_restored),
     Route("GET", f"{CHECKS}/port-listener/{{port}}", ANY, check_port),
     Route("GET", f"{CHECKS}/protocol-listener/{{protocol}}", ANY, check_protocols),
     Route("GET", f"{CHECKS}/virtual-hosts", ANY, always_ok),

@@ -100,6 +100,7 @@ def described(request: Request) -> Item:
         "db_dir": host.data_directory,
         "config_files": host.config_files,
         "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, too
+        "not_restored": node.not_restored(),
         "log_files": [str(Path(host.config.log.dir, host.config.log.file))] if host.config.log.file else ["<stderr>"],
         **parts(request),
         **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
