@@ -130,6 +130,9 @@ def outstanding(channel: Channel, tag: int) -> list[int]:
         return list(unacked)
     if tag not in unacked:
         raise unknown(tag)
+    if tag == next(reversed(unacked)):  # they are in the order of their tags
+        channel.lowest_tag = tag + 1
+        return list(unacked)
     # Not from the beginning of `unacked`: a dict from which many were taken there is slow to begin with. No tag is
     # tried twice, unless a transaction is rolled back.
     first, channel.lowest_tag = channel.lowest_tag, tag + 1
@@ -186,8 +189,10 @@ def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callabl
         queue.paused += 1
     try:
         for end, entries in runs:
-            for at in range(0, len(entries), SLICE):
-                some = entries[at : at + SLICE]
+            entries.reverse()
+            while entries:  # which lets go of messages slice by slice as well
+                some = entries[: -SLICE - 1 : -1]
+                del entries[-SLICE:]
                 finish_some(channel, end, some, reason)
                 yield COST * len(some)
     finally:

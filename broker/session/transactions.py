@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,17 @@ from ..core.deduplicating_exchange import Recorder
 from ..core.exchange import Exchange
 from ..core.message import Message
 from ..core.queue import Queue
+from ..core.scheduler import SLICE, TURN_COST, Job
 from ..errors import PreconditionFailed
 from ..table import Table
 from ..wire import encode
-from . import publishing, settling
+from . import ending, publishing, settling
 from .settling import End
 
 if TYPE_CHECKING:
     from .channel import Channel, Unacked
 
+PUBLISH_COST = 8  # of one publish (`core.scheduler`)
 PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: a publish besides its frames, and each queue of its route
 
 
@@ -57,19 +60,35 @@ class Transaction:
     def settle(self, tag: int, entry: Unacked, end: End) -> None:
         self.settlements.append((tag, entry, end))
 
-    def commit(self, channel: Channel) -> None:
-        """Raises PreconditionFailed (406) where a queue refused a publish; all else of it has happened."""
+    @property
+    def is_long(self) -> bool:
+        """Whether its commit takes more than one turn of the loop."""
+        return PUBLISH_COST * len(self.publishes) > TURN_COST or len(self.settlements) > settling.TOGETHER
+
+    def commit(self, channel: Channel) -> Job:
+        """Publish and settle, in steps.
+
+        Raises PreconditionFailed (406) at the end where a queue refused a publish; all else of it has happened.
+        """
         publishes, self.publishes, self._published_bytes = self.publishes, [], 0
         settlements, self.settlements = self.settlements, []
         complete = True
-        for exchange, message, queues, mandatory, recorders in publishes:
-            if any(recorder.drops(message) for recorder in recorders):
-                continue
-            alive = tuple(queue for queue in queues if not queue.deleted)
-            taken = publishing.enqueue_one(channel, exchange, message, alive, mandatory, recorders)
-            complete = complete and taken
+        publishes.reverse()
+        while publishes:
+            some = publishes[: -SLICE - 1 : -1]
+            del publishes[-SLICE:]
+            for exchange, message, queues, mandatory, recorders in some:
+                if any(recorder.drops(message) for recorder in recorders):
+                    continue
+                alive = tuple([queue for queue in queues if not queue.deleted])
+                returns = mandatory and not channel.closing
+                taken = publishing.enqueue_one(channel, exchange, message, alive, returns, recorders)
+                complete = complete and taken
+            yield PUBLISH_COST * len(some)
         runs = groupby(settlements, lambda settlement: settlement[2])
-        settling.finish(channel, [(end, [entry for _, entry, _ in run]) for end, run in runs])
+        entries = [(end, [entry for _, entry, _ in run]) for end, run in runs]
+        settlements.clear()
+        yield from settling.finish_all(channel, entries, "", lambda: None)
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
@@ -94,9 +113,32 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
 
 
 def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
-    """commit-ok leaves when what was committed is durable."""
-    current(channel).commit(channel)
-    channel.send_when_durable(encode.method(channel.number, encode.TX_COMMIT_OK))
+    """commit-ok leaves when what was committed is durable.
+
+    Very much of it is committed in slices. The connection is not served until then; others may see a part of it.
+    """
+    transaction = current(channel)
+    if transaction.is_long:
+        connection = channel.connection
+        name = f"commit of channel {channel.number} of connection {connection.name}"
+        job = commit_all(channel, transaction, channel.begin_job())
+        connection.node.scheduler.start(name, job, connection.job_failed)
+    else:
+        for _ in transaction.commit(channel):
+            pass
+    if not channel.closing:
+        channel.send_when_durable(encode.method(channel.number, encode.TX_COMMIT_OK))
+
+
+def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[], None]) -> Job:
+    """A job. The channel is closed where it fails, if the client is still there."""
+    try:
+        yield from transaction.commit(channel)
+    except PreconditionFailed as error:
+        error.class_id, error.method_id = divmod(commands.Tx.Commit.index, 1 << 16)
+        if not channel.closing:
+            ending.close_channel(channel, error)
+    finished()
 
 
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:

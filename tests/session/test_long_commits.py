@@ -1,0 +1,93 @@
+"""Transactions with very many publishes, which are committed in slices."""
+
+import pytest
+from pamqp.commands import Basic, Channel, Tx
+
+from broker.core.scheduler import TURN_COST
+from broker.session.transactions import PUBLISH_COST
+from tests.support.in_process import InProcessPeer
+
+MANY = 3 * TURN_COST // PUBLISH_COST
+
+
+@pytest.fixture
+def broker() -> InProcessPeer:
+    return InProcessPeer()
+
+
+def test_a_long_commit_is_answered_after_its_last_slice_and_keeps_the_order(broker: InProcessPeer) -> None:
+    ch = broker.connect().channel()
+    ch.declare("q")
+    ch.transact()
+    for number in range(MANY):
+        ch.publish("", "q", b"%d" % number)
+    ch.send(Tx.Commit)
+    ch.publish("", "q", b"later")
+    ch.send(Tx.Commit)
+    queue = broker.node.vhosts["/"].queues["q"]
+    lengths = []
+    turn = broker.loop.turn
+
+    def counted() -> bool:
+        lengths.append(queue.ready)
+        return turn()
+
+    broker.loop.turn = counted  # type: ignore[method-assign]
+    for _ in range(2):
+        assert isinstance(ch.next(), Tx.CommitOk)
+    assert queue.ready == MANY + 1
+    assert any(0 < length < MANY for length in lengths), "it was committed in one turn"
+    for number in range(MANY):
+        got = ch.get("q")
+        assert got is not None and got.body == b"%d" % number
+    got = ch.get("q")
+    assert got is not None and got.body == b"later"
+    broker.close()
+
+
+def test_settlements_follow_the_publishes_of_a_long_commit(broker: InProcessPeer) -> None:
+    ch = broker.connect().channel()
+    ch.declare("q")
+    ch.fill("q", b"one", b"two")
+    ch.consume("q")
+    first = ch.deliveries(2)[0]
+    ch.transact()
+    for _ in range(MANY):
+        ch.publish("", "other", b"x")
+    ch.ack(first.method.delivery_tag)
+    ch.call(Tx.Commit)
+    assert broker.node.vhosts["/"].queues["q"].unacked == 1
+    broker.close()
+
+
+def test_a_long_commit_that_a_queue_refuses_in_part_closes_the_channel(broker: InProcessPeer) -> None:
+    client = broker.connect()
+    ch = client.channel()
+    ch.declare("q", arguments={"x-max-length": 10, "x-overflow": "reject-publish"})
+    ch.transact()
+    for _ in range(MANY):
+        ch.publish("", "q", b"x")
+    ch.send(Tx.Commit)
+    close = ch.next()
+    assert isinstance(close, Channel.Close)
+    assert (close.reply_code, close.reply_text) == (406, "PRECONDITION_FAILED - partial tx completion")
+    assert (close.class_id, close.method_id) == (90, 20)
+    ch.send(Channel.CloseOk)
+    assert client.channel().declare("q", passive=True).message_count == 10
+    broker.close()
+
+
+def test_a_long_commit_goes_on_when_its_client_vanishes(broker: InProcessPeer) -> None:
+    client = broker.connect()
+    ch = client.channel()
+    ch.declare("q")
+    ch.transact()
+    for _ in range(MANY):
+        ch.publish("", "q", b"x")
+        ch.publish("", "nowhere", b"x", mandatory=True)
+    ch.send(Tx.Commit)
+    client.vanish()
+    broker.settle()
+    assert broker.node.vhosts["/"].queues["q"].ready in (0, MANY), "all of it or nothing"
+    assert isinstance(broker.connect().channel().call(Basic.Qos), Basic.QosOk)
+    broker.close()
