@@ -59,6 +59,12 @@ def empty(channel: Channel, queue: str) -> None:
     until(lambda: not channel.count(queue), f"{queue} is empty")
 
 
+def on_disk(client: Client) -> None:
+    """Wait until all that was done is on disk, as it is when a message is confirmed that was published after it."""
+    declare(client, "barrier")
+    confirmed(client, "barrier", [b"behind it"])
+
+
 def test_limits_count_what_was_there_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
@@ -122,6 +128,7 @@ def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(daemon: Daemon, r
     channel = client.channel()
     assert {letter.body for letter in arrives(channel, "letters", 5)} == set(BODIES)
     assert channel.count("timed") == 0
+    on_disk(client)
     channel = restart().channel()
     assert (channel.count("timed"), channel.count("letters")) == (0, 0)
 
@@ -203,7 +210,7 @@ def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
     client = restart()
     channel = client.channel()
     channel.reject_next("first")
-    confirmed(client, "second", [b"behind it"])
+    on_disk(client)
     channel = restart().channel()
     channel.reject_next("second")
     (letter,) = arrives(channel, "letters", 1)
@@ -219,6 +226,7 @@ def test_a_circle_is_seen_that_began_before(daemon: Daemon, restart: Callable[[]
     declare(client, "two", "one", message_ttl=HOUR_MS)
     confirmed(client, "one", [b"body"])
     empty(client.channel(), "one")
+    on_disk(client)
     assert restart().channel().count("two") == 1
     daemon.ahead_s = HOUR_S
     channel = restart().channel()
