@@ -77,7 +77,7 @@ class Lines(logging.Handler):
             fields["left_out"] = left_out
         if record.exc_info:
             fields["exc_info"] = record.exc_info[1]
-        self._host.report("http", "error" if record.levelno >= logging.ERROR else "warning", fields)
+        self._host.report("http", "error" if record.exc_info else "warning", fields)
 
 
 async def serve(
