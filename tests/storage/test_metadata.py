@@ -2,11 +2,9 @@
 
 import errno
 import os
-import resource
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +26,7 @@ from broker.core.definitions import (
 )
 from broker.storage.faults import StorageFault
 from broker.storage.metadata import _STEPS, VERSION, Metadata
+from tests.support.descriptors import no_descriptor
 
 NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
 TABLE = b"\x01kI\xff\x00\x00\x07"
@@ -282,19 +281,6 @@ def test_a_shortage_of_the_system_is_told_from_a_lost_disk(metadata: Metadata, c
     assert raised.value.errno == number
     metadata._connection = connection
     metadata.apply(puts([StoredVHost("v")]))
-
-
-@contextmanager
-def no_descriptor() -> Iterator[None]:
-    """The process may open no file meanwhile."""
-    free = os.open(os.devnull, os.O_RDONLY)
-    os.close(free)
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(

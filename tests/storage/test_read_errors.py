@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -13,9 +14,11 @@ import pytest
 from broker.core.message import Address, Message, content_frames
 from broker.core.ports import EXHAUSTED
 from broker.storage import compaction, reader
+from broker.storage.disk import FolderDisk
 from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.simulation.metadata import MemoryMetadata
+from tests.support.descriptors import no_descriptor
 
 if TYPE_CHECKING:
     from broker.storage.metadata import Metadata
@@ -205,6 +208,27 @@ def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
     ]
     end()
     assert log.read() == list(range(50)), "the segment is left alone as if the disk had failed"
+
+
+def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) -> None:
+    journal = Journal(FolderDisk(tmp_path / "log", False), cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+    journal.recover()
+    stored = []
+    for number in range(100):
+        body = b"%04d" % number + BODY
+        stored.append(Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True))
+        journal.append([1], stored[-1:])
+        batch = journal.seal()
+        assert batch is not None
+        batch.commit()
+        journal.committed(batch.number)
+    pages = [(each.id, each.place) for each in stored]
+    there = sum(each.place >> 32 == 1 for each in stored)
+    assert len(journal.read(pages[:there])) == there
+    with no_descriptor():
+        assert len(journal.read_all(pages)) == there, "what is in a file that is open can be read"
+    assert [each and each.body for each in journal.read_all(pages)] == [each.body for each in stored]
+    journal.close()
 
 
 @pytest.mark.parametrize("error", [*EXHAUSTED, errno.EIO], ids=errno.errorcode.get)

@@ -1,0 +1,19 @@
+"""A process that has used up its file descriptors."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def no_descriptor() -> Iterator[None]:
+    """The process may open no file meanwhile."""
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
