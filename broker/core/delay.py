@@ -45,6 +45,7 @@ class Delay(Sink):
     __slots__ = (
         "_heap",
         "_restored_ids",
+        "_moved_ids",
         "_resident",
         "_turn",
         "_timer",
@@ -58,6 +59,7 @@ class Delay(Sink):
         super().__init__(host)
         self._heap: list[int] = []
         self._restored_ids = array("Q")
+        self._moved_ids: dict[int, int] = {}  # by turn, of those that compaction moved, and that were read and put back
         self._resident: dict[int, Message] = {}
         self._turn = 0
         self._timer: Timer | None = None
@@ -125,7 +127,16 @@ class Delay(Sink):
     def _page(self, entry: int) -> tuple[int, int]:
         """Its id and place, no place where it is in memory."""
         turn = entry >> TURN_SHIFT & MASK
-        return self._restored_ids[turn] if turn < len(self._restored_ids) else turn, entry & MASK
+        id_ = self._restored_ids[turn] if turn < len(self._restored_ids) else turn
+        return self._moved_ids.get(turn, id_), entry & MASK
+
+    def _put_back(self, entry: int, message: Message | None) -> int:
+        """The entry of a message that is tried again. Where it was read, it says itself where it is now."""
+        if message is None or not message.place:
+            return entry
+        if message.id != self._page(entry)[0]:
+            self._moved_ids[entry >> TURN_SHIFT & MASK] = message.id
+        return entry & ~MASK | message.place
 
     def _expect(self) -> None:
         """One timer, for the first."""
@@ -156,11 +167,12 @@ class Delay(Sink):
             later = []
             for entry, message in zip(entries, messages, strict=True):
                 done += 1
-                later.append(entry if message is None else entry & ~MASK | message.place)
+                later.append(self._put_back(entry, message))
                 if message is None:
                     continue
                 self._release(message)
                 later.pop()
+                self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
                 if message.place:  # whatever happens now, it or its copies are there
                     self.host.drop_moved(message.id, message.place, message.persistent)
                 else:
@@ -169,7 +181,7 @@ class Delay(Sink):
             for entry in later:
                 heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_PLACE)
             for entry, message in zip(entries[done:], messages[done:], strict=False):  # none where the read failed
-                heappush(self._heap, entry if message is None else entry & ~MASK | message.place)
+                heappush(self._heap, self._put_back(entry, message))
             self._expect()
 
     def _read(self, entries: list[int]) -> list[Message | None]:

@@ -16,6 +16,7 @@ from broker.core.stored import Stored
 from broker.core.vhost import VHost
 from broker.properties import Properties
 from broker.storage.journal import Journal
+from broker.storage.segments import OFFSET_BITS
 from broker.table import Table
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
@@ -427,6 +428,39 @@ def test_a_message_whose_release_fails_keeps_back_no_other_and_is_tried_again() 
     failing = False
     assert broker.due(RETRY_MS) == [b"poison"]
     assert type_.messages_delayed == 0
+
+
+def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their_exchange() -> None:
+    broker = Restarting()
+    dice = Random(7)
+    for number in range(400):
+        broker.send(b"%05d" % number + bytes(100), 10_000 if number % 8 == 0 else dice.randrange(1, 50))
+    broker.commit()
+    assert len(broker.due(50)) == 350
+    for _ in range(200):  # batches, before each of which compaction has a turn
+        broker.send(b"", 1)
+        broker.due(1)
+    assert broker.journal._compaction.moved
+    type_ = broker.vhost.exchanges["x"].type
+    assert isinstance(type_, DelayedExchange) and type_._delay is not None
+
+    def failing_release(message: Message) -> None:
+        raise Refusal
+
+    type_._delay._release = failing_release
+    broker.clock.advance(9_000)
+    for number in range(100):
+        broker.send(b"stays %d" % number, 0)
+    for _ in range(50):
+        with pytest.raises(Refusal):
+            broker.clock.advance(1_000)
+    assert type_.messages_delayed == 50, "all were read, and none was released"
+    broker.vhost.delete_exchange("x", False)
+    broker.clock.advance(0)
+    segments = broker.journal.segments
+    for message in broker.queue.lines.default.fresh:
+        assert not segments[message.place >> OFFSET_BITS].is_dead(message.id)
+    assert sum(segment.live for segment in segments.values()) == broker.queue.ready == 100
 
 
 def test_messages_that_the_disk_does_not_give_are_tried_again_and_keep_back_no_other() -> None:
