@@ -32,6 +32,15 @@ class Consumers:
         """All of them, in the order in which they came."""
         return list(self._all)
 
+    def ended(self) -> list[Consumer]:
+        """Those whose channel is over."""
+        return [consumer for consumer in self._all if consumer.ended]
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether there are some, and none whose channel goes on."""
+        return len(self._all) > 0 and all(consumer.ended for consumer in self._all)
+
     def activity_status(self, consumer: Consumer) -> str:
         """RabbitMQ's word for whether the consumer gets deliveries: up, single_active or waiting."""
         return "up"

@@ -208,6 +208,15 @@ class Consumer:
         self.shares = False
         self.unacked = 0
 
+    @property
+    def ended(self) -> bool:
+        """Whether its channel is over, though the queue still has it: the end follows in slices."""
+        return False
+
+    def finish(self) -> None:
+        """Leave the queue now, as one that has `ended`; the queue delivers on when it has back what is out."""
+        raise NotImplementedError
+
     def room(self, body_bytes: int) -> int:
         """How many messages with bodies of about that size can be delivered now, by credit and unsent octets."""
         raise NotImplementedError
@@ -225,6 +234,11 @@ class Publisher:
     """A connection that publishes, as a queue sees it that asked it to wait."""
 
     __slots__ = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over, though what it had is not gone yet: that follows in slices."""
+        return False
 
     def drained(self, queue: Queue) -> None:
         """The queue has little left, or is gone: publish on."""

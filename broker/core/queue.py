@@ -421,6 +421,11 @@ class Queue(Destination):
         self.mark()
         return True
 
+    def finish_ended(self) -> None:
+        """Have consumers leave now whose channel is over: a successor must not wait for the slices of its end."""
+        for consumer in self.consumers.ended():
+            consumer.finish()
+
     def wake(self, consumer: Consumer) -> None:
         """The consumer has room again."""
         self.consumers.wake(consumer)

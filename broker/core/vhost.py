@@ -92,10 +92,21 @@ class VHost(Home):
 
     def queue(self, name: str) -> Queue:
         """Raises NotFound (404)."""
-        queue = self.queues.get(name)
+        queue = self.find_queue(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in {self}")
         return queue
+
+    def find_queue(self, name: str) -> Queue | None:
+        """The queue, unless it is to go with a connection that has ended, or with its consumers: then it goes now."""
+        queue = self.queues.get(name)
+        if queue is None:
+            return None
+        if isinstance(queue.owner, Publisher) and queue.owner.ended:
+            self.delete_queue(queue)
+        elif queue.auto_delete and queue.consumers.all_ended:
+            queue.finish_ended()
+        return None if queue.deleted else queue
 
     def owned_queue(self, name: str, owner: object) -> Queue:
         """A queue that is not another connection's; raises NotFound (404), ResourceLocked (405)."""
@@ -232,7 +243,7 @@ class VHost(Home):
         as_is = as_is or number > 0
         if not as_is and durable and not exclusive and not auto_delete:
             arguments = with_queue_type(arguments, self.metadata.default_queue_type)
-        queue = self.queues.get(name)
+        queue = self.find_queue(name)
         if queue is not None:
             self.check_owner(queue, owner, exclusive)
             self._check_same_queue(queue, durable and not exclusive, auto_delete, arguments)
@@ -264,6 +275,8 @@ class VHost(Home):
         """How many messages were ready; raises PreconditionFailed (406). Its consumers are told (spec/core.md 6.5)."""
         if if_empty and (queue.ready or queue.lines.unread_count):
             raise PreconditionFailed(f"{queue} not empty")
+        if if_unused and len(queue.consumers):
+            queue.finish_ended()
         if if_unused and len(queue.consumers):
             raise PreconditionFailed(f"{queue} in use")
         if queue.deleted:

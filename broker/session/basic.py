@@ -52,7 +52,7 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530)."""
     check_size(arguments)
     reply = method.queue == REPLY_TO
-    queue = None if reply else readable_queue(channel, method.queue)
+    queue = None if reply else consumable_queue(channel, method)
     tag = method.consumer_tag or unique("amq.ctag")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
@@ -82,6 +82,16 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
         channel.connection.link.call_next_turn(partial(begin, subscription))
 
 
+def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
+    """The queue, without consumers whose channel is over where one could be in the way of this one. Raises as
+    `readable_queue`."""
+    queue = readable_queue(channel, method.queue)
+    if method.exclusive or queue.consumers.exclusive or queue.rules.single:
+        queue.finish_ended()
+        return readable_queue(channel, method.queue)  # it may have gone with them
+    return queue
+
+
 def begin(subscription: Subscription) -> None:
     """Start the deliveries of a queue that had messages, in a later write than consume-ok: a client that waits for its
     socket before it looks into its own buffer would not see a delivery that came with it."""
@@ -105,20 +115,9 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
     tag = method.consumer_tag or ""
     subscription = channel.consumers.get(tag)
     if subscription is not None:
-        remove(channel, subscription)
+        channel.remove(subscription)
     if not method.nowait:
         channel.send(encode.method(channel.number, encode.CANCEL_OK, encode.short_string(tag)))
-
-
-def remove(channel: Channel, subscription: Subscription) -> None:
-    """End a consumer from the channel's side."""
-    channel.consumers.pop(subscription.tag, None)
-    queue = subscription.queue
-    if queue is channel.reply_queue:
-        channel.reply_queue = None
-    notices.consumer_deleted(subscription)
-    if queue.remove_consumer(subscription):
-        channel.vhost.consumers_changed(queue)
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:

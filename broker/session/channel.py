@@ -73,6 +73,8 @@ class Channel:
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
         self.closing = False  # one of both sides has closed it
+        self._counted = True  # as an open one
+        self._paused: set[Queue] = set()  # until it has given back what is out
         self.last_queue = ""
         self.delivery_tag = 0
         self.unacked: dict[int, Unacked] = {}
@@ -275,21 +277,54 @@ class Channel:
             pass
 
     def end_in_steps(self) -> Job:
-        """Likewise, as a job; nothing is delivered to it any more."""
+        """End it as a job. Its queues deliver nothing before they have back what is out, so that a consumer which takes
+        its place gets that first."""
         self.closing = True
-        self.connection.node.census.channel_closed(self.user.account)
-        self.connection.node.churn.channel_closed += 1
+        self.leave()
         notices.channel_closed(self)
         if self.lane is not None and self.connection.node.breakdown is not None:
             self.connection.node.breakdown.close(self.lane)
-        for subscription in list(self.consumers.values()):
-            basic.remove(self, subscription)
-            yield CONSUMER_COST
-        if self.transaction is not None:
-            self.transaction.rollback(self)
-        yield from settling.requeue_in_steps(self)
+        try:
+            for subscription in self.consumers.values():
+                self.pause(subscription.queue)
+            for subscription in list(self.consumers.values()):
+                self.remove(subscription)
+                yield CONSUMER_COST
+            if self.transaction is not None:
+                self.transaction.rollback(self)
+            yield from settling.requeue_in_steps(self)
+        finally:
+            for queue in self._paused:
+                queue.paused -= 1
+                queue.mark()
+            self._paused.clear()
         self.confirms = None
         yield OBJECT_COST
+
+    def leave(self) -> None:
+        """Count no more as open."""
+        if self._counted:
+            self._counted = False
+            self.connection.node.census.channel_closed(self.user.account)
+            self.connection.node.churn.channel_closed += 1
+
+    def pause(self, queue: Queue) -> None:
+        """Have the queue deliver nothing until the end of this channel, which is under way, is complete."""
+        if queue not in self._paused:
+            self._paused.add(queue)
+            queue.paused += 1
+
+    def remove(self, subscription: Subscription) -> None:
+        """End a consumer from the channel's side."""
+        if self.consumers.get(subscription.tag) is not subscription:
+            return
+        del self.consumers[subscription.tag]
+        queue = subscription.queue
+        if queue is self.reply_queue:
+            self.reply_queue = None
+        notices.consumer_deleted(subscription)
+        if queue.remove_consumer(subscription):
+            self.vhost.consumers_changed(queue)
 
     @property
     def end_cost(self) -> int:

@@ -144,6 +144,10 @@ class Connection(Publisher):
         """As RabbitMQ lists it."""
         return self._handshake.state if self.state == HANDSHAKE and self._handshake else blocking.state_text(self)
 
+    @property
+    def ended(self) -> bool:
+        return self.vhost is None
+
     # Input
 
     def receive(self, data: bytes) -> None:

@@ -46,6 +46,14 @@ class Subscription(Consumer):
         self._tag_octets = encode.short_string(tag)
         self._prefixes: dict[int, bytes] = {}  # by length of the address: at most 512 of them
 
+    @property
+    def ended(self) -> bool:
+        return self.channel.closing or self.channel.connection.ended
+
+    def finish(self) -> None:
+        self.channel.pause(self.queue)
+        self.channel.remove(self)
+
     def room(self, body_bytes: int) -> int:
         """HOT: bench B, D, I, L."""
         channel = self.channel
@@ -126,6 +134,6 @@ class Subscription(Consumer):
         channel = self.channel
         channel.consumers.pop(self.tag, None)
         notices.consumer_deleted(self)
-        if "consumer_cancel_notify" in channel.connection.capabilities:
+        if not self.ended and "consumer_cancel_notify" in channel.connection.capabilities:
             frame = encode.method(channel.number, encode.CANCEL, encode.short_string(self.tag) + b"\x01")
             channel.connection.send(frame)

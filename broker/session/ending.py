@@ -140,6 +140,8 @@ def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) ->
     To do so again does nothing more.
     """
     channels = [channel for channel in connection.channels.values() if not channel.closing]
+    for channel in channels:
+        channel.leave()
     connection.output.limit = 0
     connection.channels.clear()
     connection.confirming.clear()

@@ -54,7 +54,7 @@ def active(channel: Channel, name: str, method: commands.Queue.Declare, argument
         raise PreconditionFailed("Cannot declare a server-named queue for type rabbit_quorum_queue")
     name = name or unique(prefix)
     channel.check("configure", "queue", name)
-    if name not in vhost.queues:
+    if vhost.find_queue(name) is None:
         check_dead_letter_exchange(channel, name, arguments)
     exclusive = bool(method.exclusive)
     queue = vhost.declare_queue(name, bool(method.durable), exclusive, bool(method.auto_delete), arguments, connection)
@@ -114,7 +114,7 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
 def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) -> None:
     """Raises AccessRefused (403), ResourceLocked (405); what is not there needs no unbinding."""
     name, exchange, key = ends(channel, method.queue, method.exchange, method.routing_key)
-    if name in channel.vhost.queues:
+    if channel.vhost.find_queue(name) is not None:
         channel.vhost.unbind(exchange, channel.vhost.owned_queue(name, channel.connection), key, arguments)
     channel.send_when_durable(encode.method(channel.number, encode.QUEUE_UNBIND_OK))
 
@@ -156,7 +156,7 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
     count = 0
     if not name.startswith(REPLY_TO):
         channel.check("configure", "queue", name)
-        if name in vhost.queues:
+        if vhost.find_queue(name) is not None:
             queue = vhost.owned_queue(name, channel.connection)
             if queue.rules.type == QUORUM and (method.if_unused or method.if_empty):
                 flag = "if-unused" if method.if_unused else "if-empty"
