@@ -2,7 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from random import Random
 from typing import Any, cast
+
+import pytest
 
 from broker.core.passwords import NOBODY
 from broker.net import hashing as hashing_module
@@ -16,6 +20,7 @@ from broker.net.login_queue import (
     PENDING_LIMIT,
     SOURCE_FREE_FAILURES,
     SOURCE_LIMIT,
+    Check,
     LoginQueue,
     path_of,
 )
@@ -333,3 +338,38 @@ def test_what_the_thread_says_of_memory_is_no_answer(monkeypatch: Any) -> None:
     except MemoryError:
         return
     raise AssertionError("it said no")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_check_is_taken_given_up_or_removed_once_whatever_happens(seed: int) -> None:
+    random = Random(seed)
+    queue = LoginQueue()
+    waiting: dict[Check, None] = {}
+    now_s = 0.0
+    for _ in range(1000):
+        now_s += random.random() / 50
+        deed = random.random()
+        if deed < 0.6:
+            address = f"10.0.{random.randrange(20)}.{random.randrange(20)}"
+            check = Check(path_of(address, random.choice("abc")), b"", lambda: True)
+            waiting[check] = None
+            given_up = queue.add(check, now_s)
+            if given_up is not None:
+                del waiting[given_up]
+        elif deed < 0.7 and waiting:
+            check = random.choice(list(waiting))
+            assert queue.remove(check, now_s) and not queue.remove(check, now_s)
+            del waiting[check]
+        else:
+            taken = queue.take(now_s)
+            assert (taken is None) == (not waiting or queue.wait_s(now_s) > 0)
+            if taken is not None:
+                del waiting[taken]
+                (queue.succeeded if random.random() < 0.1 else partial(queue.failed, now_s=now_s))(taken.path)
+        assert len(queue) == len(waiting) <= PENDING_LIMIT
+    while waiting:
+        now_s += FAILED_DELAY_S
+        taken = queue.take(now_s)
+        if taken is not None:
+            del waiting[taken]
+    assert not queue and not queue._root.groups
