@@ -61,6 +61,7 @@ class Queue(Destination):
         "deleted",
         "dirty",
         "paused",
+        "_resumed",
         "published",
         "delivered_bytes",
         "delivering",
@@ -101,6 +102,7 @@ class Queue(Destination):
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.deleted = self.dirty = False
         self.paused = 0  # jobs that bring back what is to be delivered first
+        self._resumed: list[Callable[[], None]] = []  # whoever waits for the end of them
         self.published = self.delivered_bytes = 0
         self.delivering = Delivering(home.statistics.delivering[self.rules.type])
         self.kept = Kept()
@@ -189,6 +191,23 @@ class Queue(Destination):
         if not self.dirty:
             self.dirty = True
             self.home.pending.append(self)
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume` was called as often as this."""
+        self.paused += 1
+
+    def resume(self) -> None:
+        """A job has brought back what is to be delivered first."""
+        self.paused -= 1
+        self.mark()
+        if not self.paused:
+            waiting, self._resumed = self._resumed, []
+            for fn in waiting:
+                fn()
+
+    def when_resumed(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once the queue is not paused any more."""
+        self._resumed.append(fn)
 
     # What goes out
 

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from .channel import Channel
 
 
+class Postponed(Exception):
+    """A method that is to be served when the queue is no longer paused."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(str(queue))
+        self.queue = queue
+
+
 def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> None:
     """Raises NotSupported (540): the broker does not stop delivering on demand, as RabbitMQ does not."""
     if not method.active:
@@ -121,8 +129,11 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
+    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405); Postponed while messages come back that are to
+    be had before those that are there."""
     queue = readable_queue(channel, method.queue)
+    if queue.paused:
+        raise Postponed(queue)
     found = fetch(channel, queue, bool(method.no_ack))
     if found is None:
         channel.send(encode.method(channel.number, encode.GET_EMPTY, encode.short_string("")))

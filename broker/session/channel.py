@@ -295,8 +295,7 @@ class Channel:
             yield from settling.requeue_in_steps(self)
         finally:
             for queue in self._paused:
-                queue.paused -= 1
-                queue.mark()
+                queue.resume()
             self._paused.clear()
         self.confirms = None
         yield OBJECT_COST
@@ -312,7 +311,7 @@ class Channel:
         """Have the queue deliver nothing until the end of this channel, which is under way, is complete."""
         if queue not in self._paused:
             self._paused.add(queue)
-            queue.paused += 1
+            queue.pause()
 
     def remove(self, subscription: Subscription) -> None:
         """End a consumer from the channel's side."""

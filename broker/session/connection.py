@@ -19,6 +19,7 @@ from ..table import Table
 from ..wire import encode, methods
 from ..wire.frames import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
 from . import admission, blocking, ending, notices
+from .basic import Postponed
 from .channel import Channel
 from .consuming import Subscription
 from .handshake import Handshake
@@ -198,6 +199,10 @@ class Connection(Publisher):
                 self._handle(event)
             except AMQPError as error:
                 ending.fail(self, error)
+            except Postponed as postponed:
+                self.deferred = event
+                self.wait()
+                postponed.queue.when_resumed(self.go_on)
         if self.confirming:
             self.confirm()
         if self.node.pending:

@@ -186,7 +186,7 @@ def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callabl
                 queues.update([entry[0] for entry in entries[at : at + TOGETHER]])
                 yield LOOK_COST
     for queue in queues:
-        queue.paused += 1
+        queue.pause()
     try:
         for end, entries in runs:
             entries.reverse()
@@ -197,8 +197,7 @@ def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callabl
                 yield COST * len(some)
     finally:
         for queue in queues:
-            queue.paused -= 1
-            queue.mark()
+            queue.resume()
     finished()
 
 

@@ -34,6 +34,8 @@ def test_each_rule_says_what_the_value_should_be() -> None:
     assert integer("k", "x") == 'k should be a number, actually was <<"x">>'
     assert integer("k", 1.5) == "k should be a number, actually was 1.5"
     assert [number("k", value) for value in (1.5, -1, 1e300, 1 << 64)] == [""] * 4
+    assert number("k", "5") == 'k should be a number, actually was <<"5">>'
+    assert number("k", None) == "k should be a number, actually was null"
     assert number("k", True) == "k should be a number, actually was true"
     assert text("k", 5) == "k should be binary, actually was 5"
     assert boolean("k", 1) == "k should be boolean, actually was 1" and boolean("k", False) == ""

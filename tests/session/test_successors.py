@@ -8,6 +8,7 @@ from pamqp.commands import Connection as Methods
 
 from broker.core.node import Node
 from broker.session.connection import Connection
+from tests.support import codec
 from tests.support.channel import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import connected, new_node, pipe_of
@@ -15,6 +16,7 @@ from tests.support.session import connected, new_node, pipe_of
 from .test_settling import LARGE, PUBLISH, Large
 
 LOST = 100
+MANY_PUBLISHES = (codec.method_frame(1, Basic.Publish, {"routing_key": "many"}) + codec.header_frame(1, 0)) * 100
 
 
 @pytest.fixture
@@ -110,6 +112,39 @@ def test_an_exclusive_consumer_gives_way_to_its_successor_which_gets_first_what_
     later(large.node)
     positions = deliveries(second)
     assert positions == list(range(1, LARGE + 2))
+
+
+def test_basic_get_waits_for_what_comes_back_to_the_queue(node: Node) -> None:
+    lost, other = connected(node).channel(1), connected(node).channel(1)
+    for name in ("many", "few"):
+        lost.declare(name)
+    for _ in range(LARGE // 100):
+        other.client.raw(MANY_PUBLISHES)
+    other.publish("", "few", b"first")
+    lost.send(Basic.Consume, queue="many", consumer_tag="many")
+    lost.send(Basic.Consume, queue="few", consumer_tag="few")
+    deliveries(lost)
+    other.publish("", "few", b"second")
+    deliveries(lost)
+    lost.cancel("few")
+    session(lost).lost("gone")
+    other.publish("", "few", b"third")
+    other.send(Basic.Get, queue="few", no_ack=True)
+    other.send(Basic.Get, queue="few", no_ack=True)
+    assert not session(other).output.waits(), "what was out is not back yet, and the queue is not empty"
+    later(node)
+    assert [other.next().body, other.next().body] == [b"first", b"second"]
+    assert [content.body for content in [other.get("few")] if content] == [b"third"]
+
+
+def test_basic_get_that_waits_sees_the_queue_go() -> None:
+    large = Large()
+    other, third = connected(large.node).channel(1), connected(large.node).channel(1)
+    large.connection.lost("gone")
+    other.send(Basic.Get, queue="queue", no_ack=True)
+    third.delete("queue")
+    later(large.node)
+    other.expect_close(404)
 
 
 def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> None:
