@@ -100,7 +100,7 @@ def recover_all(channel: Channel, back: bool) -> None:
     """Raises NotSupported (540) unless the messages are to go back to their queues."""
     if not back:
         raise NotSupported("requeue=false")
-    requeue(channel, list(channel.unacked), RECOVER)
+    finish(channel, [(RETURNED, take_all(channel, list(channel.unacked)))], RECOVER)
 
 
 def refuse(channel: Channel, tags: list[int], end: End) -> None:
@@ -111,11 +111,6 @@ def refuse(channel: Channel, tags: list[int], end: End) -> None:
             transaction.settle(tag, take(channel, tag), end)
     else:
         finish(channel, [(end, take_all(channel, tags))])
-
-
-def requeue(channel: Channel, tags: list[int], reason: str = CHANNEL) -> None:
-    """Back to their queues, whether there is a transaction or not; in order, as with `refuse`."""
-    finish(channel, [(RETURNED, take_all(channel, tags))], reason)
 
 
 def requeue_in_steps(channel: Channel) -> Iterator[int]:
