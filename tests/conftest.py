@@ -21,7 +21,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 WORKERS_PER_CORE = 2  # most of the time goes by while tests wait for processes and sockets
 FEWEST_WORKERS, MOST_WORKERS = 4, 12
 # What takes longest stands first, so that no worker is left with it at the end; the names begin paths below tests/.
-FIRST = ("throughput/", "crash/", "federation/", "conformance/", "test_bench", "plugins/", "logs/", "metrics/", "ctl/")
+FIRST = (
+    *("throughput/", "turns/", "crash/", "federation/", "conformance/", "fuzz/", "simulation/", "test_bench"),
+    *("test_tidy", "plugins/", "core/", "logs/", "metrics/", "ctl/"),
+)
 # Their tests share nothing within a module: each may run in another worker than the one before it.
 ONE_BY_ONE = ("crash/", "test_bench")
 # One worker has the tests of these modules, and with them the only Spark session.
