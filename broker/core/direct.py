@@ -1,5 +1,7 @@
 """The direct exchange: a message goes where a binding key equals its routing key (spec/core.md 18)."""
 
+from collections.abc import Iterator
+
 from ..table import Table
 from .binding import Binding, Destination
 from .destinations import Destinations
@@ -29,6 +31,11 @@ class DirectExchange(ExchangeType):
         if not bound:
             del self._by_key[binding.routing_key]
         return []
+
+    def release(self) -> Iterator[None]:
+        while self._by_key:
+            self._by_key.popitem()
+            yield
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         if len(keys) == 1:

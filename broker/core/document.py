@@ -321,6 +321,8 @@ def bindings(vhost: VHost, place: Document) -> Part:
     for source in vhost.exchanges.values():
         if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
             outgoing += source.outgoing.values()
+    if vhost.unbindings:  # some still lead to what has been deleted
+        outgoing = [binding for binding in outgoing if vhost.has(binding.destination)]
 
     def items(binding: Binding) -> Items:
         end = binding.destination

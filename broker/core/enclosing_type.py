@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Self
 
 from ..table import Table
@@ -65,3 +65,6 @@ class EnclosingType(ExchangeType):
 
     def deleted(self) -> None:
         self.inner.deleted()
+
+    def release(self) -> Iterator[None]:
+        return self.inner.release()

@@ -6,7 +6,7 @@ the core delivers for it. A type that must keep messages, or change them on thei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from ..table import Table
@@ -110,3 +110,7 @@ class ExchangeType:
 
     def deleted(self) -> None:
         """The exchange is gone, and its bindings with it, of which `unbound` is not told."""
+
+    def release(self) -> Iterator[None]:
+        """Free what is kept for very many bindings in short steps, after `deleted`."""
+        return iter(())

@@ -6,6 +6,8 @@ that asks for any header is under each, one that asks for all under the rarest o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .. import properties
 from ..errors import PreconditionFailed
 from ..table import FLOATS, INTEGERS, OCTETS, Table, Value, equal_header, term_of, type_name
@@ -87,6 +89,14 @@ class HeadersExchange(ExchangeType):
             if not indexed:
                 del self._index[term]
         return []
+
+    def release(self) -> Iterator[None]:
+        while self._bound:
+            self._bound.popitem()
+            yield
+        while self._index:
+            self._index.popitem()
+            yield
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         found = [wanted.destination for wanted in self._unconditional.values()]

@@ -47,16 +47,17 @@ def route(
     keys: tuple[str, ...],
     message: Message | None,
     telling: set[bytes] | None = None,
+    some_deleted: bool = False,
 ) -> tuple[tuple[Queue, ...], bool]:
     """The queues a message goes to, and whether that holds for every message with these keys until a binding changes.
 
-    It holds when every exchange on the way decides by its keys alone. Without a message there are no queues where it
-    does not. Octets of properties that change the decision are added to `telling`. The default exchange ("") leads to
-    the queue of each key's name; an alternate exchange is tried where an exchange finds nothing. Recorders come last.
+    It holds when every exchange on the way decides by its keys alone; without a message there are no queues else.
+    Octets of properties that change the decision are added to `telling`. The default exchange ("") leads to the queue
+    of each key's name; an alternate exchange is tried where an exchange finds nothing. Recorders come last. With
+    `some_deleted` bindings may lead to what is in neither dict any more.
     """
     if exchange.name == "":
-        named = [queues[key] for key in dict.fromkeys(keys) if key in queues]
-        return tuple(named), True
+        return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True
     found: dict[Queue, None] = {}
     recorders: list[Queue] = []
     stable = True
@@ -71,14 +72,14 @@ def route(
         if message is None and not stable:
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)
+        if some_deleted:
+            destinations = [one for one in destinations if is_there(one, exchanges, queues)]
         if current.type.records and (recorder := current.type.recorder) is not None:
             recorders.append(recorder)
         if not destinations:
             alternate = current.alternate
             follow = exchanges.get(alternate) if alternate is not None else None
-            if follow is None:
-                continue
-            destinations = [follow]
+            destinations = [follow] if follow is not None else []
         for destination in destinations:
             if isinstance(destination, Queue):
                 found[destination] = None
@@ -89,3 +90,7 @@ def route(
                 seen.add(destination.name)
                 work.append(destination)
     return (*found, *recorders) if found else (), stable
+
+
+def is_there(destination: Destination, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> bool:
+    return queues.get(destination.name) is destination or exchanges.get(destination.name) is destination

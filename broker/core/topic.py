@@ -8,6 +8,8 @@ once, so a route takes at most one step for each word and place, however many `#
   the place stays reached. So it is entered once, and left out of the walk when nothing follows it.
 """
 
+from collections.abc import Iterator
+
 from ..table import Table
 from .binding import Binding, Destination
 from .destinations import Destinations
@@ -86,6 +88,17 @@ class TopicExchange(ExchangeType):
         while path:
             path.pop().prune(words[len(path)])
         return []
+
+    def release(self) -> Iterator[None]:
+        places = [self._root]
+        self._root = _Place()
+        while places:
+            place = places.pop()
+            places += place.words.values()
+            places += [next_ for next_ in (place.one, place.any) if next_ is not None]
+            place.words.clear()
+            place.one = place.any = None
+            yield
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         if len(keys) == 1:

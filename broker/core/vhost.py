@@ -5,6 +5,7 @@ Permissions are not asked here, the session does that; nor is any argument that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
@@ -48,7 +49,8 @@ PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange in the default vhost alone (spec/core.md 24.2)
 RESERVED = "amq."
-BINDING_COST = 5  # of the end of one binding (`scheduler`)
+BINDING_COST = 6  # of the end of one binding (`scheduler`)
+BINDINGS = 200  # that end in one step; of more of them, what has them is deleted in slices
 
 
 class VHost(Home):
@@ -61,6 +63,8 @@ class VHost(Home):
         self.volatile: dict[str, VolatileQueue] = {}
         self.routes: dict[str, dict[bytes, Route]] = {}
         self.firehose: Firehose | None = None  # while what happens here is traced
+        # What has been deleted and still has bindings, by kind and name, with the job that removes them.
+        self.unbindings: dict[tuple[str, str], Job] = {}
         self._registry = node.registry
         self._numbering = node.numbering
         self._observers = node.observers
@@ -130,7 +134,7 @@ class VHost(Home):
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, telling: set[bytes] | None = None
     ) -> tuple[tuple[Queue, ...], bool]:
         """The queues for these keys, and whether the answer may be remembered until something changes (`router`)."""
-        found, stable = route(exchange, self.exchanges, self.queues, keys, message, telling)
+        found, stable = route(exchange, self.exchanges, self.queues, keys, message, telling, bool(self.unbindings))
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
         return found, stable
@@ -162,6 +166,7 @@ class VHost(Home):
             raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
         check_exchange_arguments(arguments, f"exchange '{name}' in {self}")
         self._limits.check_exchange(self, name)
+        self._finish_unbinding(Exchange.kind, name)
         exchange = self._create_exchange(name, type_, durable, auto_delete, internal, arguments, number)
         self._policies.apply(exchange)
         self.changed()
@@ -211,16 +216,56 @@ class VHost(Home):
             if self.exchanges.pop(exchange.name, None) is None:
                 continue
             self.changed()
-            for key, binding in list(exchange.outgoing.items()):
-                incoming_of(binding.destination).pop(key, None)
-                self._tell_unbound(binding)
-            exchange.outgoing.clear()
+            at_once = len(exchange.outgoing) + len(exchange.incoming) <= BINDINGS
+            for _ in self._drop_outgoing(exchange) if at_once else ():
+                pass
             if exchange.number:
                 self.journal.gone(exchange.number)
             exchange.type.deleted()
-            doomed += self._drop_incoming(exchange.incoming)
+            for _ in self._drop_incoming(exchange.incoming, doomed) if at_once else ():
+                pass
+            if not at_once:
+                self._start_unbinding(exchange)
             for observer in self._observers:
                 observer.exchange_deleted(exchange)
+
+    def _drop_outgoing(self, exchange: Exchange) -> Job:
+        """The end of the bindings of which a deleted exchange was the source."""
+        keys = list(exchange.outgoing)
+        for start in range(0, len(keys), BINDINGS):
+            for key in keys[start : start + BINDINGS]:
+                binding = exchange.outgoing.pop(key)
+                incoming_of(binding.destination).pop(key, None)
+                self._tell_unbound(binding)
+            yield BINDING_COST * BINDINGS
+
+    def _start_unbinding(self, target: Queue | Exchange) -> None:
+        """Have a job drop the bindings of something deleted, which are very many."""
+        key = target.kind, target.name
+        self.unbindings[key] = job = self._unbind_all(target, key)
+        self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
+
+    def _unbind_all(self, target: Queue | Exchange, key: tuple[str, str]) -> Job:
+        doomed: list[Exchange] = []
+        if isinstance(target, Exchange):
+            yield from self._drop_outgoing(target)
+            for count, _ in enumerate(target.type.release(), 1):
+                if not count % BINDINGS:
+                    yield BINDING_COST * BINDINGS
+        yield from self._drop_incoming(incoming_of(target), doomed)
+        self._unbound_all(key)
+        for exchange in doomed:
+            self._drop_exchange(exchange)
+
+    def _unbound_all(self, key: tuple[str, str]) -> None:
+        self.unbindings.pop(key, None)
+        self.changed()
+
+    def _finish_unbinding(self, kind: str, name: str) -> None:
+        """Nothing is left of what had this name, as observers know bindings by the names of their ends."""
+        job = self.unbindings.get((kind, name))
+        if job is not None:
+            self.scheduler.finish(job)
 
     # Queues
 
@@ -254,6 +299,7 @@ class VHost(Home):
         if not as_is:
             self._limits.check_queue(self, name)
             self._policies.check_queue_name(self, name)
+        self._finish_unbinding(Queue.kind, name)
         if durable and not exclusive:
             number = number or self._numbering.take()
         queue = Queue(self, name, number > 0, number, owner if exclusive else None, auto_delete, arguments)
@@ -290,8 +336,14 @@ class VHost(Home):
         if isinstance(queue.owner, Publisher):
             queue.owner.disowned(queue)
         self.changed()
-        for exchange in self._drop_incoming(queue.incoming):
-            self._drop_exchange(exchange)
+        if len(queue.incoming) > BINDINGS:
+            self._start_unbinding(queue)
+        else:
+            doomed: list[Exchange] = []
+            for _ in self._drop_incoming(queue.incoming, doomed):
+                pass
+            for exchange in doomed:
+                self._drop_exchange(exchange)
         for consumer in queue.consumers.all():
             queue.consumers.remove(consumer)
             consumer.cancelled()
@@ -315,9 +367,9 @@ class VHost(Home):
         self.changed()
         return queue
 
-    def has(self, target: Queue | Exchange) -> bool:
+    def has(self, target: Destination) -> bool:
         """Whether it is not deleted."""
-        there = self.queues if isinstance(target, Queue) else self.exchanges
+        there: Mapping[str, Destination] = self.queues if isinstance(target, Queue) else self.exchanges
         return there.get(target.name) is target
 
     def drop_all(self) -> Job:
@@ -326,9 +378,11 @@ class VHost(Home):
             self.delete_queue(queue)
             yield OBJECT_COST
         for exchange in list(self.exchanges.values()):
-            bindings = len(exchange.outgoing)
+            bindings = min(len(exchange.outgoing), BINDINGS)
             self._drop_exchange(exchange)
             yield OBJECT_COST + BINDING_COST * bindings
+        while self.unbindings:
+            yield from next(iter(self.unbindings.values()))
 
     # Bindings
 
@@ -364,17 +418,18 @@ class VHost(Home):
         if self._unbound(exchange, binding):
             self._drop_exchange(exchange)
 
-    def _drop_incoming(self, incoming: dict[bytes, Binding]) -> list[Exchange]:
-        """The end of these bindings; the exchanges that must go with them."""
-        doomed = []
-        for key, binding in list(incoming.items()):
-            exchange = self.exchanges.get(binding.source)
-            if exchange is None or exchange.outgoing.pop(key, None) is None:
-                continue
-            if self._unbound(exchange, binding):
-                doomed.append(exchange)
-        incoming.clear()
-        return doomed
+    def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: list[Exchange]) -> Job:
+        """The end of these bindings; the exchanges that must go with them are added to `doomed`."""
+        keys = list(incoming)
+        for start in range(0, len(keys), BINDINGS):
+            for key in keys[start : start + BINDINGS]:
+                binding = incoming.pop(key, None)
+                exchange = self.exchanges.get(binding.source) if binding is not None else None
+                if binding is None or exchange is None or exchange.outgoing.pop(key, None) is None:
+                    continue
+                if self._unbound(exchange, binding):
+                    doomed.append(exchange)
+            yield BINDING_COST * BINDINGS
 
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
         """A binding is gone; whether its source must go with it, having been its last (spec/core.md 5.3)."""

@@ -1,0 +1,124 @@
+"""The end of a queue or an exchange with very many bindings."""
+
+import pytest
+
+from broker.core.document import exported
+from broker.core.exchange import Exchange
+from broker.core.ports import Observer
+from broker.core.router import NOTHING
+from broker.core.vhost import BINDINGS
+from broker.table import Table
+from tests.support.in_process import InProcessPeer
+
+MANY = 20 * BINDINGS
+TYPES = ["topic", "direct", "fanout", "headers"]
+
+
+class Ends(Observer):
+    def __init__(self) -> None:
+        self.unbound_keys: list[str] = []
+        self.gone: list[str] = []
+
+    def unbound(self, vhost: str, binding: object) -> None:
+        self.unbound_keys.append(binding.routing_key)  # type: ignore[attr-defined]
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        self.gone.append(exchange.name)
+
+
+class Place:
+    """An exchange and a queue that are bound MANY times, and another queue that is bound to the exchange as well."""
+
+    def __init__(self, type_: str = "topic", auto_delete: bool = False, durable: bool = False) -> None:
+        self.peer = InProcessPeer()
+        self.vhost = self.peer.node.vhosts["/"]
+        self.ends = Ends()
+        self.peer.node.observers.append(self.ends)
+        self.vhost.declare_exchange("x", type_, durable, auto_delete, False, Table.EMPTY)
+        for name in ("q", "other"):
+            self.vhost.declare_queue(name, durable, False, False, Table.EMPTY, None)
+        self.bind()
+        self.vhost.bind("x", self.vhost.queues["other"], "k1", Table.EMPTY)
+
+    def bind(self) -> None:
+        for number in range(MANY):
+            self.vhost.bind("x", self.vhost.queues["q"], f"k{number}", Table.EMPTY)
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(type_: str) -> None:
+    place = Place(type_)
+    exchange = place.vhost.exchanges["x"]
+    place.vhost.delete_queue(place.vhost.queues["q"])
+    assert "q" not in place.vhost.queues
+    assert 0 < len(place.ends.unbound_keys) < MANY
+    if type_ != "headers":  # which looks into messages
+        assert [queue.name for queue in place.vhost.route(exchange, ("k1",), NOTHING)[0]] == ["other"]
+    if type_ in ("topic", "direct"):
+        assert place.vhost.route(exchange, (f"k{MANY - 1}",), NOTHING)[0] == ()
+    place.peer.settle()
+    assert len(place.ends.unbound_keys) == MANY and not place.vhost.unbindings
+    assert [one.destination.name for one in place.vhost.exchanges["x"].outgoing.values()] == ["other"]
+    place.peer.close()
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_deleted_exchange_is_gone_at_once_and_its_bindings_in_slices(type_: str) -> None:
+    place = Place(type_)
+    place.vhost.delete_exchange("x", False)
+    assert "x" not in place.vhost.exchanges and place.ends.gone == ["x"]
+    assert 0 < len(place.ends.unbound_keys) < MANY
+    place.peer.settle()
+    assert len(place.ends.unbound_keys) == MANY + 1
+    assert not place.vhost.queues["q"].incoming and not place.vhost.queues["other"].incoming
+    place.peer.close()
+
+
+@pytest.mark.parametrize("what", ["queue", "exchange"])
+def test_what_is_declared_again_under_the_name_keeps_the_bindings_that_are_made_then(what: str) -> None:
+    place = Place(durable=True)
+    if what == "queue":
+        place.vhost.delete_queue(place.vhost.queues["q"])
+        place.vhost.declare_queue("q", True, False, False, Table.EMPTY, None)
+    else:
+        place.vhost.delete_exchange("x", False)
+        place.vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    assert not place.vhost.unbindings
+    place.bind()
+    before = len(place.ends.unbound_keys)
+    place.peer.settle()
+    assert len(place.ends.unbound_keys) == before, "a binding of the new one was dropped"
+    assert len(place.vhost.queues["q"].incoming) == MANY
+    place.peer.close()
+
+
+def test_an_exchange_that_is_to_go_with_its_last_binding_goes_after_the_last_slice() -> None:
+    place = Place(auto_delete=True)
+    place.vhost.unbind("x", place.vhost.queues["other"], "k1", Table.EMPTY)
+    place.vhost.delete_queue(place.vhost.queues["q"])
+    assert place.ends.gone == []
+    place.peer.settle()
+    assert place.ends.gone == ["x"]
+    place.peer.close()
+
+
+def test_definitions_leave_out_bindings_to_what_has_been_deleted() -> None:
+    place = Place()
+    place.vhost.delete_queue(place.vhost.queues["q"])
+    assert place.vhost.unbindings
+    bindings = exported(place.peer.node, "/")["bindings"]
+    assert isinstance(bindings, list) and [one["destination"] for one in bindings] == ["other"]
+    place.peer.close()
+
+
+def test_a_virtual_host_that_is_made_again_is_not_touched_by_what_was_in_the_old_one() -> None:
+    place = Place()
+    place.vhost.delete_queue(place.vhost.queues["q"])
+    node = place.peer.node
+    node.delete_vhost("/")
+    node.add_vhost("/")
+    dropped = len(place.ends.unbound_keys)
+    assert dropped == MANY + 1
+    place.peer.settle()
+    assert len(place.ends.unbound_keys) == dropped
+    place.peer.close()
