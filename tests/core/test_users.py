@@ -158,7 +158,7 @@ def test_what_was_stored_is_restored_without_a_word_and_what_cannot_be_is_named(
     assert user.permissions["/"].allows("write", "w")
     assert list(user.topic_permissions) == [("/", "amq.topic")]
     assert user.topic_permissions["/", "amq.topic"].allows("write", "u")
-    assert [line.partition(":")[0] for line in restored.lost] == [
+    assert [loss.text.partition(":")[0] for loss in restored.lost] == [
         "topic permission on exchange 'bad' of user 'u' in vhost '/'",
         "topic permission on exchange 'amq.topic' of user 'nobody' in vhost '/'",
     ]

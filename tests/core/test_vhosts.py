@@ -216,7 +216,7 @@ class Restarting:
         self._metadata.apply(self._journal.changes)
         self.node, self._journal = new_node()
         restored = restore(self.node, self._metadata.load())
-        self.lost = restored.lost
+        self.lost = [loss.text for loss in restored.lost]
         assert not self._journal.changes, "somebody was told of what is restored"
         self.node.observers.append(Recorder(self.node, restored.orphans))
         return self.node
