@@ -74,7 +74,7 @@ lock: .venv/run.stamp  ## the newest versions of the dependencies, with their ha
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	for extra in "" analytics; do \
 		$(BIN)/uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
-			--python-platform linux --generate-hashes --no-header --no-annotate --no-emit-index-url \
+			--python-platform linux --generate-hashes --no-header --no-annotate \
 			--output-file docker/requirements$${extra:+-$$extra}.txt || exit 1; \
 	done
 

@@ -257,7 +257,7 @@ class UpstreamConnection:
         self.line.send(channel, CANCEL_OK, bytes((len(octets),)) + octets)
 
     async def _answered(self, work: Coroutine[Any, Any, T]) -> T:
-        """As `_kept`, for a request that the upstream has to answer in time."""
+        """Do as `_kept`, for a request that the upstream has to answer in time."""
         answer: asyncio.Future[None] = self.line.loop.create_future()
         self.line.expect(answer)
         try:

@@ -215,7 +215,7 @@ class Connection(Publisher):
             self.node.scheduler.start(f"requests of connection {self.name}", self._requests(), self.job_failed)
 
     def _requests(self) -> Job:
-        """Until the input is used up, or waits for something else."""
+        """Serve the input until it is used up, or waits for something else."""
         try:
             while self._left <= 0 and self.interrupted:
                 self._left = STEP_COST

@@ -194,7 +194,7 @@ by_key, by_object = itemgetter(0), itemgetter(1)
 
 
 class Turn:
-    """What is left of a slice of work in one turn of the loop."""
+    """The rest of a slice of work in one turn of the loop."""
 
     __slots__ = ("_until",)
 

@@ -50,7 +50,7 @@ class Server(uvicorn.Server):
 
 
 class Lines(logging.Handler):
-    """What the library has to say goes to the broker's log: each text once in REPORT_MS, and how many were left out.
+    """Writes the library's messages to the broker's log: each text once in REPORT_MS, and how many were left out.
 
     Anybody who reaches the port can have it write the same line for each request.
     """

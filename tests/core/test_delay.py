@@ -367,22 +367,28 @@ def test_what_was_due_while_the_broker_was_down_goes_at_once() -> None:
     assert broker.due(0) == [b"x"]
 
 
-def test_messages_that_compaction_has_moved_are_found_and_keep_their_turn() -> None:
-    broker = Restarting()
+def compacted(broker: Restarting) -> list[bytes]:
+    """Have compaction move what waits for ten seconds, of 400 messages; the bodies of that."""
     dice = Random(7)
     kept = []
     for number in range(400):
-        body = b"%05d" % number
+        body = b"%05d" % number + bytes(100)
         keep = number % 8 == 0
-        broker.send(body + bytes(100), 10_000 if keep else dice.randrange(1, 50))
+        broker.send(body, 10_000 if keep else dice.randrange(1, 50))
         if keep:
-            kept.append(body + bytes(100))
+            kept.append(body)
     broker.commit()
     assert len(broker.due(50)) == 350
     for _ in range(200):  # batches, before each of which compaction has a turn
         broker.send(b"", 1)
         broker.due(1)
     assert broker.journal._compaction.moved
+    return kept
+
+
+def test_messages_that_compaction_has_moved_are_found_and_keep_their_turn() -> None:
+    broker = Restarting()
+    kept = compacted(broker)
     broker.send(b"last", 10_000 - 250)
     broker.commit()
     broker.crash()
@@ -432,15 +438,7 @@ def test_a_message_whose_release_fails_keeps_back_no_other_and_is_tried_again() 
 
 def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their_exchange() -> None:
     broker = Restarting()
-    dice = Random(7)
-    for number in range(400):
-        broker.send(b"%05d" % number + bytes(100), 10_000 if number % 8 == 0 else dice.randrange(1, 50))
-    broker.commit()
-    assert len(broker.due(50)) == 350
-    for _ in range(200):  # batches, before each of which compaction has a turn
-        broker.send(b"", 1)
-        broker.due(1)
-    assert broker.journal._compaction.moved
+    compacted(broker)
     type_ = broker.vhost.exchanges["x"].type
     assert isinstance(type_, DelayedExchange) and type_._delay is not None
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from plugins.management.api import routes
+from plugins.management.web import Web
 from tests.support.http import Api
 from tests.support.installed import ROOT, installed
 from tests.support.logging_broker import Broker
@@ -17,6 +19,11 @@ def api() -> Iterator[Api]:
     made = Api()
     yield made
     made.close()
+
+
+@pytest.fixture
+def web_of(api: Api) -> Web:
+    return Web(api.host, api.state, routes())
 
 
 @pytest.fixture

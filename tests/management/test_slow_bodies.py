@@ -1,7 +1,7 @@
 """Bodies of requests that come slowly or not at all, and what they leave to the requests of others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,12 +9,11 @@ import pytest
 from broker.plugin import HTTPListener, SSLOptions
 from plugins.management import bodies, web
 from plugins.management.answers import Refusal
-from plugins.management.api import routes
 from plugins.management.quota import Quota
 from plugins.management.web import Web
 from plugins.web.door import Doors, Entrance
 from tests.support.hashing import FakeHashing
-from tests.support.http import Api, answered, scope_of
+from tests.support.http import Api, request, scope_of, until
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
@@ -65,21 +64,6 @@ def refused(*arguments: Any, **more: Any) -> Refusal:
     with pytest.raises(Refusal) as caught:
         read(*arguments, **more)
     return caught.value
-
-
-@pytest.fixture
-def web_of(api: Api) -> Web:
-    return Web(api.host, api.state, routes())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.001)
-
-
-def asked(application: Any, method: str, path: str, body: object = None, address: str = "127.0.0.1") -> Awaitable[Any]:
-    return answered(application, *scope_of(method, path, body, address=address))
 
 
 def test_a_long_body_may_take_minutes_as_long_as_it_comes() -> None:
@@ -137,7 +121,7 @@ def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered
         scopes = [scope_of("POST", path, b"x" * 100, user)[0] for _ in range(web.REQUESTS_LIMIT + 1)]
         slow = [asyncio.ensure_future(web_of(scope, receive, send)) for scope in scopes]
         await until(lambda: waiting == len(slow))
-        assert (await asked(web_of, "GET", "/vhosts")).status == 200
+        assert (await request(web_of, "GET", "/vhosts")).status == 200
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
@@ -156,14 +140,14 @@ def test_requests_in_work_of_one_source_leave_room_for_those_of_others(
 
     async def visit() -> None:
         api.host.node.users.loopback_only = frozenset()
-        waiting = asyncio.ensure_future(asked(web_of, "PUT", "/queues/%2F/q", {}, "2001:db8::1"))
+        waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}, "2001:db8::1"))
         await until(lambda: bool(callbacks))
-        assert (await asked(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 503, "of the same network"
-        assert (await asked(web_of, "GET", "/health/checks/alarms", address="2001:db8::2")).status == 200
-        assert (await asked(web_of, "GET", "/vhosts", address="2001:db8:0:1::1")).status == 200
+        assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 503, "of the same network"
+        assert (await request(web_of, "GET", "/health/checks/alarms", address="2001:db8::2")).status == 200
+        assert (await request(web_of, "GET", "/vhosts", address="2001:db8:0:1::1")).status == 200
         callbacks[0]()
         await waiting
-        assert (await asked(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 200
+        assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 200
 
     asyncio.run(visit())
 

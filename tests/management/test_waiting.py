@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,11 +10,10 @@ import pytest
 from broker.plugin import HTTPListener, SSLOptions
 from plugins.management import web
 from plugins.management.answers import Answer
-from plugins.management.api import routes
 from plugins.management.quota import Quota
 from plugins.management.web import Web, while_connected
 from plugins.web.door import Doors, Entrance
-from tests.support.http import Api, answered, scope_of
+from tests.support.http import Api, request, until
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
@@ -40,36 +39,21 @@ def full_disk(api: Api, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     return FullDisk(api, monkeypatch)
 
 
-@pytest.fixture
-def web_of(api: Api) -> Web:
-    return Web(api.host, api.state, routes())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.001)
-
-
-def asked(application: Any, method: str, path: str, body: object = None) -> Awaitable[Any]:
-    return answered(application, *scope_of(method, path, body))
-
-
 def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
     api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web, "STORING_S", 0.01)
 
     async def visit() -> None:
-        answer = await asked(web_of, "PUT", "/queues/%2F/q", {})
+        answer = await request(web_of, "PUT", "/queues/%2F/q", {})
         reason = "the change is made, and not stored yet: the disk does not take it now"
         assert answer.error == (503, "service_unavailable", reason)
         assert answer.headers["retry-after"] == "5"
         api.host.node.alarms.set("disk")
-        assert "the broker is low on disk" in (await asked(web_of, "DELETE", "/queues/%2F/q")).json["reason"]
+        assert "the broker is low on disk" in (await request(web_of, "DELETE", "/queues/%2F/q")).json["reason"]
         assert "q" not in api.peer.node.vhosts["/"].queues
         for _ in range(20):
-            assert (await asked(web_of, "PUT", "/vhosts/v", {})).status == 503
+            assert (await request(web_of, "PUT", "/vhosts/v", {})).status == 503
         assert len(full_disk.callbacks) == 1  # of all that gave up
 
     asyncio.run(visit())
@@ -77,7 +61,7 @@ def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
 
 def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: Web, full_disk: FullDisk) -> None:
     async def visit() -> None:
-        asking = asyncio.ensure_future(asked(web_of, "PUT", "/queues/%2F/q", {}))
+        asking = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
         await until(lambda: bool(full_disk.callbacks))
         assert not asking.done()
         full_disk.room()
@@ -92,10 +76,10 @@ def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
     monkeypatch.setattr(web, "STORING_LIMIT", 2)
 
     async def visit() -> None:
-        waiting = [asyncio.ensure_future(asked(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
+        waiting = [asyncio.ensure_future(request(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
         await until(lambda: web_of._storing == 2)
-        assert (await asked(web_of, "PUT", "/queues/%2F/third", {})).status == 503
-        assert (await asked(web_of, "GET", "/vhosts")).status == 200
+        assert (await request(web_of, "PUT", "/queues/%2F/third", {})).status == 503
+        assert (await request(web_of, "GET", "/vhosts")).status == 200
         full_disk.room()
         assert [answer.status for answer in await asyncio.gather(*waiting)] == [201, 201]
 
@@ -108,14 +92,14 @@ def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
     monkeypatch.setattr(web_of, "_requests", Quota(1, 1))
 
     async def visit() -> None:
-        waiting = asyncio.ensure_future(asked(web_of, "PUT", "/queues/%2F/q", {}))
+        waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
         await until(lambda: bool(full_disk.callbacks))
-        assert (await asked(web_of, "GET", "/vhosts")).status == 503
+        assert (await request(web_of, "GET", "/vhosts")).status == 503
         for path in (HEALTH, "/health/checks/alarms", "/healthchecks/node"):
-            assert (await asked(web_of, "GET", path)).status == 200
+            assert (await request(web_of, "GET", path)).status == 200
         full_disk.room()
         await waiting
-        assert (await asked(web_of, "GET", "/vhosts")).status == 200
+        assert (await request(web_of, "GET", "/vhosts")).status == 200
 
     asyncio.run(visit())
 

@@ -1,4 +1,4 @@
-"""What a connection waits for before it is served further, and what becomes of it where that fails."""
+"""A connection waits for jobs and for the journal before it is served further, and is closed where a job fails."""
 
 from collections.abc import Callable
 from typing import Any

@@ -12,11 +12,14 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 from pamqp.commands import Basic, Exchange, Queue, Tx
 
 from broker.app import Store, build_node
 from broker.config import Config
+from broker.core import line
 from broker.core.ports import EXHAUSTED
+from broker.storage import compaction, reader
 from broker.storage.journal import Batch, Journal
 from tests.simulation.definitions import MemoryDefinitions
 from tests.simulation.disk import SimulatedDisk
@@ -86,6 +89,14 @@ class SimulatedStore(Store):
         self.next_queue = journal.next_queue
         self.segments = journal
         self.journal = journal
+
+
+def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
+    """Make slices, pages and reads small, so that few messages take all the ways that many do."""
+    monkeypatch.setattr(line, "PAGE_ABOVE", 3)
+    monkeypatch.setattr(line, "UNPAGE", 4)
+    monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
+    monkeypatch.setattr(reader, "READ_BYTES", read_bytes)
 
 
 class Publish:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core import line
 from broker.core.message import Message
 from broker.core.ports import FULL
-from broker.storage import compaction, reader
 from broker.storage.disk import Disk, File
 from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
-from tests.simulation.node_life import NodeLife, World
+from tests.simulation.node_life import NodeLife, World, set_small_sizes
 from tests.simulation.test_interleavings import message
 
 if TYPE_CHECKING:
@@ -37,13 +35,8 @@ TORN = b"the beginning of a record"
 
 
 @pytest.fixture(autouse=True)
-def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small slices and pages, so that few messages take all the ways that many do."""
-    monkeypatch.setattr(line, "PAGE_ABOVE", 3)
-    monkeypatch.setattr(line, "UNPAGE", 4)
-    monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
-    monkeypatch.setattr(reader, "READ_BYTES", 300)
-    yield
+def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_small_sizes(monkeypatch, 300)
 
 
 class Ended(Exception):

@@ -19,16 +19,21 @@ if TYPE_CHECKING:
 BODY = b"x" * 2000  # of several sectors, of which any may be kept
 
 
-def stopped_in_move() -> SimulatedDisk:
-    """The disk on which a message of queue 1 was to be moved to queue 2, and nothing of that is synced."""
-    disk = SimulatedDisk(Random(1))
+def moved(disk: SimulatedDisk) -> Journal:
+    """The journal after a message of queue 1 was moved to queue 2, which is not committed yet."""
     journal, _ = opened(disk)
     first, copy = message(BODY), message(BODY)
     journal.append([1], [first])
     commit(journal)
     journal.append([2], [copy])
     journal.settle_moved(1, first.id, first.place)
-    batch = journal.seal()
+    return journal
+
+
+def stopped_in_move() -> SimulatedDisk:
+    """The disk on which a message of queue 1 was to be moved to queue 2, and nothing of that is synced."""
+    disk = SimulatedDisk(Random(1))
+    batch = moved(disk).seal()
     assert batch is not None
 
     def stop(what: str, name: str) -> None:
@@ -80,12 +85,7 @@ def test_a_message_stays_where_any_copy_of_its_batch_is_damaged(damaged: int) ->
 
 def test_the_message_is_settled_in_one_batch_with_its_copy() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
-    first, copy = message(BODY), message(BODY)
-    journal.append([1], [first])
-    commit(journal)
-    journal.append([2], [copy])
-    journal.settle_moved(1, first.id, first.place)
+    journal = moved(disk)
     commit(journal)
     assert journal.seal() is None, "nothing is left to say"
     assert recovered(disk.crash()) == {2: 1}

@@ -7,15 +7,12 @@ A failing seed is printed; WARREN_SIM_SEED=n runs that one alone and prints all 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 
 import pytest
 
-from broker.core import line
-from broker.storage import compaction, reader
 from tests.simulation.disk import Stopped
 from tests.simulation.life import stop_after
-from tests.simulation.node_life import NodeLife, SimulatedStore, World
+from tests.simulation.node_life import NodeLife, SimulatedStore, World, set_small_sizes
 from tests.simulation.test_journal import BLOCK, FAILURES, FIRST, ONLY, SEEDS, TRACE_LINES
 
 NODE_SEEDS = SEEDS // 5  # a life of a node takes as long as many of a journal
@@ -23,13 +20,8 @@ ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "full disk": 2, 
 
 
 @pytest.fixture(autouse=True)
-def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small slices and pages, so that few messages take all the ways that many do."""
-    monkeypatch.setattr(line, "PAGE_ABOVE", 3)
-    monkeypatch.setattr(line, "UNPAGE", 4)
-    monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
-    monkeypatch.setattr(reader, "READ_BYTES", 1000)
-    yield
+def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_small_sizes(monkeypatch, 1000)
 
 
 def interrupted_start(world: World) -> None:

@@ -5,7 +5,7 @@ import base64
 import gzip
 import http.client
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from broker.app import build_settings
@@ -18,6 +18,7 @@ from plugins.management.state import State
 from .in_process import InProcessPeer
 
 PATIENCE_S = 60.0
+UNTIL_S = 20.0
 
 
 class Response:
@@ -89,6 +90,20 @@ async def answered(
     await application(scope, receive, send)
     headers = {name.decode(): text.decode() for name, text in events[0]["headers"]}
     return Response(events[0]["status"], headers, b"".join(event.get("body", b"") for event in events[1:]))
+
+
+def request(
+    application: Any, method: str, path: str, body: object = None, address: str = "127.0.0.1"
+) -> Awaitable[Response]:
+    """The response to a request of the user guest."""
+    return answered(application, *scope_of(method, path, body, address=address))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition that no event tells of."""
+    async with asyncio.timeout(UNTIL_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 def asked(address: str, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, str]:

@@ -67,7 +67,7 @@ class MuteUpstream:
                 writer.write(codec.method_frame(int.from_bytes(head[1:3], "big"), *answer))
 
     async def _beat(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until the other end has closed the connection."""
+        """Wait until the other end has closed the connection."""
         while not reader.at_eof():
             self.beats += 1
             writer.write(codec.BEAT)
