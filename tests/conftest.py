@@ -1,6 +1,7 @@
 """How the suite runs: side by side in several processes, with bytecode kept, and what was skipped said at the end."""
 
 import fcntl
+import gc
 import os
 import sys
 from collections import defaultdict
@@ -98,6 +99,13 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
             file.write("compiled")
             return result
     return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Moves the collected tests out of the collector's sight: it would look through all of them in each full run."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,8 +11,8 @@ from broker.net.garbage import THRESHOLDS
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
     thresholds = gc.get_threshold()
+    gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
     yield
     gc.set_threshold(*thresholds)
-    gc.unfreeze()
