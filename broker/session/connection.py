@@ -56,6 +56,7 @@ class Connection(Publisher):
         "login_name",
         "mechanism",
         "vhost",
+        "vhost_name",
         "client_properties",
         "capabilities",
         "frame_max",
@@ -98,6 +99,7 @@ class Connection(Publisher):
         self.login_name = ""
         self.mechanism = ""
         self.vhost: VHost | None = None
+        self.vhost_name = ""  # the same after the connection has ended
         self.client_properties = Table.EMPTY
         self.capabilities: frozenset[str] = frozenset()
         self.frame_max = settings.initial_frame_max
@@ -329,6 +331,7 @@ class Connection(Publisher):
     def opened(self, vhost: VHost) -> None:
         """The handshake is over."""
         self.vhost = vhost
+        self.vhost_name = vhost.name
         self._handshake = None
         self.state = RUNNING
         self.node.open_connections += 1

@@ -85,10 +85,10 @@ def listed(request: Request, connections: list[Connection]) -> Listing[Connectio
 
 
 def identified(connection: Connection) -> Item:
-    assert connection.user is not None and connection.vhost is not None
+    assert connection.user is not None
     return {
         "name": connection.name,
-        "vhost": connection.vhost.name,
+        "vhost": connection.vhost_name,  # also of one that has ended since the list was begun
         "user": connection.user.name,
         "node": connection.node.name,
     }
