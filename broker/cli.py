@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from .host import Command
+    from .hosting.host import Command
 
 USAGE_STATUS = 2
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
@@ -116,7 +116,7 @@ def serve(options: argparse.Namespace) -> int:
         print(f"warren: log.file: {config.log.file}: {error.strerror}", file=sys.stderr)
         return CONFIG_STATUS
 
-    from . import app
+    from .app import main as app
 
     for warning in sources.warnings:
         app.log.warning("configuration", what=warning)
@@ -125,8 +125,8 @@ def serve(options: argparse.Namespace) -> int:
 
 def plugins(options: argparse.Namespace) -> int:
     """Lists what is installed; returns the exit status."""
-    from .core.registry import Registry
-    from .loading import BROKEN_PLUGIN, PluginError, load_exchange_types
+    from .core.exchanges.registry import Registry
+    from .hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types
 
     registry = Registry()
     try:
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     more: Mapping[str, Command] = {}
     if arguments[:1] and arguments[0] not in OURS:
-        from .loading import BROKEN_PLUGIN, PluginError, load_commands
+        from .hosting.loading import BROKEN_PLUGIN, PluginError, load_commands
 
         try:
             more = load_commands(OURS)

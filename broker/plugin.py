@@ -3,13 +3,33 @@
 What stands here keeps its name and meaning; the modules it comes from may change.
 """
 
-from . import properties
+from .amqp import properties
+from .amqp.errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
+from .amqp.field_table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
+from .amqp.field_table import check as check_table
+from .amqp.properties import Properties
+from .amqp.table_json import json_of_table, table_of_json
 from .config import Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput
-from .core.arguments import SHORT_STRING
-from .core.binding import Binding, Destination
-from .core.breakdown import Breakdown
-from .core.consumers import SingleActiveConsumers, is_active
-from .core.definitions import (
+from .core.access.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
+from .core.access.permissions import Permission, TopicPermission
+from .core.access.users import User
+from .core.counters.histogram import BOUNDS_S, Latencies
+from .core.counters.statistics import AT_MOST_ONCE, DISABLED, SIZES, Attempts, Churn, Delivering, Publishing, Statistics
+from .core.definitions.exporter import arguments_with_type, exported, snapshot, text_pieces
+from .core.definitions.files import parsed
+from .core.definitions.importer import imported
+from .core.exchanges.bound_destinations import Destinations
+from .core.exchanges.delayed import DelayedExchange
+from .core.exchanges.exchange import Exchange
+from .core.exchanges.exchange_type import ExchangeType, Notice
+from .core.exchanges.recovered import Stored
+from .core.exchanges.registry import Registry
+from .core.exchanges.sink import Sink
+from .core.messages.binding import Binding, Destination
+from .core.messages.message import Address, Message, framed
+from .core.messages.ports import Clock, Consumer, Observer, Timer
+from .core.metadata.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, Pattern, query_pattern
+from .core.metadata.records import (
     Change,
     StoredGlobalParameter,
     StoredParameter,
@@ -17,70 +37,42 @@ from .core.definitions import (
     StoredUser,
     StoredVHost,
 )
-from .core.delayed_exchange import DelayedExchange
-from .core.destinations import Destinations
-from .core.document import arguments_with_type, exported, snapshot, text_pieces
-from .core.exchange import Exchange
-from .core.exchange_host import ExchangeHost
-from .core.exchange_type import ExchangeType, Notice
-from .core.features import DEPRECATED_FEATURES, FEATURES
-from .core.firehose import described
-from .core.json_table import json_of_table, table_of_json
-from .core.latencies import BOUNDS_S, Latencies
-from .core.limits import VHOST_LIMITS, user_limits
-from .core.message import Address, Message, framed
-from .core.message_log import MessageLog
-from .core.node import Node
-from .core.origin import Origin
-from .core.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
-from .core.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
-from .core.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, Pattern, query_pattern
-from .core.permissions import Permission, TopicPermission
-from .core.plan import imported
-from .core.policies import Policy
-from .core.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
-from .core.ports import Clock, Consumer, Observer, Timer
-from .core.queue import Queue
-from .core.queue_sizes import queue_sizes
-from .core.receipt import STORED, TAKEN, Receipt
-from .core.registry import Registry
-from .core.rules import CLASSIC, QUORUM
-from .core.sink import Sink
-from .core.stable_hash import stable_hash
-from .core.statistics import (
-    AT_MOST_ONCE,
-    DISABLED,
-    SIZES,
-    Attempts,
-    Churn,
-    Delivering,
-    Publishing,
-    Statistics,
-)
-from .core.stored import Stored
-from .core.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
-from .core.users import User
-from .core.vhost import VHost
-from .definition_files import parsed
-from .errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
-from .host import PRODUCT, Command, Host, Listening, Service, product_version
-from .net.connection_limits import Pool, Slot, source_of
-from .net.expiry import authority_expiries, server_expiry
+from .core.node.node import Node
+from .core.policies.limits import VHOST_LIMITS, user_limits
+from .core.policies.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
+from .core.policies.policies import Policy
+from .core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
+from .core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
+from .core.queues.arguments import SHORT_STRING
+from .core.queues.consumers import SingleActiveConsumers, is_active
+from .core.queues.enqueue_result import STORED, TAKEN, Receipt
+from .core.queues.message_log import MessageLog
+from .core.queues.origin import Origin
+from .core.queues.queue import Queue
+from .core.queues.queue_settings import CLASSIC, QUORUM
+from .core.queues.queue_sizes import queue_sizes
+from .core.telemetry.detailed_rates import Breakdown
+from .core.telemetry.firehose import described
+from .core.vhost.exchange_host import ExchangeHost
+from .core.vhost.vhost import VHost
+from .hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
+from .hosting.host import PRODUCT, Command, Host, Listening, Service, product_version
+from .hosting.stable_hash import stable_hash
+from .logs.redaction import HIDDEN, redacted
+from .net.certificate_expiry import authority_expiries, server_expiry
+from .net.connection_limits import Pool, Slot
 from .net.listener import Listener
-from .net.supervisor import Child, Supervisor
 from .net.tls import TLS
-from .net.turns import Turns
-from .properties import Properties
-from .redaction import HIDDEN, redacted
+from .runtime.loop_watchdog import Turns
+from .runtime.source_address import source_of
+from .runtime.supervisor import Child, Supervisor
 from .session.channel import Channel
 from .session.connection import Connection
-from .session.consuming import Subscription
-from .session.inflow import Content, Inflow, Taken
-from .session.link import Peer
-from .session.notices import http_login, pid
-from .session.operator import Got, OperatorChannel, Outcome
-from .table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
-from .table import check as check_table
+from .session.consumer import Subscription
+from .session.events import http_login, pid
+from .session.internal_publisher import Content, Inflow, Taken
+from .session.operator_channel import Got, OperatorChannel, Outcome
+from .session.transport import Peer
 
 __all__ = [
     "ARGON2ID",

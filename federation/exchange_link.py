@@ -12,24 +12,24 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker.plugin import Binding, Exchange, Host, Invalid, Table
+from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table
 
-from . import hops
-from .bindings import Group, Groups
-from .fault import LinkFault
-from .forwarding import NO_ACK, Forwarding
+from . import hop_headers
+from .binding_set import Group, Groups
+from .deduplication import NO_IDENTITY, Seen, identified, reach
+from .errors import LinkFault
+from .forwarder import NO_ACK, Forwarding
 from .link import Link
-from .listening import obstacle
-from .names import LETTERS, base_name, internal_name, other_letter
-from .seen import NO_IDENTITY, Seen, identified, reach
-from .status import FLOWING
+from .link_spec import Wanted
+from .link_status import FLOWING
+from .upstream.type_check import obstacle
 from .upstream_exchange import DEDUPLICATE
-from .wanted import Wanted
+from .upstream_names import LETTERS, base_name, internal_name, other_letter
 
 if TYPE_CHECKING:
-    from .cutter import Delivery
-    from .dialling import UpstreamChannel, UpstreamConnection
-    from .uris import Endpoint
+    from .upstream.connection import UpstreamChannel, UpstreamConnection
+    from .upstream.delivery_parser import Delivery
+    from .upstream.endpoint import Endpoint
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet
@@ -103,7 +103,7 @@ class ExchangeLink(Link):
 
     def _forwarding_from(self, connection: UpstreamConnection) -> Forwarding:
         key, settings, status = self.wanted.key, self.settings, self.status
-        stamp = hops.ExchangeStamp(
+        stamp = hop_headers.ExchangeStamp(
             connection.safe_uri, key.name, connection.cluster_name, connection.vhost, settings.trust_user_id
         )
         ours = self._is_ourselves(connection)
@@ -114,18 +114,18 @@ class ExchangeLink(Link):
         def prepare(delivery: Delivery) -> bytes | None:
             if heard is not None and delivery.exchange != heard:
                 status.dropped_invalid += 1  # put into our queue by somebody else
-                discard(delivery, hops.STRANGE)
+                discard(delivery, hop_headers.STRANGE)
                 return None
             properties, limit, identity = delivery.properties, max_hops, NO_IDENTITY
             if seen is not None:
                 identity, properties = identified(properties, delivery.routing_key, delivery.body_frames)
                 limit = reach(limit, identity)
-            obstacle = hops.SEEN if ours else hops.obstacle(properties, limit, cluster_name, vhost)
+            obstacle = hop_headers.SEEN if ours else hop_headers.obstacle(properties, limit, cluster_name, vhost)
             if not obstacle and seen is not None and seen.is_repeat(identity, clock.now_ms()):
-                obstacle = hops.SEEN
+                obstacle = hop_headers.SEEN
             if not obstacle:
                 return stamp(properties, delivery.redelivered)
-            status.dropped(obstacle == hops.MAX)
+            status.dropped(obstacle == hop_headers.MAX)
             discard(delivery, obstacle)
             return None
 
@@ -350,11 +350,11 @@ class ExchangeLink(Link):
         key = self.wanted.key
         assert self._connection is not None
         name, vhost = self._connection.cluster_name or "", self._connection.vhost
-        left = hops.hops_left(group.arguments, self.settings.max_hops, name, vhost)
+        left = hop_headers.hops_left(group.arguments, self.settings.max_hops, name, vhost)
         if left <= 0:
             return None
         where = f"{key.name} {self._letter}"
-        return hops.bound_from(group.arguments, self.cluster_name, key.vhost, where, left)
+        return hop_headers.bound_from(group.arguments, self.cluster_name, key.vhost, where, left)
 
     # Running
 

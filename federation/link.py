@@ -15,17 +15,17 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.plugin import Child, Exchange, Host, Inflow, Invalid, Queue
+from warren.broker.plugin import Child, Exchange, Host, Inflow, Invalid, Queue
 
-from .fault import LinkFault
-from .rights import acting_user, check_rights
-from .status import ERROR, INVALID_URI, RUNNING, Status
-from .uris import Endpoint, endpoint
-from .wanted import Wanted
+from .errors import LinkFault
+from .link_permissions import acting_user, check_rights
+from .link_spec import Wanted
+from .link_status import ERROR, INVALID_URI, RUNNING, Status
+from .upstream.endpoint import Endpoint, endpoint
 
 if TYPE_CHECKING:
-    from .cutter import Delivery
-    from .dialling import UpstreamChannel, UpstreamConnection
+    from .upstream.connection import UpstreamChannel, UpstreamConnection
+    from .upstream.delivery_parser import Delivery
 
 CLOSE_S = 5.0  # to remove what is at an upstream, and for all of the end of a link twice as long
 LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
@@ -265,7 +265,7 @@ class Link:
 
     async def dial(self, one: Endpoint, name: str) -> UpstreamConnection:
         """Raises LinkFault."""
-        from .dialling import dial  # with all that it imports: a broker without links does not need it
+        from .upstream.connection import dial  # with all that it imports: a broker without links does not need it
 
         vhost = self.wanted.key.vhost if one.vhost is None else one.vhost
         return await dial(self.host, one, vhost, name, self.take, acting_user(self.node, self.wanted))
@@ -308,7 +308,7 @@ class Link:
         if self.node.events.heard:
             row = self.row()
             names = ("vhost", "type", "name", "upstream", "upstream_name", "id", "status", "uri", "error")
-            self.node.events.emit("federation.link.status", {name: row[name] for name in names})
+            self.node.events.emit("warren.federation.link.status", {name: row[name] for name in names})
 
 
 async def until_one_fails(works: list[Coroutine[Any, Any, None]]) -> None:

@@ -11,20 +11,20 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from broker.plugin import Host, Queue, Table
+from warren.broker.plugin import Host, Queue, Table
 
-from .consumers import Identity, Path, Wants, consume_arguments, wants
 from .demand import Demand, pull
-from .fault import LinkFault
-from .forwarding import NO_ACK, Forwarding
-from .hops import QueueStamp
+from .demand_path import Identity, Path, Wants, consume_arguments, wants
+from .errors import LinkFault
+from .forwarder import NO_ACK, Forwarding
+from .hop_headers import QueueStamp
 from .link import Link
-from .status import BLOCKED, FLOWING, PAUSED
-from .wanted import Wanted
+from .link_spec import Wanted
+from .link_status import BLOCKED, FLOWING, PAUSED
 
 if TYPE_CHECKING:
-    from .cutter import Delivery
-    from .dialling import UpstreamChannel, UpstreamConnection
+    from .upstream.connection import UpstreamChannel, UpstreamConnection
+    from .upstream.delivery_parser import Delivery
 
 NOT_FOUND = 404
 LOOK_S = 0.01  # between two looks at what consumers here want, however often that changes

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from broker.plugin import (
+from warren.broker.plugin import (
     CLUSTER_NAME,
     DEDUPLICATE,
     Binding,
@@ -25,11 +25,11 @@ from broker.plugin import (
     StoredVHost,
 )
 
+from .deduplication import Seen
 from .exchange_link import ExchangeLink
 from .link import Link
+from .link_spec import LinkKey, Wanted, asks, is_there, reattaches, scan, wanted
 from .queue_link import QueueLink
-from .seen import Seen
-from .wanted import LinkKey, Wanted, asks, is_there, reattaches, scan, wanted
 
 SOON_S = 0.05  # after an event, for what comes with it
 LOOK_S = 5.0
@@ -188,7 +188,7 @@ class FederationService(Service):
     def _removed(self, key: LinkKey) -> None:
         assert self._host is not None
         fields = dict(zip(("vhost", "type", "name", "upstream", "upstream_name"), key, strict=True))
-        self._host.node.events.emit("federation.link.removed", fields | {"id": key.id})
+        self._host.node.events.emit("warren.federation.link.removed", fields | {"id": key.id})
 
     # Events
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from binascii import crc32
 
-from broker.plugin import (
+from warren.broker.plugin import (
     INTEGERS,
     Binding,
     Destination,
@@ -27,8 +27,8 @@ from broker.plugin import (
     type_name,
 )
 
-from . import hops
-from .seen import Identities, carried, reach, with_identity
+from . import hop_headers
+from .deduplication import Identities, carried, reach, with_identity
 
 MAX_HOPS = "x-max-hops"
 DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-downstream-name", "x-downstream-vhost"
@@ -61,7 +61,7 @@ class FederationUpstreamExchange(ExchangeType):
         self._bound = Destinations()
         self._identified: list[Destination] = []
         # By what it says alone, a message is kept back; but each that has no identity gets one.
-        self.by_key_without = b"" if self._deduplicates else hops.RECEIVED_FROM.encode()
+        self.by_key_without = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
 
     def attach(self, host: ExchangeHost) -> None:
         self._identified = [Identified(host, self._bound)]
@@ -82,7 +82,7 @@ class FederationUpstreamExchange(ExchangeType):
             # What has no identity yet gets one here: either way it has one from here on.
             known = bool(carried(raw, crc32(message.body)))
             limit = reach(limit, b"\x01")
-        if not self._bound or hops.obstacle(raw, limit, self._cluster_name, self._vhost):
+        if not self._bound or hop_headers.obstacle(raw, limit, self._cluster_name, self._vhost):
             return []
         return self._bound.all() if known else self._identified
 

@@ -1,6 +1,6 @@
 """x-modulus-hash and x-consistent-hash side by side, in figures, as the table in README.md has them.
 
-    python -m plugins.comparison
+    python -m warren.plugins.comparison
 
 Routes are asked for as the broker asks, one key at a time, without the memory in which it keeps the routes of keys.
 """
@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.plugin import Address, Binding, Destination, ExchangeType, Properties, Table, framed
+from warren.broker.plugin import Address, Binding, Destination, ExchangeType, Properties, Table, framed
 
-from .consistent_hash import ConsistentHashExchange
-from .modulus_hash import ModulusHashExchange
+from .exchanges.consistent_hash import ConsistentHashExchange
+from .exchanges.modulus_hash import ModulusHashExchange
 
 TYPES: Final[dict[str, Callable[[str, Table], ExchangeType]]] = {
     "x-modulus-hash": ModulusHashExchange,
@@ -117,6 +117,6 @@ def row(what: str, cells: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(prog="python -m plugins.comparison", description=__doc__).parse_args()
+    argparse.ArgumentParser(prog="python -m warren.plugins.comparison", description=__doc__).parse_args()
     for line in lines():
         print(line, flush=True)

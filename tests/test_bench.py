@@ -279,9 +279,10 @@ def test_warren_is_started_on_a_port_of_its_own_and_stopped(tmp_path: Path, monk
 
 @pytest.mark.sockets
 def test_a_warren_that_does_not_come_up_tells_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broker").mkdir()
-    (tmp_path / "broker" / "__init__.py").touch()  # else an installed broker is found first
-    (tmp_path / "broker" / "cli.py").write_text("raise SystemExit('the port is in use')")
+    (tmp_path / "warren" / "broker").mkdir(parents=True)
+    for package in ("warren", "warren/broker"):
+        (tmp_path / package / "__init__.py").touch()  # else an installed broker is found first
+    (tmp_path / "warren" / "broker" / "cli.py").write_text("raise SystemExit('the port is in use')")
     monkeypatch.setattr(process, "CHECKOUT", tmp_path)
     with pytest.raises(process.NotStarted, match="the port is in use"), process.warren([]):
         pass

@@ -20,11 +20,11 @@ def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def warren(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return command("broker.cli", *arguments)
+    return command("warren.broker.cli", *arguments)
 
 
 def warrenctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return command("broker.ctl", *arguments)
+    return command("warren.broker.ctl", *arguments)
 
 
 def only_line(text: str) -> str:
@@ -35,7 +35,7 @@ def only_line(text: str) -> str:
 @pytest.fixture
 def broker() -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
     """A broker on any port, and what its line `ready` said."""
-    line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"]
     with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -86,7 +86,7 @@ def test_the_configuration_is_printed_and_nothing_started(tmp_path: Path) -> Non
     assert "secret" not in done.stdout
 
 
-@pytest.mark.parametrize("module", ["broker.cli", "broker.ctl"])
+@pytest.mark.parametrize("module", ["warren.broker.cli", "warren.broker.ctl"])
 def test_the_commands_tell_their_version_and_usage(module: str) -> None:
     assert re.match(r"warren(ctl)? \S", only_line(command(module, "--version").stdout))
     assert "usage" in command(module, "--help").stdout.lower()
@@ -95,11 +95,11 @@ def test_the_commands_tell_their_version_and_usage(module: str) -> None:
 @pytest.mark.sockets
 def test_the_daemon_imports_nothing_that_only_costs_time_and_memory() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        line = [sys.executable, "-X", "importtime", "-m", "broker.cli", "serve", "--memory"]
+        line = [sys.executable, "-X", "importtime", "-m", "warren.broker.cli", "serve", "--memory"]
         line += ["--amqp", f"127.0.0.1:{taken.getsockname()[1]}"]
         done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     imported = {text.rpartition("|")[2].strip() for text in done.stderr.splitlines() if text.startswith("import time:")}
-    assert "broker.app" in imported
+    assert "warren.broker.app.main" in imported
     assert not {"typer", "click", "rich.console", "pydantic", "pytest", "tomllib", "difflib"} & imported
 
 

@@ -1,9 +1,9 @@
 """The account of a new node: its password is the one that was configured, or a random one that is logged once."""
 
-from broker.config import Config
-from broker.core.passwords import verify_password
-from broker.default_user import default_user
-from broker.logs.record import Record
+from warren.broker.config import Config
+from warren.broker.core.access.passwords import verify_password
+from warren.broker.hosting.default_user import default_user
+from warren.broker.logs.record import Record
 
 Line = tuple[str, str, dict[str, object]]
 

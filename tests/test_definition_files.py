@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.core.node import Node
-from broker.definition_files import DefinitionsError, load, parsed
 from tests.support.definitions import WHOLE, new_node
+from warren.broker.core.definitions.files import DefinitionsError, load, parsed
+from warren.broker.core.node.node import Node
 
 VHOST = {"vhosts": [{"name": "v"}]}
 QUEUE = {"queues": [{"vhost": "v", "name": "q"}]}

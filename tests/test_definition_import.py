@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker import definition_import
-from broker.core.node import Node
-from broker.definition_import import Imports
-from broker.errors import Invalid
-from broker.net.supervisor import Supervisor
 from tests.support.definitions import new_node
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.node.node import Node
+from warren.broker.hosting import definition_import
+from warren.broker.hosting.definition_import import Imports
+from warren.broker.runtime.supervisor import Supervisor
 
 TURNS = 200  # more than any import here takes
 

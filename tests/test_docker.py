@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.config import Config, Sources
-from broker.core.plan import imported
-from broker.ctl.parsing import parse
-from federation.uris import endpoint
-from federation.wanted import wanted
+from warren.broker.config import Config, Sources
+from warren.broker.core.definitions.importer import imported
+from warren.broker.ctl.command_line import parse
+from warren.federation.link_spec import wanted
+from warren.federation.upstream.endpoint import endpoint
 
 from .crash.daemon import Daemon
 from .support.definitions import new_node
@@ -294,7 +294,7 @@ def test_publisher_and_consumer_go_on_after_a_break_and_say_what_the_check_reads
         broker.start(config=config)
         clients = {kind: client(kind, broker, said[kind]) for kind in said}
         until(lambda: 3 in came(), "messages arrive")
-        line = [sys.executable, "-m", "broker.ctl", "--data", str(broker.data), "close_all_connections", "test"]
+        line = [sys.executable, "-m", "warren.broker.ctl", "--data", str(broker.data), "close_all_connections", "test"]
         subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
         until(lambda: "publishes again" in said["publisher"].read_text(), "the publisher sees the break")
         before = max(came())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import cli
-from broker.config import Config, Sources
+from warren.broker import cli
+from warren.broker.config import Config, Sources
 
 from .config import sample
 from .test_tidy import MAY_IMPORT

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.registry import Registry
-from broker.loading import COMMANDS, SERVICES, PluginError, load_exchange_types, load_services
 from tests.support.installed import ROOT, installed
+from warren.broker.core.exchanges.registry import Registry
+from warren.broker.hosting.loading import COMMANDS, SERVICES, PluginError, load_exchange_types, load_services
 
 WORKS = """
-from broker.plugin import ExchangeType
+from warren.broker.plugin import ExchangeType
 class Exchange(ExchangeType): pass
 """
 
 
 SERVES = """
-from broker.plugin import Host, Service
+from warren.broker.plugin import Host, Service
 class Beat(Service):
     async def start(self, host):
         host.report("beat_started", "info", {})
@@ -96,7 +96,7 @@ def test_a_plugin_that_cannot_be_used_is_named_in_one_line(
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`warren`, for which nothing is installed but what is in this folder."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder)), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", *words]
+    line = [sys.executable, "-m", "warren.broker.cli", *words]
     return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -156,7 +156,7 @@ def test_a_service_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
 
 
 GREETS = """
-from broker.plugin import Command
+from warren.broker.plugin import Command
 class Greet(Command):
     about = "say hello"
     def add_options(self, parser):

@@ -1,6 +1,8 @@
 """What is packaged is what is there: the wheel, its entry points, its dependencies."""
 
 import ast
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.installed import installed
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "federation", "plugins")
 # Where a distribution is not called what is imported
@@ -22,6 +26,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 def modules() -> set[str]:
     return {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def test_each_folder_is_a_part_of_the_one_package_by_a_relative_link() -> None:
+    assert {path.name: str(path.readlink()) for path in (ROOT / "warren").iterdir() if path.is_symlink()} == {
+        package: f"../{package}" for package in PACKAGES
+    }
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -49,7 +59,7 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
                 imported.add((node.module or "").partition(".")[0])
     declared = names(PROJECT["dependencies"]) | names(PROJECT["optional-dependencies"]["analytics"])
     needed = {IMPORTED_AS.get(name, name) for name in declared}
-    assert imported - set(sys.stdlib_module_names) - set(PACKAGES) == needed
+    assert imported - set(sys.stdlib_module_names) - {"warren"} == needed
 
 
 @pytest.mark.parametrize("extra", ["", "analytics"])
@@ -80,6 +90,7 @@ def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
     source.mkdir()
     for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "warren", source / "warren", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(tmp_path)]
@@ -87,4 +98,32 @@ def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("warrenmq-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.endswith(".py")}
-    assert packed == modules()
+    assert packed == {"warren/__init__.py", *(f"warren/{path}" for path in modules())}
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    """A folder with an application that has packages of the same names as our folders, which cannot be imported."""
+    for package in PACKAGES:
+        (tmp_path / "application" / package).mkdir(parents=True)
+        (tmp_path / "application" / package / "__init__.py").write_text("raise ImportError('the application')\n")
+    return tmp_path / "application"
+
+
+def test_packages_of_an_application_may_have_the_names_of_our_folders(application: Path, tmp_path: Path) -> None:
+    paths = os.pathsep.join([str(application), str(installed(tmp_path / "installed")), str(ROOT)])
+    ran = subprocess.run(
+        [sys.executable, "-m", "warren.broker.cli", "plugins"],
+        cwd=application,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert all(f"{name}\t" in ran.stdout for name in PROJECT["entry-points"]["warren.exchange_types"])
+
+
+def test_nothing_of_ours_is_imported_by_the_name_of_a_folder() -> None:
+    pattern = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(PACKAGES)})\b", re.MULTILINE)
+    sources = [*modules(), *(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py"))]
+    assert [path for path in sources if pattern.search((ROOT / path).read_text(encoding="utf-8"))] == []

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
-from broker import properties
-from broker.errors import SyntaxFault
-from broker.properties import Properties
-from broker.table import MAX_ENTRIES, Table
+from warren.broker.amqp import properties
+from warren.broker.amqp.errors import SyntaxFault
+from warren.broker.amqp.field_table import MAX_ENTRIES, Table
+from warren.broker.amqp.properties import Properties
 
 short_strings = st.text(max_size=40)
 octets = st.integers(0, 255)

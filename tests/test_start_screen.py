@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.start_screen import start_screen
+from warren.broker.app.start_screen import start_screen
 
 ROOT = Path(__file__).parent.parent
 WAIT_S = 50.0
@@ -41,7 +41,7 @@ def test_a_broker_in_memory_says_that_nothing_is_kept() -> None:
 def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     options = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
-    line = [sys.executable, "-m", "broker.cli", "serve", *options]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", *options]
     process = subprocess.Popen(line, cwd=ROOT, stderr=theirs, stdout=theirs)
     os.close(theirs)
     shown = ""

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import decode, encode
 
-from broker.errors import SyntaxFault
-from broker.table import (
+from warren.broker.amqp.errors import SyntaxFault
+from warren.broker.amqp.field_table import (
     MAX_DEPTH,
     MAX_ENTRIES,
     Table,

@@ -1,9 +1,9 @@
 """The configuration: what files, environment and command line say, checked as a whole and handed out as values."""
 
+from .config import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput, default_node
 from .errors import ConfigError
-from .kinds import parse_address
 from .sources import Sources
-from .values import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput, default_node
+from .value_types import parse_address
 
 __all__ = [
     "NO_LOGIN",

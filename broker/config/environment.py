@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
+from .config import Config, default_node
 from .errors import ConfigError
-from .settings import Setting
-from .sysctl import path_of
-from .values import Config, default_node
+from .rabbitmq_conf import path_of
+from .setting import Setting
 
 # variable -> key; each also as VARIABLE_FILE, the name of a file that holds the value (as secrets of containers do)
 ACCOUNT = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .kinds import Choice, Kind
-from .settings import Path
+from .setting import Path
+from .value_types import Choice, Kind
 
 ANY = "$"  # an element that is chosen freely: a number, or a name
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .config import Config
 from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
 from .keys import KEYS
-from .settings import joined
-from .values import Config
+from .setting import joined
 
 DEFAULTS = Config()
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from . import environment as variables
-from . import sysctl, toml
+from . import rabbitmq_conf, toml
+from .builder import Gathered
+from .config import Config, Log
 from .errors import ConfigError
-from .kinds import Listener, parse_address
-from .registry import Gathered
-from .settings import Setting
-from .sysctl import path_of
-from .values import Config, Log
+from .rabbitmq_conf import path_of
+from .setting import Setting
+from .value_types import Listener, parse_address
 
 STOCK_NAME = "rabbitmq.conf"  # a file so called has a folder conf.d beside it
 
@@ -90,7 +90,7 @@ class Sources:
             raise ConfigError(f"{name}: not UTF-8: {error.reason} at octet {error.start}") from None
         if name.endswith(".toml"):
             return toml.parse(text, name)
-        return sysctl.parse(text, name, self._environment)
+        return rabbitmq_conf.parse(text, name, self._environment)
 
     def _options(self) -> Iterator[Setting]:
         for option, given in self._flags.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .errors import ConfigError
-from .settings import Path, Setting
+from .setting import Path, Setting
 
 
 def parse(text: str, name: str) -> Iterator[Setting]:

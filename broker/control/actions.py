@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ..core.queue import Queue
-from ..errors import ConnectionForced
+from ..amqp.errors import ConnectionForced
+from ..core.queues.queue import Queue
 from ..session.connection import Connection
 from .answers import DATA, UNAVAILABLE, USAGE, Answer, Refused
 from .call import Call, Daemon, Handler

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from .. import logs
-from ..config.values import Log
+from ..config.config import Log
 from .answers import Answer, no_user, no_vhost
 from .question import Options, Question
 
 if TYPE_CHECKING:
-    from ..core.node import Node
-    from ..core.users import User
-    from ..core.vhost import VHost
-    from ..host import Host
+    from ..core.access.users import User
+    from ..core.node.node import Node
+    from ..core.vhost.vhost import VHost
+    from ..hosting.host import Host
     from ..net.server import Server
     from ..session.connection import Connection
 

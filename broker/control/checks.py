@@ -6,8 +6,8 @@ import asyncio
 import ssl
 import time
 
-from ..host import Listening
-from ..net.expiry import authority_expiries, server_expiry
+from ..hosting.host import Listening
+from ..net.certificate_expiry import authority_expiries, server_expiry
 from . import status
 from .answers import UNAVAILABLE, Answer, Refused
 from .call import Call, Handler

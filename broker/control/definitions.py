@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from ..core.document import IMPORTED_HASH, snapshot, text_pieces
-from ..definition_files import parsed
-from ..errors import Invalid
+from ..amqp.errors import Invalid
+from ..core.definitions.exporter import IMPORTED_HASH, snapshot, text_pieces
+from ..core.definitions.files import parsed
 from .answers import Text
 from .call import ACTOR, Call, Handler
 

@@ -6,9 +6,9 @@ import os
 import platform
 import ssl
 
-from ..core.features import FEATURES
-from ..host import PRODUCT, product_version
-from ..net.memory import resident_bytes
+from ..hosting.feature_flags import FEATURES
+from ..hosting.host import PRODUCT, product_version
+from ..runtime.process_memory import resident_bytes
 from . import status
 from .answers import Report, Rows
 from .call import Call, Handler

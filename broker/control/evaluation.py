@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..core.alarms import RESOURCES
+from ..core.telemetry.resource_alarms import RESOURCES
 from .answers import SOFTWARE, Refused
 from .call import Call, Handler
 

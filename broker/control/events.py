@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from ..core.json_table import json_of_table
-from ..core.patterns import Pattern
-from ..errors import Invalid
-from ..table import Table
+from ..amqp.errors import Invalid
+from ..amqp.field_table import Table
+from ..amqp.table_json import json_of_table
+from ..core.metadata.patterns import Pattern
 from .answers import USAGE, Refused
 from .call import Call, Handler
 from .log import duration_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.features import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
+from ..hosting.feature_flags import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
 from .answers import Report
 from .call import Call, Handler
 from .plugins import Plugins

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..core.binding import Binding
-from ..core.document import arguments_with_type
-from ..core.exchange import Exchange
-from ..core.json_table import json_of_table
-from ..core.ports import Consumer
-from ..core.queue import Queue
-from ..core.queue_sizes import queue_sizes
-from ..session.consuming import Subscription
-from ..session.notices import pid
-from ..table import Table
+from ..amqp.field_table import Table
+from ..amqp.table_json import json_of_table
+from ..core.definitions.exporter import arguments_with_type
+from ..core.exchanges.exchange import Exchange
+from ..core.messages.binding import Binding
+from ..core.messages.ports import Consumer
+from ..core.queues.queue import Queue
+from ..core.queues.queue_sizes import queue_sizes
+from ..session.consumer import Subscription
+from ..session.events import pid
 from .answers import Rows
 from .call import Call, Handler
 from .columns import Columns, listed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from .. import logs
-from ..config.values import Log, LogLevel
+from ..config.config import Log, LogLevel
 from .answers import UNAVAILABLE, Refused, Report
 from .call import Call, Daemon, Handler
 from .streams import Stream

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .. import services
-from ..core.document import is_internal
-from ..core.features import DEPRECATED_FEATURES, FEATURES
-from ..core.parameters import CLUSTER_NAME
-from ..default_user import default_user
+from ..core.definitions.exporter import is_internal
+from ..core.policies.parameters import CLUSTER_NAME
+from ..hosting import services
+from ..hosting.default_user import default_user
+from ..hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 from .answers import UNAVAILABLE, USAGE, Answer, Refused, Rows, bad_argument
 from .call import Call, Daemon, Handler
 from .columns import Columns, listed

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from ..definition_import import in_turns
-from ..errors import AMQPError, OperatorError
+from ..amqp.errors import AMQPError, OperatorError
+from ..hosting.definition_import import in_turns
 from . import place
 from .answers import SOFTWARE, TIMEOUT, UNAVAILABLE, Refused, Report, Rows, Text
 from .call import Call, Daemon

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..core.consumers import is_active
-from ..core.json_table import json_of_table
-from ..core.ports import Consumer
+from ..amqp.table_json import json_of_table
+from ..core.messages.ports import Consumer
+from ..core.queues.consumers import is_active
 from ..session.channel import Channel
 from ..session.connection import Connection
-from ..session.consuming import Subscription
-from ..session.link import Encryption
-from ..session.notices import pid
+from ..session.consumer import Subscription
+from ..session.events import pid
+from ..session.transport import Encryption
 from .answers import Rows
 from .call import Call, Daemon, Handler
 from .columns import Columns, listed

@@ -6,8 +6,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
-from ..core.passwords import ARGON2ID, DIGESTS, SHA256, hash_password
-from ..errors import Invalid, OperatorError
+from ..amqp.errors import Invalid, OperatorError
+from ..core.access.passwords import ARGON2ID, DIGESTS, SHA256, hash_password
 from .answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
 from .call import Call, Handler
 
@@ -63,7 +63,6 @@ def authenticate_user(call: Call) -> asyncio.Future[Answer]:
             done.set_exception(Refused(DATA, text))
         else:
             done.set_result("Success")
-
 
     def postpone() -> None:
         if not done.done():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.limits import NAME, VHOST_LIMITS
-from ..core.vhost import VHost
+from ..core.policies.limits import NAME, VHOST_LIMITS
+from ..core.vhost.vhost import VHost
 from .answers import SOFTWARE, Answer, Refused, Rows, json_text, no_vhost
 from .call import Call, Handler
 from .columns import Columns, listed

@@ -11,12 +11,12 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
-from . import formats, parsing, report
+from . import command_line, formats, report
+from .catalogue import COMMANDS
 from .command import Command, Request
-from .commands import COMMANDS
-from .failures import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed
-from .node import ANY_NODE, Frame, Remote, RemoteNode, Unreachable
-from .waiting import Waiting
+from .exit_status import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed
+from .socket_client import ANY_NODE, Frame, Remote, RemoteNode, Unreachable
+from .wait import Waiting
 
 NOBODY_ANSWERS = """\
 No broker answers at this socket. It may be down, or keep its data in another folder:
@@ -146,7 +146,7 @@ class Run:
         vhosts = [str(row[0]) for row in rows_of(frames)]
         for line in report.lines(vhosts):
             self.say("")
-            part = Run(parsing.parse(line))
+            part = Run(command_line.parse(line))
             part.request.node = remote.name
             try:
                 part.ask(remote)
@@ -221,7 +221,7 @@ def refusal(frame: Frame, command: Command | None = None) -> Failed:
     text, status = str(frame["error"]), frame.get("status")
     assert isinstance(status, int)
     if frame.get("argument"):
-        return Failed(status, parsing.complaint(text, sys.argv[1:], command))
+        return Failed(status, command_line.complaint(text, sys.argv[1:], command))
     return Failed(status, text if frame.get("bare") else f"Error:\n{text}")
 
 
@@ -238,7 +238,7 @@ def text_of(name: str, command: Command) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        text = parsing.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
+        text = command_line.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
         raise Failed(DATA_STATUS, text) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(UNAVAILABLE_STATUS, f"Error:\ncannot read {name}: {error}") from None
@@ -265,21 +265,21 @@ def version() -> str:
 def run(line: list[str]) -> int:
     """Raises Failed."""
     try:
-        request = parsing.parse(line)
-    except parsing.Wrong as error:
+        request = command_line.parse(line)
+    except command_line.Wrong as error:
         raise Failed(USAGE_STATUS, str(error)) from None
     options = request.options
     if options.get("version"):
         print(f"warrenctl {version()}")
     elif not request.command:
-        print(parsing.help_of_all())
+        print(command_line.help_of_all())
         return 0 if options.get("help") else USAGE_STATUS
     elif options.get("help"):
-        print(parsing.help_of(COMMANDS[request.command]))
+        print(command_line.help_of(COMMANDS[request.command]))
     elif request.command == "version":
         print(version())
     elif request.command == "ping" and str(options.get("url")).startswith("amqp:"):
-        from .handshake import ping
+        from .amqp_ping import ping
 
         return ping(str(options["url"]))
     else:

@@ -22,7 +22,7 @@ import structlog  # noqa: E402
 if not _rich_is_loaded:
     del sys.modules["rich"]
 
-from ..config.values import Log  # noqa: E402
+from ..config.config import Log  # noqa: E402
 from .outputs import Exchange, Output, Publish, outputs  # noqa: E402
 from .recent import Recent  # noqa: E402
 from .record import Record  # noqa: E402

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..config.values import Log, LogForm, LogLevel, LogTime
+from ..config.config import Log, LogForm, LogLevel, LogTime
 from .record import TIMES, Record
 
 FILE_MODE = 0o640  # lines name users, queues and addresses

@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from ..redaction import clean, redacted
-from .phrases import category_of, phrase, printable
+from .messages import category_of, phrase, printable
+from .redaction import clean, redacted
 
 NO_PROCESS = "<0.0.0>"
 DOMAIN = "rabbitmq"

@@ -7,13 +7,13 @@ there is closed, so that whoever opens many competes with himself.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import resource
 import time
 from collections.abc import Callable
 
-from .tls import Report
+from ..runtime.source_address import source_of
+from ..runtime.supervisor import Report
 
 # Descriptors that no accepted connection may use, beside those that are open at the start: for listeners, segments of
 # the journal, links, and what libraries open for a moment. An eighth of a small limit, but enough to work with.
@@ -22,8 +22,6 @@ RESERVED_PART = 8
 LOGIN_LIMIT = 4096  # AMQP connections that have not logged in; each may take the handshake timeout
 LOGIN_SOURCE_LIMIT = 2048  # of these, from one source: a thousand clients behind one router may come back at once
 REPORT_S = 10.0  # between two lines of the log about refused connections
-IPV6_SOURCE_BITS = 64  # what one customer of a network has
-IPV6_NETWORK_BITS = 48  # the smallest block that is routed by itself, of IPv4 the first three bytes
 
 
 def raise_descriptor_limit() -> int:
@@ -50,29 +48,6 @@ def open_descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
         return RESERVED_LEAST
-
-
-def source_of(address: str) -> str:
-    """The address that connections are counted by: an IPv4 address, or the network of an IPv6 address."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, IPV6_SOURCE_BITS), strict=False))
-
-
-def network_of(source: str) -> str:
-    """The network that a source is in, which is what one provider or company has of many."""
-    if ":" not in source:
-        return source.rpartition(".")[0]
-    try:
-        return str(ipaddress.ip_network(source).supernet(new_prefix=IPV6_NETWORK_BITS))
-    except ValueError:
-        return source
 
 
 class Pool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core.definitions import Change, StoredUser, StoredVHost
-from ..core.ports import Observer
+from ..core.messages.ports import Observer
+from ..core.metadata.records import Change, StoredUser, StoredVHost
 from ..session.connection import Connection
 
 Close = Callable[[Callable[[Connection], bool], str], int]

@@ -12,9 +12,9 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from ..runtime.supervisor import Report, Supervisor
 from .connection_limits import ConnectionLimits, Pool, Slot
-from .supervisor import Supervisor
-from .tls import TLS, Report
+from .tls import TLS
 
 # Under way on one listener. Who comes then takes the place of the one that has taken longest: of a thousand that do
 # not go on, each would keep everybody else out for seconds.

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import cast
 
-from ..session.link import Encryption, Peer
+from ..session.transport import Encryption, Peer
 from .certificates import distinguished_name, login_name, validity
 from .tls import TLS
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..core.definitions import Change, StoredPermission
-from ..core.ports import Observer
-from ..session.admission import revoke
+from ..core.messages.ports import Observer
+from ..core.metadata.records import Change, StoredPermission
 from ..session.connection import Connection
+from ..session.limits import revoke
 
 
 class Revocations(Observer):

@@ -7,22 +7,22 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from ..core.node import Node
-from ..errors import ConnectionForced
-from ..session.blocking import unblock
+from ..amqp.errors import ConnectionForced
+from ..core.node.node import Node
+from ..runtime.loop_watchdog import Turns
+from ..runtime.supervisor import Report, Supervisor
+from ..session.alarm_blocking import unblock
 from ..session.connection import Connection
-from ..session.link import Peer
+from ..session.consumer_timeout import Timeouts
 from ..session.settings import Settings
-from ..session.timeouts import Timeouts
+from ..session.transport import Peer
 from .connection_limits import ConnectionLimits, connection_limit, raise_descriptor_limit
-from .departures import Departures
 from .evictions import Evictions
 from .listener import Listener, SocketOptions
+from .peer_watcher import Departures
 from .revocations import Revocations
-from .supervisor import Supervisor
-from .tls import TLS, Report
+from .tls import TLS
 from .transport import Transport
-from .turns import Turns
 
 LINGER_LIMIT = 1000  # connections that are over and wait for the peer to close, or for a refused login's delay
 STOP_WAIT_S = 3.0  # for peers to answer the goodbye when the node stops

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+
+from ..runtime.supervisor import Report
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_1_3_CIPHER = "TLS_"  # begins those of 1.3, of which OpenSSL offers all that it has
 HANDSHAKE_TIMEOUT_S = 5.0
-
-Report = Callable[[str, str, dict[str, object]], None]
 
 
 class TLSOptions:

@@ -12,11 +12,11 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from ..errors import InternalFault
+from ..amqp.errors import InternalFault
 from ..session.connection import Connection
-from ..session.holding import HOLD_MS
-from ..session.link import Link, Peer
-from ..wire.encode import HEARTBEAT
+from ..session.flow_control import HOLD_MS
+from ..session.transport import Link, Peer
+from ..wire.method_encoder import HEARTBEAT
 from .connection_limits import Slot
 from .peers import peer_of
 from .tls import TLS

@@ -8,24 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 from pamqp import base
 
-from ..core.events import INTERNAL
-from ..core.message import Message
-from ..core.origin import Origin
-from ..core.queue import Queue
-from ..core.rules import QUORUM
-from ..core.scheduler import OBJECT_COST, Job
-from ..core.statistics import Delivering, Publishing
-from ..core.users import User
-from ..core.vhost import VHost
-from ..core.volatile import VolatileQueue
-from ..errors import AccessRefused, AMQPError, CommandInvalid, NotFound
-from ..table import Table
-from ..wire.frames import ACK, PUBLISH, Publishes
-from . import basic, confirms, exchanges, notices, publishing, queues, settling, transactions
-from .consuming import Subscription
+from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
+from ..amqp.field_table import Table
+from ..core.access.users import User
+from ..core.counters.statistics import Delivering, Publishing
+from ..core.jobs.scheduler import OBJECT_COST, Job
+from ..core.messages.message import Message
+from ..core.queues.origin import Origin
+from ..core.queues.queue import Queue
+from ..core.queues.queue_settings import QUORUM
+from ..core.queues.reply_queue import VolatileQueue
+from ..core.telemetry.event_exchange import INTERNAL
+from ..core.vhost.vhost import VHost
+from ..wire.frame_reader import ACK, PUBLISH, Publishes
+from . import confirms
+from . import events as notices
+from .consumer import Subscription
+from .methods import (
+    acknowledge,
+    basic,
+    tx,
+)
+from .methods import (
+    exchange as exchanges,
+)
+from .methods import (
+    publish as publishing,
+)
+from .methods import (
+    queue as queues,
+)
 
 if TYPE_CHECKING:
-    from ..core.router import Route
+    from ..core.exchanges.router import Route
     from .connection import Connection
 
 Unacked = tuple[Queue, Subscription | None, int, Message]
@@ -51,14 +66,14 @@ HANDLERS: dict[int, Handler] = {
     0x003C0014: basic.consume,
     0x003C001E: basic.cancel,
     0x003C0046: basic.get,
-    0x003C005A: settling.reject,
-    0x003C0064: settling.recover_async,
-    0x003C006E: settling.recover,
-    0x003C0078: settling.nack,
+    0x003C005A: acknowledge.reject,
+    0x003C0064: acknowledge.recover_async,
+    0x003C006E: acknowledge.recover,
+    0x003C0078: acknowledge.nack,
     0x0055000A: confirms.select,
-    0x005A000A: transactions.select,
-    0x005A0014: transactions.commit,
-    0x005A001E: transactions.rollback,
+    0x005A000A: tx.select,
+    0x005A0014: tx.commit,
+    0x005A001E: tx.rollback,
 }
 IGNORED = (0x003C001F, 0x00140015)  # basic.cancel-ok and channel.flow-ok: answers to what we did not ask to be answered
 
@@ -85,7 +100,7 @@ class Channel:
         self.prefetch_limit = 0
         self.prefetched = 0  # deliveries to consumers that are not settled
         self.confirms: confirms.Confirms | None = None
-        self.transaction: transactions.Transaction | None = None
+        self.transaction: tx.Transaction | None = None
         self.reply_queue: VolatileQueue | None = None
         # Properties of the publish before, and what they say: persistent, in need of a closer look.
         self.seen_properties = b""
@@ -128,7 +143,7 @@ class Channel:
     def ack(self, tags: list[int], multiple: bool) -> None:
         """HOT: bench B, D, I, L."""
         try:
-            settling.ack(self, tags, multiple)
+            acknowledge.ack(self, tags, multiple)
         except AMQPError as error:
             raise named(error, ACK) from None
 
@@ -292,7 +307,7 @@ class Channel:
                 yield CONSUMER_COST
             if self.transaction is not None:
                 self.transaction.rollback(self)
-            yield from settling.requeue_in_steps(self)
+            yield from acknowledge.requeue_in_steps(self)
         finally:
             for queue in self._paused:
                 queue.resume()
@@ -328,7 +343,7 @@ class Channel:
     @property
     def end_cost(self) -> int:
         """The cost of its end, as the scheduler counts it."""
-        return settling.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers)
+        return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers)
 
 
 def named(error: AMQPError, index: int) -> AMQPError:

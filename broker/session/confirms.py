@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pamqp import commands
 
-from ..errors import PreconditionFailed
-from ..table import Table
-from ..wire import encode
+from ..amqp.errors import PreconditionFailed
+from ..amqp.field_table import Table
+from ..wire import method_encoder
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -80,18 +80,18 @@ class Confirms:
             while self._refused and self._refused[0] == last + 1 and last < self.safe:
                 last = self._refused.popleft()
             if first - 1 > self.told:
-                frames += self._tell(channel, encode.ACK, first - 1)
-            frames += self._tell(channel, encode.NACK, last)
+                frames += self._tell(channel, method_encoder.ACK, first - 1)
+            frames += self._tell(channel, method_encoder.NACK, last)
         if self.safe > self.told:
-            frames += self._tell(channel, encode.ACK, self.safe)
+            frames += self._tell(channel, method_encoder.ACK, self.safe)
         return frames
 
     def _tell(self, channel: int, method: int, last: int) -> bytes:
         multiple = last - self.told > 1
-        if method == encode.ACK:
+        if method == method_encoder.ACK:
             self.confirmed += last - self.told
         self.told = last
-        return encode.acknowledgement(channel, method, last, multiple)
+        return method_encoder.acknowledgement(channel, method, last, multiple)
 
 
 def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:
@@ -101,4 +101,4 @@ def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) 
     if channel.confirms is None:
         channel.confirms = Confirms()
     if not method.nowait:
-        channel.send(encode.method(channel.number, encode.CONFIRM_SELECT_OK))
+        channel.send(method_encoder.method(channel.number, method_encoder.CONFIRM_SELECT_OK))

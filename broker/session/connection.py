@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from pamqp import base, commands
 
-from ..core.node import Node
-from ..core.ports import Publisher
-from ..core.queue import Queue
-from ..core.scheduler import TURN_COST, Job
-from ..core.users import User
-from ..core.vhost import VHost
-from ..errors import AMQPError, ChannelFault, InternalFault, NotAllowed, UnexpectedFrame
-from ..table import Table
-from ..wire import encode, methods
-from ..wire.frames import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
-from . import admission, blocking, ending, notices
-from .basic import Postponed
+from ..amqp.errors import AMQPError, ChannelFault, InternalFault, NotAllowed, UnexpectedFrame
+from ..amqp.field_table import Table
+from ..core.access.users import User
+from ..core.jobs.scheduler import TURN_COST, Job
+from ..core.messages.ports import Publisher
+from ..core.node.node import Node
+from ..core.queues.queue import Queue
+from ..core.vhost.vhost import VHost
+from ..wire import method_decoder, method_encoder
+from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
+from . import alarm_blocking, closing, events, limits
 from .channel import Channel
-from .consuming import Subscription
+from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING
+from .consumer import Subscription
+from .flow_control import Holding
 from .handshake import Handshake
-from .holding import Holding
-from .link import Link, Peer
-from .output import Output
+from .methods.basic import Postponed
+from .output_buffer import Output
 from .settings import Settings
-from .stage import CLOSED, CLOSING, HANDSHAKE, RUNNING
+from .transport import Link, Peer
 
 CHANNEL_OPEN = 0x0014000A
 # In the scheduler's units: of a method other than a publish or an acknowledgement, and of one that may make or delete
@@ -145,7 +145,7 @@ class Connection(Publisher):
     @property
     def state_text(self) -> str:
         """As RabbitMQ lists it."""
-        return self._handshake.state if self.state == HANDSHAKE and self._handshake else blocking.state_text(self)
+        return self._handshake.state if self.state == HANDSHAKE and self._handshake else alarm_blocking.state_text(self)
 
     @property
     def ended(self) -> bool:
@@ -184,23 +184,23 @@ class Connection(Publisher):
                 event, self.deferred = self.deferred or self.reader.next(), None
                 if event is None:
                     if self.node.alarms.reason and self.state == RUNNING and self.reader.in_content():
-                        blocking.block(self)
+                        alarm_blocking.block(self)
                     break
                 if isinstance(event, Method):
                     self._left -= CHANGE_COST if event.index in CHANGES else METHOD_COST
-                    if self.node.alarms.reason and blocking.makes_too_much(self, event):
-                        blocking.block(self)
+                    if self.node.alarms.reason and alarm_blocking.makes_too_much(self, event):
+                        alarm_blocking.block(self)
                         self.deferred = event
                         continue
                 else:
                     self._left -= RUN_COST
                     if self.node.alarms.reason and isinstance(event, Publishes):
-                        event = blocking.admitted(self, event)
+                        event = alarm_blocking.admitted(self, event)
                         if event is None:
                             continue
                 self._handle(event)
             except AMQPError as error:
-                ending.fail(self, error)
+                closing.fail(self, error)
             except Postponed as postponed:
                 self.deferred = event
                 self.wait()
@@ -237,7 +237,7 @@ class Connection(Publisher):
 
     def _handle(self, event: Event) -> None:
         if self.state == CLOSING:
-            ending.await_close_ok(self, event)
+            closing.await_close_ok(self, event)
             return
         number = event.channel
         if self.state == HANDSHAKE and number:
@@ -251,14 +251,14 @@ class Connection(Publisher):
         if channel is None:
             self._first_method(number, event)
         elif channel.closing:
-            ending.await_channel_close_ok(channel, event)
+            closing.await_channel_close_ok(channel, event)
         else:
             try:
                 self._on_channel(channel, event)
             except AMQPError as error:
                 if error.hard:
                     raise
-                ending.close_channel(channel, error)
+                closing.close_channel(channel, error)
 
     def _on_channel(self, channel: Channel, event: Event) -> None:
         if isinstance(event, Publishes):
@@ -274,24 +274,24 @@ class Connection(Publisher):
             self.node.pump()
         if event.index == CHANNEL_OPEN:
             raise ChannelFault("second 'channel.open' seen", 20, 10)
-        method, table = methods.decode(event.index, event.payload)
+        method, table = method_decoder.decode(event.index, event.payload)
         if isinstance(method, commands.Channel.Close):
             del self.channels[channel.number]
             if channel.end_cost <= TURN_COST:
                 channel.end()
-                self.send(encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+                self.send(method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             else:
-                ending.end_channel(channel, encode.method(channel.number, encode.CHANNEL_CLOSE_OK))
+                closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             return
         channel.handle(event.index, method, table)
 
     def _first_method(self, number: int, event: Event) -> None:
         if not isinstance(event, Method) or event.index != CHANNEL_OPEN:
             index = event.index if isinstance(event, Method) else ACK if isinstance(event, Acks) else PUBLISH
-            if index == encode.CHANNEL_CLOSE_OK:
+            if index == method_encoder.CHANNEL_CLOSE_OK:
                 return  # late, for a channel that both sides closed
             raise ChannelFault("expected 'channel.open'", index >> 16, index & 0xFFFF)
-        methods.decode(event.index, event.payload)
+        method_decoder.decode(event.index, event.payload)
         if self.channel_max and len(self.channels) >= self.channel_max:
             raise NotAllowed(
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
@@ -299,18 +299,18 @@ class Connection(Publisher):
                 20,
                 10,
             )
-        admission.admit_channel(self)
+        limits.admit_channel(self)
         self.channels[number] = channel = Channel(self, number)
-        notices.channel_created(channel)
-        self.send(encode.method(number, encode.CHANNEL_OPEN_OK, encode.long_string(b"")))
+        events.channel_created(channel)
+        self.send(method_encoder.method(number, method_encoder.CHANNEL_OPEN_OK, method_encoder.long_string(b"")))
 
     # Channel 0
 
     def _control(self, event: Method) -> None:
-        method, table = methods.decode(event.index, event.payload)
+        method, table = method_decoder.decode(event.index, event.payload)
         try:
             if isinstance(method, commands.Connection.Close):
-                ending.closed_by_client(self)
+                closing.closed_by_client(self)
             elif self._handshake is not None:
                 self._handshake.handle(method, table)
             else:
@@ -322,9 +322,9 @@ class Connection(Publisher):
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
-            admission.renew(self)
+            limits.renew(self)
             self.link.report("secret_updated", "info", {"reason": method.reason})
-            self.send(encode.method(0, encode.UPDATE_SECRET_OK))
+            self.send(method_encoder.method(0, method_encoder.UPDATE_SECRET_OK))
         else:
             raise ChannelFault("unexpected method in connection state running")
 
@@ -342,7 +342,7 @@ class Connection(Publisher):
             "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
         )
         self.link.running(self.heartbeat_s)
-        notices.connection_created(self)
+        events.connection_created(self)
 
     # Output
 
@@ -427,19 +427,19 @@ class Connection(Publisher):
             self.state = CLOSED
             self.link.close(0.0)
         elif self.state in (HANDSHAKE, RUNNING):
-            ending.fail(self, error)
+            closing.fail(self, error)
             self.node.pump()
 
     def lost(self, reason: str, level: str = "warning") -> None:
         """The socket is gone, whatever state we are in."""
         if self.state in (HANDSHAKE, RUNNING):
             event = "connection_lost" if self._greeted else "connection_gone_before_header"
-            fields = ending.described(self) | {"reason": reason}
+            fields = closing.described(self) | {"reason": reason}
             self.link.report(event, level if self._greeted else "debug", fields)
         self.state = CLOSED
         if self._handshake is not None:
             self._handshake.forget_login()
-        ending.clear(self)
+        closing.clear(self)
         self.node.pump()
 
     def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:

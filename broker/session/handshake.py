@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
-from ..core.users import User
-from ..errors import ChannelFault, LoginRefused, NotAllowed, SyntaxFault
-from ..table import Table, value_of
-from ..wire import encode, sasl
-from . import admission, notices
-from .stage import HANDSHAKE
+from ..amqp.errors import ChannelFault, LoginRefused, NotAllowed, SyntaxFault
+from ..amqp.field_table import Table, value_of
+from ..core.access.users import User
+from ..wire import method_encoder, sasl
+from . import events, limits
+from .connection_state import HANDSHAKE
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -50,13 +50,13 @@ class Handshake:
         # Only who showed a certificate can log in with one.
         offered = [name for name in settings.mechanisms if name != EXTERNAL or connection.peer.certificate_name]
         connection.send(
-            encode.method(
+            method_encoder.method(
                 0,
-                encode.CONNECTION_START,
+                method_encoder.CONNECTION_START,
                 minor
                 + settings.server_properties.with_items([("cluster_name", cluster_name)]).framed
-                + encode.long_string(" ".join(offered).encode())
-                + encode.long_string(b"en_US"),
+                + method_encoder.long_string(" ".join(offered).encode())
+                + method_encoder.long_string(b"en_US"),
             )
         )
         return True
@@ -134,20 +134,20 @@ class Handshake:
         connection.mechanism = mechanism
         connection.node.attempts["amqp091"].count(user is not None)
         if user is None:
-            notices.logged_in(connection, f"user '{connection.login_name}' - invalid credentials")
+            events.logged_in(connection, f"user '{connection.login_name}' - invalid credentials")
             text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
             connection.close(LoginRefused(text))
             return
         connection.user = user
-        notices.logged_in(connection)
+        events.logged_in(connection)
         settings = connection.settings
         connection.send(
-            encode.method(
+            method_encoder.method(
                 0,
-                encode.CONNECTION_TUNE,
-                encode.short(settings.channel_max)
-                + encode.long(settings.frame_max)
-                + encode.short(settings.heartbeat_s),
+                method_encoder.CONNECTION_TUNE,
+                method_encoder.short(settings.channel_max)
+                + method_encoder.long(settings.frame_max)
+                + method_encoder.short(settings.heartbeat_s),
             )
         )
         self.waits_for = commands.Connection.TuneOk
@@ -168,9 +168,9 @@ class Handshake:
 
     def _open(self, method: commands.Connection.Open) -> None:
         connection = self._connection
-        vhost = admission.admit(connection, method.virtual_host or "")
+        vhost = limits.admit(connection, method.virtual_host or "")
         connection.opened(vhost)
-        connection.send(encode.method(0, encode.CONNECTION_OPEN_OK, encode.short_string("")))
+        connection.send(method_encoder.method(0, method_encoder.CONNECTION_OPEN_OK, method_encoder.short_string("")))
 
 
 def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..table import Table
+from ..amqp.field_table import Table
 
 FRAME_MAX = 131_072  # bytes of a header frame, where frames have no limit here: what clients have by default
 HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.message import Message
-from ..core.queue import Queue
+from ..core.messages.message import Message
+from ..core.queues.queue import Queue
 
 if TYPE_CHECKING:
     from .channel import Channel

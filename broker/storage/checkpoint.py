@@ -22,9 +22,9 @@ from contextlib import suppress
 from struct import Struct
 
 from .disk import Disk
-from .faults import StorageFault
-from .segments import SegmentState
-from .sharing import Sharing
+from .errors import StorageFault
+from .segment import SegmentState
+from .shared_messages import Sharing
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
 MAGIC, VERSION, OLD_VERSION = b"WARRCP", 3, 2

@@ -12,11 +12,11 @@ from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ..core.ports import EXHAUSTED, FULL
-from . import checkpoint, records
-from .moved import Moved
-from .reader import RETRY_S, Shortage
-from .segments import OFFSET_BITS, OFFSET_MASK, Segment
+from ..core.messages.ports import EXHAUSTED, FULL
+from . import checkpoint, log_records
+from .relocations import Moved
+from .segment import OFFSET_BITS, OFFSET_MASK, Segment
+from .segment_reader import RETRY_S, Shortage
 
 if TYPE_CHECKING:
     from .journal import Journal
@@ -64,7 +64,7 @@ class Compaction:
         """Before a batch is sealed: copy a slice of a segment that is mostly dead."""
         if self._source is None:
             self._source = self._choose()
-            self._at = records.SEGMENT_HEAD_BYTES
+            self._at = log_records.SEGMENT_HEAD_BYTES
         if self._source is None:
             return
         try:
@@ -135,14 +135,14 @@ class Compaction:
         journal = self._journal
         reader = journal.reader
         data = reader.read(source, self._at, min(SLICE_BYTES, source.length - self._at))
-        if len(data) >= records.RECORD_BYTES and not records.whole(source.salt, data, 0):
-            length = records.RECORD_HEAD.unpack_from(data)[2] + records.RECORD_BYTES
+        if len(data) >= log_records.RECORD_BYTES and not log_records.whole(source.salt, data, 0):
+            length = log_records.RECORD_HEAD.unpack_from(data)[2] + log_records.RECORD_BYTES
             data = reader.read(source, self._at, min(length, source.length - self._at))
         at = 0
-        while end := records.whole(source.salt, data, at):
-            start = at + records.RECORD_BYTES
-            kind, id_ = records.KIND_ID.unpack_from(data, start)
-            if kind == records.MESSAGE and not source.is_dead(id_):
+        while end := log_records.whole(source.salt, data, at):
+            start = at + log_records.RECORD_BYTES
+            kind, id_ = log_records.KIND_ID.unpack_from(data, start)
+            if kind == log_records.MESSAGE and not source.is_dead(id_):
                 self._copy_one(source, data, at, end, id_)
             at = end
         if at:
@@ -160,13 +160,13 @@ class Compaction:
 
     def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
         journal = self._journal
-        start = at + records.RECORD_BYTES
-        _, _, order, largest, body_bytes, channel, flags, count = records.MESSAGE_HEAD.unpack_from(data, start)
-        life_at = queues_at = start + records.MESSAGE_HEAD.size
-        if flags & records.HAS_LIFE:
-            queues_at = records.life_end(data, queues_at)
+        start = at + log_records.RECORD_BYTES
+        _, _, order, largest, body_bytes, channel, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
+        life_at = queues_at = start + log_records.MESSAGE_HEAD.size
+        if flags & log_records.HAS_LIFE:
+            queues_at = log_records.life_end(data, queues_at)
         life = data[life_at:queues_at]
-        rest_at = queues_at + count * records.QUEUE.size
+        rest_at = queues_at + count * log_records.QUEUE.size
         queues = source.wanting(old) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
         offset = self._at + at
         id_, place = journal.copy(order, largest, body_bytes, channel, flags, life, queues, data[rest_at:end])

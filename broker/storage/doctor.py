@@ -10,18 +10,18 @@ import os
 import sys
 from pathlib import Path
 
-from . import checkpoint, records
+from . import checkpoint, log_records
 from .disk import File, FolderDisk, FolderFile
-from .faults import StorageFault
-from .lock import IN_USE_STATUS, InUse, lock
-from .metadata import Metadata
+from .errors import StorageFault
+from .folder_lock import IN_USE_STATUS, InUse, lock
+from .metadata_store import Metadata
 from .recovery import recover
-from .segments import SUFFIX
+from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
 
-_MAGIC = records.LENGTH.pack(records.MAGIC)
+_MAGIC = log_records.LENGTH.pack(log_records.MAGIC)
 
 
 class UntouchedFile(FolderFile):
@@ -54,13 +54,13 @@ class Walk:
         self.sound = 0
         self.bad: list[int] = []
         self.torn_bytes = 0
-        if records.head_of(data) is None:
+        if log_records.head_of(data) is None:
             self._bad(data, 0, newest)
             if self.torn_bytes:
                 return
-        at = min(records.SEGMENT_HEAD_BYTES, len(data))
+        at = min(log_records.SEGMENT_HEAD_BYTES, len(data))
         while at < len(data):
-            if end := records.whole(salt, data, at):
+            if end := log_records.whole(salt, data, at):
                 self.sound += 1
                 at = end
             else:
@@ -69,7 +69,7 @@ class Walk:
     def _bad(self, data: bytes, at: int, newest: bool) -> int:
         """Note what is not sound at `at`; where to go on."""
         after = data.find(_MAGIC, at + 1)
-        while after >= 0 and not records.whole(self._salt, data, after):
+        while after >= 0 and not log_records.whole(self._salt, data, after):
             after = data.find(_MAGIC, after + 1)
         if after < 0 and newest:
             self.torn_bytes = len(data) - at
@@ -134,7 +134,7 @@ def _log(folder: Path, names: dict[int, str] | None) -> bool:
     except StorageFault as fault:
         print(f"log: BAD: {fault}")
         return False
-    print(f"log: version {records.VERSION}")
+    print(f"log: version {log_records.VERSION}")
     sound = not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in found.segments}

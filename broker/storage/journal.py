@@ -17,20 +17,20 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ..core import ports
-from ..core.life import Life
-from ..core.message import Message
-from . import checkpoint, records
+from ..core.messages import ports
+from ..core.messages.message import Message
+from ..core.messages.message_state import Life
+from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .compaction import Compaction
 from .disk import Disk
-from .reader import READ_BYTES, Reader, Shortage
 from .recovery import recover
-from .segments import OFFSET_BITS, OFFSET_MASK, Segment
+from .segment import OFFSET_BITS, OFFSET_MASK, Segment
+from .segment_reader import READ_BYTES, Reader, Shortage
 
 if TYPE_CHECKING:
-    from ..core.definitions import Change
-    from .metadata import Metadata
+    from ..core.metadata.records import Change
+    from .metadata_store import Metadata
 
 SEGMENT_BYTES = 64 << 20
 BUFFER_LIMIT = 16 << 20  # octets that may gather while a batch is written; then publishers wait for the disk
@@ -193,9 +193,9 @@ class Journal(ports.Journal):
             flags: int = message.persistent  # 1 is PERSISTENT
             addressed = numbers + message.address.encoded
             if message.life is not None:
-                flags |= records.HAS_LIFE
-                addressed = records.life(message.life) + addressed
-            buffer += records.message(
+                flags |= log_records.HAS_LIFE
+                addressed = log_records.life(message.life) + addressed
+            buffer += log_records.message(
                 salt,
                 id_,
                 id_,
@@ -237,7 +237,7 @@ class Journal(ports.Journal):
         """The message has come back to the queue so often."""
         id_, place = self._compaction.where(id_, place)
         self.segments[place >> OFFSET_BITS].count(queue, id_, attempts)
-        self._buffer += records.counted(self._current.salt, self.next_id, queue, id_, attempts)
+        self._buffer += log_records.counted(self._current.salt, self.next_id, queue, id_, attempts)
 
     def gone(self, queue: int) -> None:
         """The queue was deleted: what it has is settled without a word for each."""
@@ -246,7 +246,7 @@ class Journal(ports.Journal):
             del self._gone[next(iter(self._gone))]
         self._settled.pop(queue, None)
         self._moved.pop(queue, None)
-        self._buffer += records.gone(self._current.salt, self.next_id, queue)
+        self._buffer += log_records.gone(self._current.salt, self.next_id, queue)
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
@@ -279,7 +279,7 @@ class Journal(ports.Journal):
         segment = self._current
         id_, place = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
         addressed = life + Struct(f"<{len(queues)}I").pack(*queues)
-        self._buffer += records.message(
+        self._buffer += log_records.message(
             segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
         )
         if len(queues) > 1:
@@ -312,9 +312,9 @@ class Journal(ports.Journal):
             return None
         salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
-            self._buffer += records.settled(salt, next_id, queue, ids)
+            self._buffer += log_records.settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
-            self._buffer += records.moved(salt, next_id, queue, self._batch_first_id, ids)
+            self._buffer += log_records.moved(salt, next_id, queue, self._batch_first_id, ids)
         data = bytes(self._buffer)
         self.written_bytes += len(data)
         segment = self._current
@@ -390,9 +390,9 @@ class Journal(ports.Journal):
             at = offset - base
             message = None
             try:
-                if number != segment_number or at < 0 or not records.complete(data, at):
+                if number != segment_number or at < 0 or not log_records.complete(data, at):
                     data, segment_number, base, at = self._octets(segment, offset), number, offset, 0
-                message = records.parsed(segment.salt, data, at)
+                message = log_records.parsed(segment.salt, data, at)
                 if message is None:
                     self.reader.bad(segment, offset)
             except Shortage:
@@ -436,5 +436,5 @@ def recount(message: Message, attempts: int) -> None:
 
 def _piece(data: bytes | bytearray, at: int) -> bytes:
     """Read at least one whole record."""
-    length = records.RECORD_HEAD.unpack_from(data, at)[2] + records.RECORD_BYTES
+    length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
     return bytes(data[at : at + max(length, READ_BYTES)])

@@ -22,18 +22,18 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from struct import Struct
 
-from ..core.ports import Pages
-from . import checkpoint, records
+from ..core.messages.ports import Pages
+from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import Disk, File
-from .faults import StorageFault
-from .segments import OFFSET_BITS, Segment, number_of
+from .errors import StorageFault
+from .segment import OFFSET_BITS, Segment, number_of
 
 _Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, mark
 
 CHUNK_BYTES = 4 << 20  # of a segment that are in memory at once, where no record is longer
 
-_MAGIC_OCTETS = records.LENGTH.pack(records.MAGIC)
+_MAGIC_OCTETS = log_records.LENGTH.pack(log_records.MAGIC)
 _LEVEL, _DEADLINE = 0xFF, 8  # of a mark: the bits of the priority, and those below the deadline
 
 
@@ -87,17 +87,17 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
         last = number == numbers[-1]
-        head = records.head_of(file.read(0, records.SEGMENT_HEAD_BYTES))
+        head = log_records.head_of(file.read(0, log_records.SEGMENT_HEAD_BYTES))
         if head is None:
             data = file.read(0, file.size)
-            if last and len(data) <= records.SEGMENT_HEAD_BYTES or last and not _next_sound(salt, data, 0):
+            if last and len(data) <= log_records.SEGMENT_HEAD_BYTES or last and not _next_sound(salt, data, 0):
                 report.append(f"{segment.name}: {len(data)} octets of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
                 continue
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            head = records.Head(_first_id(salt, data, found.next_id), salt)
+            head = log_records.Head(_first_id(salt, data, found.next_id), salt)
         segment.salt = head.salt
         segment.first_id = head.first_id
         if (state := saved.segments.get(number)) is not None:
@@ -124,13 +124,13 @@ def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
     for number in numbers:
         segment = Segment(number, 0, 0)
         file = segment.open(disk)
-        data = file.read(0, records.SEGMENT_HEAD_BYTES)
-        head = records.head_of(data)
-        if other := records.other_version(data):
+        data = file.read(0, log_records.SEGMENT_HEAD_BYTES)
+        head = log_records.head_of(data)
+        if other := log_records.other_version(data):
             raise StorageFault(
-                f"{segment.name}: of version {other} of the log, this broker reads version {records.VERSION}"
+                f"{segment.name}: of version {other} of the log, this broker reads version {log_records.VERSION}"
             )
-        if head is None and file.size > records.SEGMENT_HEAD_BYTES:
+        if head is None and file.size > log_records.SEGMENT_HEAD_BYTES:
             unread = segment.name
         elif head is not None and salt is None:
             salt = head.salt
@@ -221,17 +221,17 @@ class _Scan:
     def read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
         """All records of a segment; where it ends once a torn end is cut off."""
         self._segments[segment.number] = segment
-        base, at, data = records.SEGMENT_HEAD_BYTES, 0, b""
+        base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
         while base + at < file.size:
-            end = records.whole(segment.salt, data, at)
+            end = log_records.whole(segment.salt, data, at)
             if end:
                 self._take(segment, base, data, at, end)
                 at = end
                 continue
-            if base + len(data) < file.size and not records.complete(data, at):
+            if base + len(data) < file.size and not log_records.complete(data, at):
                 octets = 0
-                if at + records.RECORD_BYTES <= len(data):
-                    octets = records.RECORD_HEAD.unpack_from(data, at)[2] + records.RECORD_BYTES
+                if at + log_records.RECORD_BYTES <= len(data):
+                    octets = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
                 base, at, data = base + at, 0, file.read(base + at, max(octets, CHUNK_BYTES))
                 continue
             base, at, data = base + at, 0, file.read(base + at, file.size)
@@ -245,9 +245,9 @@ class _Scan:
 
     def _take(self, segment: Segment, base: int, data: bytes, at: int, end: int) -> None:
         found = self._found
-        start = at + records.RECORD_BYTES
-        if data[start] == records.MESSAGE:
-            _, id_, order, _, body_bytes, _, flags, count = records.MESSAGE_HEAD.unpack_from(data, start)
+        start = at + log_records.RECORD_BYTES
+        if data[start] == log_records.MESSAGE:
+            _, id_, order, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
             if id_ >= found.next_id:
                 found.next_id = id_ + 1
             if id_ != self._run_end:
@@ -257,14 +257,14 @@ class _Scan:
             if not count:
                 segment.mark_dead(id_)
             elif segment.untouched or not segment.is_dead(id_):
-                queues_at = start + records.MESSAGE_HEAD.size
+                queues_at = start + log_records.MESSAGE_HEAD.size
                 mark = 0
-                if flags & records.HAS_LIFE:
-                    level, _, _, deadline_ms = records.LIFE.unpack_from(data, queues_at)
+                if flags & log_records.HAS_LIFE:
+                    level, _, _, deadline_ms = log_records.LIFE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
-                    queues_at = records.life_end(data, queues_at)
+                    queues_at = log_records.life_end(data, queues_at)
                 place = segment.number << OFFSET_BITS | base + at
-                queue = records.QUEUE.unpack_from(data, queues_at)[0]
+                queue = log_records.QUEUE.unpack_from(data, queues_at)[0]
                 entries = self._entries.get(queue) or self._new_entries(queue)
                 entries.add(order, id_, place, body_bytes, mark)
                 if count > 1:
@@ -275,21 +275,21 @@ class _Scan:
                         entries = self._entries.get(queue) or self._new_entries(queue)
                         entries.add(order, id_, place, body_bytes, mark)
             return
-        kind, id_ = records.KIND_ID.unpack_from(data, start)
+        kind, id_ = log_records.KIND_ID.unpack_from(data, start)
         found.next_id = max(found.next_id, id_)
-        queue = records.QUEUE.unpack_from(data, start + records.KIND_ID.size)[0]
-        if kind == records.GONE:
+        queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
+        if kind == log_records.GONE:
             self._gone.add(queue)
-        elif kind == records.SETTLED:
-            at = start + records.SETTLED_HEAD.size
+        elif kind == log_records.SETTLED:
+            at = start + log_records.SETTLED_HEAD.size
             self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
-        elif kind == records.MOVED:
-            first = records.MOVED_HEAD.unpack_from(data, start)[3]
-            at = start + records.MOVED_HEAD.size
+        elif kind == log_records.MOVED:
+            first = log_records.MOVED_HEAD.unpack_from(data, start)[3]
+            at = start + log_records.MOVED_HEAD.size
             if first == id_ or self._run <= first and self._run_end == id_:  # all copies are there
                 self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
-        elif kind == records.COUNTED:
-            _, _, _, counted, attempts = records.COUNTED_BODY.unpack_from(data, start)
+        elif kind == log_records.COUNTED:
+            _, _, _, counted, attempts = log_records.COUNTED_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
     def _new_entries(self, queue: int) -> _Entries:
@@ -429,7 +429,7 @@ def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
 def _first_id(salt: int, data: bytes, otherwise: int) -> int:
     """The least id that a sound record of a segment without its head can have."""
     at = _next_sound(salt, data, 0)
-    return int(records.KIND_ID.unpack_from(data, at + records.RECORD_BYTES)[1]) if at else otherwise
+    return int(log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)[1]) if at else otherwise
 
 
 def _next_sound(salt: int, data: bytes, at: int) -> int:
@@ -438,6 +438,6 @@ def _next_sound(salt: int, data: bytes, at: int) -> int:
         at = data.find(_MAGIC_OCTETS, at)
         if at < 0:
             return 0
-        if records.whole(salt, data, at):
+        if log_records.whole(salt, data, at):
             return at
         at += 1

@@ -1,7 +1,7 @@
 """SASL responses (spec/core.md 1.2): octets to a user name and a password."""
 
-from ..errors import SyntaxFault
-from ..table import Table, check
+from ..amqp.errors import SyntaxFault
+from ..amqp.field_table import Table, check
 
 
 def plain(response: bytes) -> tuple[str, bytes]:

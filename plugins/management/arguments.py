@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.plugin import Table, table_of_json
+from warren.broker.plugin import Table, table_of_json
 
-from .answers import bad
+from .responses import bad
 
 Arguments = dict[str, Any] | list[Any] | None
 

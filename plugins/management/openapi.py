@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from ..web.asgi import GZIP_LEVEL
-from .access import NONE
-from .answers import Answer, json_of
+from ..http.asgi import GZIP_LEVEL
+from .auth import NONE
 from .request import Request
-from .routes import Handler, Route
+from .responses import Answer, json_of
+from .router import Handler, Route
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"

@@ -12,10 +12,10 @@ import socket
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
-from broker.plugin import Peer
+from warren.broker.plugin import Peer
 
-from ..web.asgi import is_loopback
-from .answers import Refusal
+from ..http.asgi import is_loopback
+from .responses import Refusal
 
 OWN_SITES = ("same-origin", "none")  # Sec-Fetch-Site: the API's own pages, and what a person asked the browser for
 DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from broker.plugin import Connection, Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
+from warren.broker.plugin import Connection, Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
 
-from .access import Caller
-from .answers import NOT_YOURS, Refusal, bad, missing, not_authorised
-from .rates import BadRange, Ranges, ranges
+from .auth import Caller
+from .responses import NOT_YOURS, Refusal, bad, missing, not_authorised
+from .stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
-    from .state import State
+    from .context import State
 
 DEFAULT_EXCHANGE = "amq.default"  # how paths name it, as an empty segment cannot
 TRUE, FALSE = ("true", "1"), ("false", "0", "")

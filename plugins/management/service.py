@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.plugin import Child, Host, Management, Service
+from warren.broker.plugin import Child, Host, Management, Service
 
-from ..web.door import Doors, Entrance
+from ..http.lazy_listener import Doors, Entrance
 from .access_log import AccessLog
-from .sampler import Sampler
-from .state import State
+from .context import State
+from .stats.sampler import Sampler
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -31,11 +31,11 @@ class ManagementService(Service):
         state = self._state = State(host)
 
         def application() -> ASGIApp:
-            from . import serving
+            from .application import application as made
 
-            return serving.application(host, state)
+            return made(host, state)
 
-        self._doors = Doors(host, Entrance("management", "http", f"{__package__}.serving", application))
+        self._doors = Doors(host, Entrance("management", "http", f"{__package__}.application", application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._doors) and state.samples.mode != "none":
             sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, state.more_samples)

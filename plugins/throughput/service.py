@@ -6,10 +6,10 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from broker.plugin import Child, Host, Service
+from warren.broker.plugin import Child, Host, Service
 
 if TYPE_CHECKING:
-    from .export import Export
+    from .export.exporter import Export
 
 NEEDED = ("pyarrow", "numpy")
 
@@ -41,7 +41,7 @@ class ThroughputService(Service):
 
     async def _begin(self, host: Host) -> Export:
         """Raises OSError."""
-        from .export import Export
+        from .export.exporter import Export
 
         export = Export(host, host.config.throughput)
         export.prepare()

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Connection
 
-from broker.core.alarms import DISK, MEMORY
 from tests.support.amqp import Client
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 
 pytestmark = pytest.mark.in_process("sets alarms, and deletes users and virtual hosts")
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from broker.core.passwords import hash_password
-from broker.properties import Properties
-from broker.table import Table, Value
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.access.passwords import hash_password
 
 pytestmark = pytest.mark.in_process("looks at events of the whole broker")
 

@@ -3,10 +3,10 @@
 import pytest
 from pamqp.commands import Connection, Queue
 
-from broker.core.passwords import hash_password
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.core.access.passwords import hash_password
 
 pytestmark = pytest.mark.in_process("users, virtual hosts and alarms are changed inside the broker")
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from broker.properties import Properties
-from broker.table import Table, Value
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer
 from tests.support.received import Content
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.amqp.properties import Properties
 
 pytestmark = pytest.mark.in_process("tracing is switched inside the broker")
 

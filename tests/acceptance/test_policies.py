@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue
 
-from broker.errors import Invalid
 from tests.support.broker import Peer
 from tests.support.channel import Channel
+from warren.broker.amqp.errors import Invalid
 
 Name = Callable[[str], str]
 pytestmark = pytest.mark.policies

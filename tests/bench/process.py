@@ -47,7 +47,7 @@ class NotStarted(Exception):
 @contextmanager
 def warren(arguments: list[str]) -> Iterator[Broker]:
     """Starts `warren serve` of this checkout on a free port, in an empty directory; stops it with SIGTERM."""
-    command = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", *arguments]
+    command = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as directory:
         log = Path(directory, "bench.log")

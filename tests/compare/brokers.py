@@ -136,12 +136,12 @@ def warren(folder: Path) -> Iterator[Broker]:
         f"log.dir = {folder}\nlog.file = broker.log\nlog.file.formatter = json\nlog.console = false\n"
         "prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = 0\n"
     )
-    line = [sys.executable, "-m", "broker.cli", "serve", "--config", str(config), "--data", str(folder)]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(config), "--data", str(folder)]
     line += ["--node", WARREN_NODE, "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with subprocess.Popen(line, cwd=ROOT) as process:
         try:
             ready = addresses(process, log)
-            ctl = [sys.executable, "-m", "broker.ctl", "--data", str(folder)]
+            ctl = [sys.executable, "-m", "warren.broker.ctl", "--data", str(folder)]
             tools = dict.fromkeys(TOOLS, ctl)
             yield Broker("Warren", ready["http"][0], ready["amqp"][0], "guest", "guest", tools, {"node": WARREN_NODE})
         finally:

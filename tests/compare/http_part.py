@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from plugins.management.api import routes
-from plugins.management.routes import Route
+from warren.plugins.management.api import routes
+from warren.plugins.management.router import Route
 
 from . import bad_bodies, http_probes
 from .brokers import Answer, Broker

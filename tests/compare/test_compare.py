@@ -6,7 +6,7 @@ import pytest
 from pika.frame import Method as Frame
 from pika.spec import Queue
 
-from plugins.management.api import routes
+from warren.plugins.management.api import routes
 
 from . import bad_bodies, http_probes
 from .__main__ import main

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config, ConfigError, Sources
+from warren.broker.config import Config, ConfigError, Sources
 
 NOTHING: dict[str, str] = {}
 

@@ -1,8 +1,8 @@
 """The reference of all keys, docker/rabbitmq.conf.example: `python -m tests.config.sample` prints it."""
 
-from broker.config.key import ANY, NONE, Key
-from broker.config.keys import SECTIONS
-from broker.config.printing import DEFAULTS, lines_of
+from warren.broker.config.key import ANY, NONE, Key
+from warren.broker.config.keys import SECTIONS
+from warren.broker.config.printing import DEFAULTS, lines_of
 
 OF_THIS_MACHINE = ("warren.node",)
 DOC_COLUMN = 58

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from broker.app import default_cluster_name
-from broker.config import Config
+from warren.broker.app.main import default_cluster_name
+from warren.broker.config import Config
 
 
 def test_brokers_with_different_data_folders_have_different_names_that_stay(tmp_path: Path) -> None:

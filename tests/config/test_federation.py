@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ConfigError
+from warren.broker.config import ConfigError
 
 from .said import sources
 

@@ -4,7 +4,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from broker.config.keys import KEYS
+from warren.broker.config.keys import KEYS
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,7 +14,7 @@ def attributes_read() -> set[str]:
     """Names of all attributes that the broker, federation and plugins read, the configuration left out."""
     paths = [path for package in ("broker", "federation", "plugins") for path in (ROOT / package).rglob("*.py")]
     paths = [path for path in paths if ROOT / "broker/config" not in path.parents]
-    paths.append(ROOT / "broker/config/values.py")  # its properties read other fields
+    paths.append(ROOT / "broker/config/config.py")  # its properties read other fields
     return {
         node.attr
         for path in paths

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.key import ANY
-from broker.config.keys import KEYS
-from broker.config.known import ALIASES, KEYS_NOT_FOLLOWED, SECTIONS
-from broker.config.printing import DEFAULTS, text_of, value_of
-from broker.config.registry import find
+from warren.broker.config.builder import find
+from warren.broker.config.ignored_keys import ALIASES, KEYS_NOT_FOLLOWED, SECTIONS
+from warren.broker.config.key import ANY
+from warren.broker.config.keys import KEYS
+from warren.broker.config.printing import DEFAULTS, text_of, value_of
 
 from .said import load, sources
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ConfigError, parse_address
-from broker.config.values import Log, LogLevels
+from warren.broker.config import ConfigError, parse_address
+from warren.broker.config.config import Log, LogLevels
 
 from .said import load, refused, sources
 

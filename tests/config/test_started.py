@@ -76,7 +76,7 @@ def test_without_plain_listeners_there_is_tls_and_nothing_else(tmp_path: Path) -
         *("listeners.tcp = none", "listeners.ssl.default = 127.0.0.1:0", "warren.memory = true"),
         *(f"ssl_options.certfile = {leaf}", f"ssl_options.keyfile = {leaf}", "management.tcp.port = 0"),
     )
-    line = [sys.executable, "-m", "broker.cli", "serve", "--config", str(config)]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(config)]
     with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

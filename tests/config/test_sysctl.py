@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ConfigError
-from broker.config.settings import Setting
-from broker.config.sysctl import parse
+from warren.broker.config import ConfigError
+from warren.broker.config.rabbitmq_conf import parse
+from warren.broker.config.setting import Setting
 
 from .said import load, refused
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config
-from broker.config.values import Management
+from warren.broker.config import Config
+from warren.broker.config.config import Management
 
 from .said import load, refused
 

@@ -81,7 +81,7 @@ class BrokerWithAPI:
     def __init__(self, folder):
         configuration = folder / "rabbitmq.conf"
         configuration.write_text("collect_statistics_interval = 500\nwarren.memory = true\n")
-        command = [sys.executable, "-m", "broker.cli", "serve", "--config", str(configuration)]
+        command = [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(configuration)]
         command += ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder / "installed")), str(ROOT)])}
         self.process = subprocess.Popen(

@@ -1,6 +1,6 @@
 """Where the conformance tests find a broker: one that they start, or a peer.
 
-By default one broker serves the whole run: `python -m broker.cli serve` on a free port, in a temporary folder, stopped
+By default one broker serves the whole run: `warren serve` on a free port, in a temporary folder, stopped
 with SIGTERM at the end, when it must leave with status 0. With `WARREN_PEER=HOST:PORT` the same tests speak to any
 other broker of the AMQP 0-9-1 family (user guest), which is how they are checked against RabbitMQ itself.
 """
@@ -34,7 +34,7 @@ class BrokerProcess:
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"],
+            [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """What the node is low on, and who is told."""
 
-from broker.core.alarms import DISK, MEMORY, Alarms
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, Alarms
 
 
 def test_the_reason_names_all_that_the_node_is_low_on():

@@ -2,9 +2,14 @@
 
 import pytest
 
-from broker.core.arguments import KNOWN, check_queue_arguments, differing_queue_argument, inequivalent_argument
-from broker.errors import PreconditionFailed
-from broker.table import Table, Value
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.core.queues.arguments import (
+    KNOWN,
+    check_queue_arguments,
+    differing_queue_argument,
+    inequivalent_argument,
+)
 
 WHERE = "queue 'q' in vhost '/'"
 LONGEST_MS = 315_360_000_000

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core import line as line_module
-from broker.core.backlog import Backlog, Budget
-from broker.core.message import Message
-from broker.core.ports import Pages
-from broker.core.queue import Queue
-from broker.core.volatile import VolatileQueue
 from tests.support.examples import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.ports import Pages
+from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues.paged_tail import Backlog, Budget
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.reply_queue import VolatileQueue
 
 PAGE_ABOVE, UNPAGE = 10, 4  # as the tests have it
 

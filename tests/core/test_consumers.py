@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.core.consumers import Consumers, SingleActiveConsumers
-from broker.core.ports import Consumer
+from warren.broker.core.messages.ports import Consumer
+from warren.broker.core.queues.consumers import Consumers, SingleActiveConsumers
 
 
 class Guest(Consumer):

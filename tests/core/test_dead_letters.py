@@ -1,9 +1,9 @@
 """The copy that goes to the dead letter exchange (spec/core.md 13; checks 168-177)."""
 
-from broker.core.dead_letters import cycles, dead_lettered, routing_keys
-from broker.core.message import Address, Message, framed
-from broker.properties import EXPIRATION, Properties
-from broker.table import Table, Value
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.amqp.properties import EXPIRATION, Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.queues.x_death import cycles, dead_lettered, routing_keys
 
 NOW_S = 1_700_000_000
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from broker.core.deduplicating_exchange import DeduplicatingExchange
-from broker.core.deduplication import Deduplication
-from broker.core.message import Address, Message, framed
-from broker.core.node import Node
-from broker.properties import Properties
-from broker.table import Table
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.received import Content
 from tests.support.session import connected, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.deduplication import Deduplication
 
 ON = {"x-message-deduplication": True}
 

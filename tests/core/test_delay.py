@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from broker.core.delay import RETRY_MS
-from broker.core.delayed_exchange import DelayedExchange
-from broker.core.message import Address, Message, framed
-from broker.core.node import Node
-from broker.core.ports import Pages
-from broker.core.stored import Stored
-from broker.core.vhost import VHost
-from broker.properties import Properties
-from broker.storage.journal import Journal
-from broker.storage.segments import OFFSET_BITS
-from broker.table import Table
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.delay import RETRY_MS
+from warren.broker.core.exchanges.delayed import DelayedExchange
+from warren.broker.core.exchanges.recovered import Stored
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.ports import Pages
+from warren.broker.core.node.node import Node
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment import OFFSET_BITS
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 ON = {"x-delayed-exchange": True}
 LONGEST_MS = (1 << 32) - 1
@@ -280,7 +280,7 @@ def test_when_it_is_due_the_queue_has_it_in_the_journal_in_place_of_the_exchange
 def test_an_exchange_that_is_deleted_leaves_nothing_and_no_timer(
     journal: SlowJournal, slice_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.core.delay.DROP_SLICE", slice_)
+    monkeypatch.setattr("warren.broker.core.exchanges.delay.DROP_SLICE", slice_)
     node, channel = durable(journal)
     for mode in (1, 2, 1, 2):
         send(channel, 100, delivery_mode=mode)

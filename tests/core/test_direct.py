@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.core.binding import Binding, Destination
-from broker.core.direct import DirectExchange
-from broker.core.exchange_type import ExchangeType
-from broker.core.fanout import FanoutExchange
-from broker.core.message import Address, Message, framed
-from broker.properties import Properties
-from broker.table import Table
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.direct import DirectExchange
+from warren.broker.core.exchanges.exchange_type import ExchangeType
+from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import Address, Message, framed
 
 MESSAGE: Message = framed(Address("x", "k"), Properties(), b"")
 Q1, Q2 = Destination("q1"), Destination("q2")

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from broker.core.document import IMPORTED_HASH, exported
-from broker.core.json_table import table_of_json
-from broker.core.node import Node
-from broker.core.parameters import CLUSTER_ID
-from broker.core.plan import imported
-from broker.errors import Unknown
-from broker.table import Table
 from tests.support.definitions import SECRET_HASH, SECTIONS, WHOLE, new_node
+from warren.broker.amqp.errors import Unknown
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.table_json import table_of_json
+from warren.broker.core.definitions.exporter import IMPORTED_HASH, exported
+from warren.broker.core.definitions.importer import imported
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.parameters import CLUSTER_ID
 
 HEAD = {
     "rabbit_version": "4.3.5",

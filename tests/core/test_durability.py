@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from broker.core.definitions import (
+from tests.support.clock import FakeClock
+from warren.broker.amqp.errors import Invalid, PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.access.users import Users
+from warren.broker.core.definitions.recorder import Recorder, Restored, restore
+from warren.broker.core.exchanges.exchange_type import Notice
+from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.metadata.records import (
     Change,
     Definitions,
     Record,
@@ -19,20 +28,11 @@ from broker.core.definitions import (
     StoredVHost,
     first_definitions,
 )
-from broker.core.durability import Recorder, Restored, restore
-from broker.core.exchange_type import Notice
-from broker.core.fanout import FanoutExchange
-from broker.core.message import Address, framed
-from broker.core.node import Node
-from broker.core.policies import OPERATOR_POLICY
-from broker.core.users import Users
-from broker.core.vhost import EVENT, PREDECLARED, VHost
-from broker.errors import Invalid, PreconditionFailed
-from broker.properties import Properties
-from broker.storage.memory import MemoryJournal
-from broker.storage.metadata import Metadata
-from broker.table import Table
-from tests.support.clock import FakeClock
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.policies import OPERATOR_POLICY
+from warren.broker.core.vhost.vhost import EVENT, PREDECLARED, VHost
+from warren.broker.storage.memory_journal import MemoryJournal
+from warren.broker.storage.metadata_store import Metadata
 
 HEADERS = Table.of({"x-match": "any", "colour": "red"})
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue as QueueMethods
 
-from broker.core import dying, queue
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.core.queues import dead_lettering, queue
 
 MANY = 3 * queue.SLICE
-SOME = 5 * dying.SLICE
+SOME = 5 * dead_lettering.SLICE
 DURABLE = {"delivery_mode": 2}
 
 
@@ -87,8 +87,8 @@ def test_so_do_many_that_are_refused_at_once() -> None:
     house.ch.consume("queue")
     house.ch.deliveries(SOME)
     house.ch.nack(0, multiple=True, requeue=False)
-    assert house.ch.count("letters") == dying.SLICE
-    assert house.kept("queue") == SOME - dying.SLICE, "those that wait are not forgotten"
+    assert house.ch.count("letters") == dead_lettering.SLICE
+    assert house.kept("queue") == SOME - dead_lettering.SLICE, "those that wait are not forgotten"
     house.clock.advance(1)
     assert house.ch.count("letters") == SOME and house.kept("queue") == 0
 
@@ -110,7 +110,7 @@ def test_a_flow_that_is_too_much_is_dropped_as_it_comes() -> None:
 
 def test_who_refuses_without_end_gets_no_more_until_it_is_buried() -> None:
     house = House()
-    given_up = 2 * dying.MANY
+    given_up = 2 * dead_lettering.MANY
     house.ch.fill("queue", *[b"x"] * given_up)
     house.ch.consume("queue", consumer_tag="refuses")
     house.ch.deliveries(given_up)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.core.exchange_host import deliver
-from broker.core.life import Life
-from broker.core.message import Address, Message, framed
-from broker.core.queue import Queue
-from broker.core.vhost import VHost
-from broker.properties import Properties
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message_state import Life
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.exchange_host import deliver
+from warren.broker.core.vhost.vhost import VHost
 
 
 def vhost_with(journal: SlowJournal) -> VHost:

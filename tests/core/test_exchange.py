@@ -1,8 +1,8 @@
 """The identity of a binding."""
 
-from broker.core.binding import Destination
-from broker.core.exchange import binding_key
-from broker.table import Table
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.exchange import binding_key
+from warren.broker.core.messages.binding import Destination
 
 
 def test_names_with_any_octets_do_not_run_into_each_other() -> None:

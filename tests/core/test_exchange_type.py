@@ -4,23 +4,23 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.core.binding import Binding, Destination
-from broker.core.exchange_host import ExchangeHost
-from broker.core.exchange_type import ExchangeType, Notice
-from broker.core.fanout import FanoutExchange
-from broker.core.message import Address, Message, framed
-from broker.core.node import Node
-from broker.core.plan import imported
-from broker.core.queue import Queue
-from broker.core.receipt import TAKEN, Receipt
-from broker.core.registry import Registry
-from broker.core.sink import Sink
-from broker.core.vhost import VHost
-from broker.errors import Invalid, PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
 from tests.support.queues import Taker
 from tests.support.session import new_node
+from warren.broker.amqp.errors import Invalid, PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.definitions.importer import imported
+from warren.broker.core.exchanges.exchange_type import ExchangeType, Notice
+from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.sink import Sink
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.enqueue_result import TAKEN, Receipt
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.exchange_host import ExchangeHost
+from warren.broker.core.vhost.vhost import VHost
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"body")
 

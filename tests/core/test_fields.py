@@ -3,9 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.fields import DEEPEST, HEADERS_LIMIT_BYTES, bounded, octets, shortened, terms, typed
-from broker.table import Table, check
 from tests.support.examples import examples
+from warren.broker.amqp.field_table import Table, check
+from warren.broker.core.telemetry.event_fields import (
+    DEEPEST,
+    HEADERS_LIMIT_BYTES,
+    bounded,
+    octets,
+    shortened,
+    terms,
+    typed,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.just("k" * 300) | st.just("\ud800")
 JSON = st.recursive(

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core import headers as headers_module
-from broker.core.binding import Binding, Destination
-from broker.core.headers import HeadersExchange
-from broker.core.message import Address, Message, framed
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges import headers as headers_module
+from warren.broker.core.exchanges.headers import HeadersExchange
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import Address, Message, framed
 
 
 def message(headers: dict[str, object] | None) -> Message:

@@ -4,11 +4,11 @@ from itertools import islice
 
 import pytest
 
-from broker.core.document import exported, snapshot
-from broker.core.plan import Plan, imported
-from broker.errors import Invalid
-from broker.table import Table
 from tests.support.definitions import new_node
+from warren.broker.amqp.errors import Invalid
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.definitions.exporter import exported, snapshot
+from warren.broker.core.definitions.importer import Plan, imported
 
 DOCUMENT = {
     "vhosts": [{"name": "v"}],

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.json_table import json_of_table, table_of_json
-from broker.errors import Invalid
-from broker.table import MAX_DEPTH, MAX_ENTRIES, Table, check
 from tests.support.examples import examples
+from warren.broker.amqp.errors import Invalid
+from warren.broker.amqp.field_table import MAX_DEPTH, MAX_ENTRIES, Table, check
+from warren.broker.amqp.table_json import json_of_table, table_of_json
 
 SCALARS = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.latencies import BOUNDS_S, CLASSES, Latencies
+from warren.broker.core.counters.histogram import BOUNDS_S, CLASSES, Latencies
 
 
 @pytest.mark.parametrize("index", range(CLASSES))

@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.core.limits import Limits
-from broker.core.node import Node
-from broker.core.users import Users
-from broker.core.vhost import VHost
-from broker.errors import Invalid, PreconditionFailed, Unknown
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.watcher import Watcher
+from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import Users
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.limits import Limits
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.memory_journal import MemoryJournal
 
 
 @pytest.fixture

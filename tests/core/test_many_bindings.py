@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.core.document import exported
-from broker.core.exchange import Exchange
-from broker.core.ports import Observer
-from broker.core.router import NOTHING
-from broker.core.vhost import BINDINGS
-from broker.table import Table
 from tests.support.in_process import InProcessPeer
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.definitions.exporter import exported
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.router import NOTHING
+from warren.broker.core.messages.ports import Observer
+from warren.broker.core.vhost.vhost import BINDINGS
 
 MANY = 20 * BINDINGS
 TYPES = ["topic", "direct", "fanout", "headers"]

@@ -2,10 +2,17 @@
 
 import pytest
 
-from broker.app import Store, build_node
-from broker.config import Config
-from broker.core import line as line_module
-from broker.core.definitions import (
+from tests.support.clock import FakeClock
+from warren.broker.amqp.errors import Invalid, PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.app.main import Store, build_node
+from warren.broker.config import Config
+from warren.broker.core.access.users import Users
+from warren.broker.core.jobs.scheduler import RETRY_MS
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.ports import Consumer
+from warren.broker.core.metadata.records import (
     StoredExchange,
     StoredGlobalParameter,
     StoredQueue,
@@ -13,16 +20,9 @@ from broker.core.definitions import (
     StoredVHost,
     first_definitions,
 )
-from broker.core.message import Address, framed
-from broker.core.node import Node
-from broker.core.ports import Consumer
-from broker.core.scheduler import RETRY_MS
-from broker.core.users import Users
-from broker.errors import Invalid, PreconditionFailed
-from broker.properties import Properties
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
-from tests.support.clock import FakeClock
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues import fifo as line_module
+from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Greedy(Consumer):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.core.node import Node
-from broker.core.parameters import Component, Parameters, same_json
-from broker.core.users import Users
-from broker.errors import Invalid, OperatorError, Unknown
-from broker.storage.memory import MemoryJournal
 from tests.support.clock import FakeClock
 from tests.support.watcher import Watcher
+from warren.broker.amqp.errors import Invalid, OperatorError, Unknown
+from warren.broker.core.access.users import Users
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.parameters import Component, Parameters, same_json
+from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Colours(Component):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.core.passwords import (
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.access.passwords import (
     ARGON2ID,
     NOBODY,
     SHA256,
@@ -11,7 +12,6 @@ from broker.core.passwords import (
     hash_password,
     verify_password,
 )
-from broker.errors import Invalid
 
 
 def test_the_hash_is_that_of_rabbitmq() -> None:

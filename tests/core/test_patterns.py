@@ -3,9 +3,9 @@
 import pytest
 import regex
 
-from broker.core.pattern_syntax import DEEPEST, translate
-from broker.core.patterns import LARGEST, LONGEST_BYTES, QUERY_LARGEST, Pattern, query_pattern
-from broker.errors import Invalid
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.metadata.pattern_syntax import DEEPEST, translate
+from warren.broker.core.metadata.patterns import LARGEST, LONGEST_BYTES, QUERY_LARGEST, Pattern, query_pattern
 
 
 @pytest.mark.parametrize(

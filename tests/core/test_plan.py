@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.core.document import IMPORTED_HASH, exported
-from broker.core.node import Node
-from broker.core.parameters import CLUSTER_ID
-from broker.core.passwords import ARGON2ID, SHA256, hash_password, verify_password
-from broker.core.plan import imported
-from broker.errors import Invalid
-from broker.table import Table
 from tests.support.definitions import SECRET_HASH, WHOLE, new_node, whole
 from tests.support.watcher import Watcher
+from warren.broker.amqp.errors import Invalid
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.passwords import ARGON2ID, SHA256, hash_password, verify_password
+from warren.broker.core.definitions.exporter import IMPORTED_HASH, exported
+from warren.broker.core.definitions.importer import imported
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.parameters import CLUSTER_ID
 
 MD5 = "rabbit_password_hashing_md5"
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from broker.core.document import exported
-from broker.core.node import Node
-from broker.core.plan import imported
-from broker.errors import Invalid, Unknown
 from tests.support.definitions import SECRET_HASH, new_node, whole
 from tests.support.watcher import Watcher
+from warren.broker.amqp.errors import Invalid, Unknown
+from warren.broker.core.definitions.exporter import exported
+from warren.broker.core.definitions.importer import imported
+from warren.broker.core.node.node import Node
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an item behind good ones, what is said of it
     ("users", {"name": "u", "password_hash": "a"}, 'invalid password hash: not base64 (user: "u")'),

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from broker.core.exchange import Exchange
-from broker.core.message import Address, framed
-from broker.core.node import Node
-from broker.core.policies import Policies
-from broker.core.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merged
-from broker.core.queue import Queue
-from broker.core.users import Users
-from broker.core.vhost import VHost
-from broker.errors import Invalid, PreconditionFailed, Unknown
-from broker.properties import Properties
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.watcher import Watcher
+from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.access.users import Users
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.policies import Policies
+from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merged
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.memory_journal import MemoryJournal
 
 LENGTH = {"max-length": 5}
 

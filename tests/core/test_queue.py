@@ -6,14 +6,14 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.life import Life
-from broker.core.line import BATCH_BYTES
-from broker.core.message import Message
-from broker.core.publishers import HOLD_ABOVE, RELEASE_BELOW
-from broker.core.queue import Queue
-from broker.core.volatile import VolatileQueue
 from tests.support.examples import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message_state import Life
+from warren.broker.core.queues.fifo import BATCH_BYTES
+from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.reply_queue import VolatileQueue
 
 
 class Model:

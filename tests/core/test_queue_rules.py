@@ -3,15 +3,15 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.core.enqueueing import enqueue_carefully
-from broker.core.life import Life
-from broker.core.message import Address, Message, framed
-from broker.core.queue import Queue
-from broker.properties import Properties
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.examples import examples
 from tests.support.queues import Delivery, NoVHost, Taker, new_queue
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message_state import Life
+from warren.broker.core.queues.enqueue import enqueue_carefully
+from warren.broker.core.queues.queue import Queue
 
 HIGHEST = 3
 

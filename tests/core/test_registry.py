@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.core.direct import DirectExchange
-from broker.core.exchange_type import ExchangeType
-from broker.core.headers import HeadersExchange
-from broker.core.registry import Registry
-from broker.errors import PreconditionFailed
-from broker.table import Table
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.direct import DirectExchange
+from warren.broker.core.exchanges.exchange_type import ExchangeType
+from warren.broker.core.exchanges.headers import HeadersExchange
+from warren.broker.core.exchanges.registry import Registry
 
 
 class EchoExchange(ExchangeType):

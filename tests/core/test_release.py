@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Queue as QueueMethods
 
-from broker.core import line as line_module
-from broker.core.message import Address, framed
-from broker.core.node import Node
-from broker.core.queue import Queue
-from broker.core.scheduler import SLICE, TURN_COST
-from broker.properties import Properties
-from broker.table import Table
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.received import Silence
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues.queue import Queue
 
 MANY = 4 * TURN_COST
 
@@ -80,7 +80,7 @@ def replies(client: Client) -> list[object]:
 def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> House:
     if request.param == "on the disk":
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
-        monkeypatch.setattr("broker.core.backlog.Budget.OVERHEAD", 1 << 60)
+        monkeypatch.setattr("warren.broker.core.queues.paged_tail.Budget.OVERHEAD", 1 << 60)
     house = House()
     assert house.queue.lines.paged == (request.param == "on the disk")
     return house

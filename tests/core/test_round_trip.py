@@ -5,14 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.document import exported
-from broker.core.node import Node
-from broker.core.plan import imported
-from broker.definition_files import parsed
-from broker.errors import AMQPError
-from broker.table import Table
 from tests.support.definitions import as_text, new_node
 from tests.support.examples import examples
+from warren.broker.amqp.errors import AMQPError
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.definitions.exporter import exported
+from warren.broker.core.definitions.files import parsed
+from warren.broker.core.definitions.importer import imported
+from warren.broker.core.node.node import Node
 
 VHOSTS = ("/", "v", "é")
 NAMES = st.sampled_from(["a", "b", "c", "ü.ö", "a b", "%2f", '"', "\udcff"])

@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.backlog import Budget
-from broker.core.binding import Binding
-from broker.core.exchange import Exchange
-from broker.core.home import Home
-from broker.core.message import Address, Message, framed
-from broker.core.queue import Queue
-from broker.core.registry import Registry
-from broker.core.router import route
-from broker.core.scheduler import Scheduler
-from broker.properties import Properties
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.examples import examples
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.router import route
+from warren.broker.core.jobs.scheduler import Scheduler
+from warren.broker.core.messages.binding import Binding
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.queues.paged_tail import Budget
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.queue_host import Home
+from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Map:

@@ -2,8 +2,18 @@
 
 import pytest
 
-from broker.core.shape import boolean, check_text, integer, misshapen, number, one_of, term, text, whole
-from broker.errors import Invalid
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.metadata.validation import (
+    boolean,
+    check_text,
+    integer,
+    misshapen,
+    number,
+    one_of,
+    term,
+    text,
+    whole,
+)
 
 
 @pytest.mark.parametrize(

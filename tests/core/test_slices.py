@@ -8,7 +8,12 @@ from pathlib import Path
 from pamqp.commands import Basic
 from pamqp.commands import Connection as ConnectionMethods
 
-from broker.core.definitions import (
+from tests.support import codec
+from tests.support.clock import FakeClock
+from tests.support.session import SureJournal, connected, new_node, pipe_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.jobs.scheduler import OBJECT_COST, TURN_COST, Job
+from warren.broker.core.metadata.records import (
     Change,
     Record,
     StoredBinding,
@@ -18,14 +23,9 @@ from broker.core.definitions import (
     StoredQueue,
     StoredVHost,
 )
-from broker.core.node import Node
-from broker.core.scheduler import OBJECT_COST, TURN_COST, Job
-from broker.core.vhost import VHost
-from broker.storage.metadata import Metadata
-from broker.table import Table
-from tests.support import codec
-from tests.support.clock import FakeClock
-from tests.support.session import SureJournal, connected, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.metadata_store import Metadata
 
 MANY = 5 * TURN_COST // OBJECT_COST
 MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, rather more than there should be

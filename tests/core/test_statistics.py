@@ -1,5 +1,5 @@
-from broker.core.rules import CLASSIC, QUORUM
-from broker.core.statistics import SIZES, Delivering, Sizes, Statistics
+from warren.broker.core.counters.statistics import SIZES, Delivering, Sizes, Statistics
+from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
 
 
 def test_what_goes_out_either_way_is_deliver_get() -> None:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.binding import Binding, Destination
-from broker.core.message import Address, framed
-from broker.core.topic import TopicExchange, pattern
-from broker.properties import Properties
-from broker.table import Table
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.topic import TopicExchange, pattern
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import Address, framed
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import line as line_module
-from broker.core import rereading
-from broker.core.backlog import Budget, Unread
-from broker.core.message import Message
-from broker.core.ports import Pages
-from broker.core.queue import Queue
-from broker.core.rereading import EXHAUSTED_MS, REREAD_MS
-from broker.errors import PreconditionFailed
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.queues import UNLIMITED_BYTES, Delivery, Taker, enqueue, message, new_queue
 from tests.support.session import SlowJournal, new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.ports import Pages
+from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import reread
+from warren.broker.core.queues.paged_tail import Budget, Unread
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.reread import EXHAUSTED_MS, REREAD_MS
 
 RESIDENT, UNPAGE = 3, 4
 
@@ -222,7 +222,7 @@ def test_what_comes_back_after_a_fault_takes_no_more_memory_than_there_is() -> N
 
 
 def test_a_disk_that_still_gives_nothing_is_not_asked_for_more_than_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "REFUSED_LIMIT", 2 * UNPAGE)
+    monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)
     queue, journal = paged(100, *range(RESIDENT + 1, 101))
     while queue.lines.default.backlog:
         queue.get(False)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.core.node import Node
-from broker.core.upstream_parameters import safe_uri, uri_fault
-from broker.core.users import Users
-from broker.errors import Invalid
-from broker.storage.memory import MemoryJournal
 from tests.support.clock import FakeClock
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.access.users import Users
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.upstream_parameters import safe_uri, uri_fault
+from warren.broker.storage.memory_journal import MemoryJournal
 
 URI = "amqp://u:secret@host:5672/%2f?heartbeat=5"
 

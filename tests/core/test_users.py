@@ -4,15 +4,15 @@ from functools import partial
 
 import pytest
 
-from broker.core.definitions import Change, Definitions, StoredPermission, StoredTopicPermission, StoredUser
-from broker.core.durability import restore
-from broker.core.passwords import ARGON2ID, SHA256, PasswordRules, hash_password
-from broker.core.permissions import Permission, TopicPermission
-from broker.core.ports import Observer
-from broker.core.users import User, Users
-from broker.errors import Invalid, Unknown
 from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.session import new_node
+from warren.broker.amqp.errors import Invalid, Unknown
+from warren.broker.core.access.passwords import ARGON2ID, SHA256, PasswordRules, hash_password
+from warren.broker.core.access.permissions import Permission, TopicPermission
+from warren.broker.core.access.users import User, Users
+from warren.broker.core.definitions.recorder import restore
+from warren.broker.core.messages.ports import Observer
+from warren.broker.core.metadata.records import Change, Definitions, StoredPermission, StoredTopicPermission, StoredUser
 
 
 class Told(Observer):

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from broker.core.binding import Binding
-from broker.core.exchange import Exchange
-from broker.core.exchange_type import Notice
-from broker.core.fanout import FanoutExchange
-from broker.core.message import Address, framed
-from broker.core.node import Node
-from broker.core.ports import Consumer, Observer
-from broker.core.queue import Queue
-from broker.core.vhost import VHost
-from broker.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
-from broker.properties import Properties
-from broker.table import Table
 from tests.support.session import new_node
+from warren.broker.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.exchange_type import Notice
+from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.messages.binding import Binding
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.ports import Consumer, Observer
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
 
 
 class Recorder(Observer):

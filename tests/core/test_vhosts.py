@@ -5,20 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.definitions import Change, StoredGlobalParameter, StoredParameter, StoredVHost, first_definitions
-from broker.core.durability import Recorder, restore
-from broker.core.exchange import Exchange
-from broker.core.node import Node
-from broker.core.ports import Observer
-from broker.core.queue import Queue
-from broker.core.users import Users
-from broker.core.vhost import VHost
-from broker.errors import Invalid, PreconditionFailed, Unknown
-from broker.storage.memory import MemoryJournal
-from broker.storage.metadata import Metadata
-from broker.table import Table
 from tests.support.clock import FakeClock
 from tests.support.watcher import Watcher
+from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import Users
+from warren.broker.core.definitions.recorder import Recorder, restore
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.ports import Observer
+from warren.broker.core.metadata.records import (
+    Change,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredVHost,
+    first_definitions,
+)
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.memory_journal import MemoryJournal
+from warren.broker.storage.metadata_store import Metadata
 
 QUORUM = Table.of({"x-queue-type": "quorum"})
 

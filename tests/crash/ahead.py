@@ -13,7 +13,7 @@ _wall_s = time.time
 def main() -> int:
     ahead_s = float(sys.argv.pop(1))
     time.time = lambda: _wall_s() + ahead_s
-    from broker.cli import main as broker  # reads the clock as it now is
+    from warren.broker.cli import main as broker  # reads the clock as it now is
 
     return broker()
 

@@ -48,7 +48,7 @@ class Daemon:
     def launch(self, sync: str = "fsync", config: Path | None = None) -> None:
         """Start it, and do not wait. What was connected before hangs up now: until then it reads what still came."""
         self._hang_up()
-        module = "tests.crash.ahead" if self.ahead_s else "broker.cli"
+        module = "tests.crash.ahead" if self.ahead_s else "warren.broker.cli"
         line = [str(self.ahead_s)] if self.ahead_s else []
         line += ["serve", "--amqp", "127.0.0.1:0", "--data", str(self.data), "--sync", sync, *self._options]
         line += ["--config", str(config)] if config is not None else []
@@ -123,5 +123,5 @@ class Daemon:
 
 
 def doctor(data: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "broker.cli", "doctor", "--data", str(data)]
+    line = [sys.executable, "-m", "warren.broker.cli", "doctor", "--data", str(data)]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

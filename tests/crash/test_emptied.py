@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.sockets, pytest.mark.timeout(300)]
 
 def control(daemon: Daemon, *words: str) -> bytes:
     """What `warrenctl` of this broker answers."""
-    line = [sys.executable, "-m", "broker.ctl", "--data", str(daemon.data), *words]
+    line = [sys.executable, "-m", "warren.broker.ctl", "--data", str(daemon.data), *words]
     done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue
 
-from broker.core.passwords import hash_password
+from warren.broker.core.access.passwords import hash_password
 
 from .daemon import ROOT, Daemon
 
@@ -70,7 +70,7 @@ def test_what_has_not_changed_is_skipped_at_the_next_start(daemon: Daemon, tmp_p
 def test_a_bad_file_ends_the_start_with_one_line_and_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
     bad = DOCUMENT | {"bindings": [{"vhost": "orders", "source": "x", "destination": "q", "destination_type": "queue"}]}
     config = configure(tmp_path, bad)
-    line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--data", str(daemon.data)]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--data", str(daemon.data)]
     done = subprocess.run(
         [*line, "--config", str(config)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from broker.config import SSLOptions
-from broker.net.connection_limits import Pool
-from broker.net.tls import TLSOptions
 from tests.support.warrenctl import Controlled, Ready, Warrenctl, ports
+from warren.broker.config import SSLOptions
+from warren.broker.net.connection_limits import Pool
+from warren.broker.net.tls import TLSOptions
 
 pytestmark = pytest.mark.sockets
 
@@ -89,7 +89,7 @@ def test_certificates_of_servers_and_of_authorities_are_looked_at(
 def test_certificates_of_services_are_looked_at_too(
     controlled: Controlled, at_controlled: Warrenctl, tmp_path: Path
 ) -> None:
-    from broker.listeners import tls
+    from warren.broker.app.listeners import tls
 
     leaf = trustme.CA().issue_cert("localhost", not_after=datetime.datetime.now() + datetime.timedelta(days=2))
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "leaf.pem"))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pika
 import pytest
 
-from broker.control.commands import COMMANDS as ANSWERED
-from broker.ctl.commands import COMMANDS
-from broker.ctl.main import main
 from tests.support.warrenctl import Ready, Warrenctl, commanded, daemon
+from warren.broker.control.commands import COMMANDS as ANSWERED
+from warren.broker.ctl.catalogue import COMMANDS
+from warren.broker.ctl.main import main
 
 from .recorded import IN_ORDER, expected
 
@@ -159,8 +159,8 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
-    from broker.control import place
-    from broker.ctl.node import RemoteNode
+    from warren.broker.control import place
+    from warren.broker.ctl.socket_client import RemoteNode
 
     folder = tmp_path / ("long" * 30)
     folder.mkdir()

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from broker.control.links import COLUMNS, RABBITMQ
-from broker.host import Host, Service
 from tests.support.warrenctl import Controlled, Warrenctl
+from warren.broker.control.links import COLUMNS, RABBITMQ
+from warren.broker.hosting.host import Host, Service
 
 pytestmark = pytest.mark.sockets
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from broker.ctl.formats import FORMATS, cell, term
+from warren.broker.ctl.formats import FORMATS, cell, term
 
 USERS: list[list[object]] = [["guest", ["administrator"]], ["u", []]]
 

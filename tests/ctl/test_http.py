@@ -6,9 +6,9 @@ from pathlib import Path
 import pika
 import pytest
 
-from broker.ctl.commands import COMMANDS
-from broker.ctl.http.commands import COMMANDS as BY_HTTP
 from tests.support.warrenctl import Ready, Warrenctl, commanded, until
+from warren.broker.ctl.catalogue import COMMANDS
+from warren.broker.ctl.http.commands import COMMANDS as BY_HTTP
 
 from .recorded import IN_ORDER, expected
 

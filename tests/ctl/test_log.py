@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker import logs
-from broker.control.streams import WAITING_LIMIT, Stream
-from broker.ctl.node import RemoteNode
-from broker.logs.recent import Recent
-from broker.logs.record import Record
 from tests.support.warrenctl import Controlled, Ready, Warrenctl, until
+from warren.broker import logs
+from warren.broker.control.streams import WAITING_LIMIT, Stream
+from warren.broker.ctl.socket_client import RemoteNode
+from warren.broker.logs.recent import Recent
+from warren.broker.logs.record import Record
 
 pytestmark = pytest.mark.sockets
 
@@ -56,7 +56,7 @@ def test_a_log_that_was_moved_away_is_begun_anew(ready: Ready, warrenctl: Warren
 
 
 def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from broker.control import log
+    from warren.broker.control import log
 
     file = tmp_path / "long.log"
     file.write_text("".join(f"line {number}\n" for number in range(100)))

@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from broker.ctl.commands import COMMANDS, GROUPS
-from broker.ctl.parsing import Wrong, help_of, parameters, parse
+from warren.broker.ctl.catalogue import COMMANDS, GROUPS
+from warren.broker.ctl.command_line import Wrong, help_of, parameters, parse
 
 POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
 

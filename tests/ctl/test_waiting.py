@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.control import place
 from tests.support.warrenctl import Controlled, Warrenctl, commanded, daemon
+from warren.broker.control import place
 
 pytestmark = pytest.mark.sockets
 

@@ -1,6 +1,6 @@
 """Two Warrens and the way between them, under load, while whatever may break does: what is lost and what comes twice.
 
-    up --proxy--> down    the exchange `fed.x`; a publisher with confirms at the upstream, one durable queue here
+up --proxy--> down    the exchange `fed.x`; a publisher with confirms at the upstream, one durable queue here
 """
 
 import random

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from broker.core.binding import Binding, Destination
-from broker.table import Table
-from federation.bindings import Group, Groups
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.federation.binding_set import Group, Groups
 
 
 class Queue(Destination):

@@ -4,14 +4,15 @@ import random
 
 import pytest
 
-from broker.core.node import Node
-from broker.core.ports import Consumer
-from broker.core.queue import Queue
-from broker.core.users import Users
-from broker.session.consuming import Subscription
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
-from federation.consumers import (
+from tests.support.clock import FakeClock
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import Users
+from warren.broker.core.messages.ports import Consumer
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.session.consumer import Subscription
+from warren.broker.storage.memory_journal import MemoryJournal
+from warren.federation.demand_path import (
     DEMAND,
     PATH_LIMIT,
     Identity,
@@ -23,7 +24,6 @@ from federation.consumers import (
     shortest,
     wants,
 )
-from tests.support.clock import FakeClock
 
 A, B, C, D = ((name, "/", "q") for name in "ABCD")
 

@@ -1,6 +1,6 @@
 """When a queue link runs and when it pauses (spec/federation.md 8.2)."""
 
-from federation.demand import LINGER_MS, Demand, pull
+from warren.federation.demand import LINGER_MS, Demand, pull
 
 
 def test_078_it_runs_when_the_queue_is_empty_and_somebody_wants_more() -> None:

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
-from broker.core.passwords import hash_password
-from broker.table import Table
-from federation import dialling as federation_dialling
-from federation.dialling import ANSWERS_CANCEL, UpstreamListener
-from federation.fault import LinkFault
-from federation.line import Line
-from federation.login import Dialogue, PlainConnection
-from federation.upstream_channel import WINDOW, UpstreamChannel
-from federation.uris import Secret, endpoint
 from tests.support import dialling
 from tests.support.dialling import LOOPS, NAME, PATIENCE_S, Site, eventually, typed
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.passwords import hash_password
+from warren.federation.errors import LinkFault
+from warren.federation.upstream import connection as federation_dialling
+from warren.federation.upstream.channel import WINDOW, UpstreamChannel
+from warren.federation.upstream.connection import ANSWERS_CANCEL, UpstreamListener
+from warren.federation.upstream.endpoint import Secret, endpoint
+from warren.federation.upstream.handshake import Dialogue, PlainConnection
+from warren.federation.upstream.transport import Line
 
 pytestmark = pytest.mark.sockets
 

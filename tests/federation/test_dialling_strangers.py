@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from federation.uris import endpoint
 from tests.support import dialling
 from tests.support.dialling import LOOPS, PATIENCE_S, Site, eventually
+from warren.federation.upstream.endpoint import endpoint
 
 pytestmark = pytest.mark.sockets
 

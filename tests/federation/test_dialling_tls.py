@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from broker.core.definitions import StoredUser
-from broker.core.users import User
-from broker.net.tls import TLSOptions
-from federation.uris import Endpoint, endpoint
 from tests.support import dialling
 from tests.support.dialling import LOOPS, PATIENCE_S, Site
+from warren.broker.core.access.users import User
+from warren.broker.core.metadata.records import StoredUser
+from warren.broker.net.tls import TLSOptions
+from warren.federation.upstream.endpoint import Endpoint, endpoint
 
 pytestmark = pytest.mark.sockets
 

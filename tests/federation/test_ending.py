@@ -2,9 +2,9 @@
 
 import asyncio
 
-from broker.config.values import Links
-from federation.link import Link
-from federation.service import end_in_batches
+from warren.broker.config.config import Links
+from warren.federation.link import Link
+from warren.federation.service import end_in_batches
 
 
 class EndedLink(Link):

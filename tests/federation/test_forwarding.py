@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, cast
 
-from broker.core.message import content_frames
-from broker.core.node import Node
-from broker.properties import Properties
-from broker.session.inflow import Inflow
-from broker.session.settings import Settings
-from broker.table import Table
-from federation.cutter import Delivery
-from federation.forwarding import WAITING_BYTES, Forwarding
-from federation.line import Line
-from federation.status import Status
 from tests.support.channel import Channel
 from tests.support.session import SlowJournal, connected, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import content_frames
+from warren.broker.core.node.node import Node
+from warren.broker.session.internal_publisher import Inflow
+from warren.broker.session.settings import Settings
+from warren.federation.forwarder import WAITING_BYTES, Forwarding
+from warren.federation.link_status import Status
+from warren.federation.upstream.delivery_parser import Delivery
+from warren.federation.upstream.transport import Line
 
 CHANNEL = 1
 WITHIN_S = 60.0

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from broker.table import Table
-from federation.fault import LinkFault
-from federation.frame_check import METHOD_MAX, START_MAX, is_for_decoder
 from tests.support import codec
+from warren.broker.amqp.field_table import Table
+from warren.federation.errors import LinkFault
+from warren.federation.upstream.frame_check import METHOD_MAX, START_MAX, is_for_decoder
 
 START = b"\x00\x0a\x00\x0a\x00\x09"
 

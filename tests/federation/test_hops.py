@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from broker.properties import Properties
-from broker.table import Table, Value
-from federation.hops import MAX, SEEN, ExchangeStamp, QueueStamp, bound_from, hops_left, obstacle
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.amqp.properties import Properties
+from warren.federation.hop_headers import MAX, SEEN, ExchangeStamp, QueueStamp, bound_from, hops_left, obstacle
 
 URI = "amqp://host/v"
 

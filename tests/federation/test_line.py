@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
-from federation import cutter, line
-from federation.cutter import Cutter, Delivery
-from federation.fault import LinkFault
-from federation.line import HEARTBEAT_FRAME, Line, Listener
 from tests.support import codec
 from tests.support.examples import examples
+from warren.federation.errors import LinkFault
+from warren.federation.upstream import delivery_parser, transport
+from warren.federation.upstream.delivery_parser import Cutter, Delivery
+from warren.federation.upstream.transport import HEARTBEAT_FRAME, Line, Listener
 
 
 def delivery(
@@ -122,7 +122,7 @@ def test_of_a_message_that_is_too_large_nothing_is_kept_and_those_around_it_come
 
 
 def test_unfinished_messages_of_all_channels_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutter, "OTHERS_MAX", 40)
+    monkeypatch.setattr(delivery_parser, "OTHERS_MAX", 40)
     taken, deliveries, others = Cutter(60), list[Delivery](), list[bytes]()
     for channel in (1, 2, 3):
         taken.take(b"".join(delivery(1, b"x" * 60, channel, frame_max=30)[:3]), deliveries, others)
@@ -303,17 +303,17 @@ async def test_nothing_is_read_while_anybody_holds_it(house: House) -> None:
 
 @on_a_loop
 async def test_aio_pikas_reader_holds_it_when_it_has_too_much(house: House) -> None:
-    house.receive(*[HEARTBEAT_FRAME] * (line.READER_LIMIT // 4 + 1))
+    house.receive(*[HEARTBEAT_FRAME] * (transport.READER_LIMIT // 4 + 1))
     await asyncio.sleep(0)  # a full read rests for a turn, for another reason
     await asyncio.sleep(0)
     assert not house.socket.reading
-    await house.passed(line.READER_LIMIT * 2)
+    await house.passed(transport.READER_LIMIT * 2)
     assert house.socket.reading
 
 
 @on_a_loop
 async def test_after_a_full_read_others_have_their_turn(house: House) -> None:
-    house.receive(*delivery(1, b"x" * line.FULL_READ))
+    house.receive(*delivery(1, b"x" * transport.FULL_READ))
     assert not house.socket.reading and house.notes.deliveries == [[1]]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -338,7 +338,7 @@ async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbea
 
 @on_a_loop
 async def test_an_upstream_that_does_not_read_is_given_up(house: House) -> None:
-    house.socket.unread_bytes = line.WRITE_MAX + 1
+    house.socket.unread_bytes = transport.WRITE_MAX + 1
     house.line.ack(1, 1, False)
     assert house.socket.aborted
     written = house.socket.written
@@ -365,14 +365,14 @@ async def test_a_bug_of_ours_ends_the_connection_and_is_told(house: House) -> No
 
 @pytest.fixture
 def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "ANSWER_LOOK_S", 3600.0)
+    monkeypatch.setattr(transport, "ANSWER_LOOK_S", 3600.0)
 
 
 @pytest.mark.usefixtures("looks_by_hand")
 @on_a_loop
 async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it_sends(house: House) -> None:
     answered, call = (house.line.call(1, Queue.Bind.index, b"") for _ in range(2))
-    for _ in range(line.ANSWER_S - 1):
+    for _ in range(transport.ANSWER_S - 1):
         house.line._look_for_answers()
         house.receive(HEARTBEAT_FRAME)
     house.receive(codec.method_frame(1, Queue.BindOk, {}))
@@ -389,7 +389,7 @@ async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it
 async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> None:
     call = house.line.call(1, Queue.Bind.index, b"")
     house.line.pause()
-    for _ in range(2 * line.ANSWER_S):
+    for _ in range(2 * transport.ANSWER_S):
         house.line._look_for_answers()
     house.line.resume()
     house.line._look_for_answers()

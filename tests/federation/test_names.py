@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.errors import Invalid
-from federation.names import base_name, internal_name, other_letter
+from warren.broker.amqp.errors import Invalid
+from warren.federation.upstream_names import base_name, internal_name, other_letter
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from binascii import crc32
 
 import pytest
 
-from broker.core.message import Address, Message, framed
-from broker.properties import Properties
-from broker.table import Table
-from federation import seen
-from federation.hops import ExchangeStamp, obstacle
-from federation.seen import AGE_MS, Identities, Seen, carried, identified, reach, with_identity
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.federation import deduplication
+from warren.federation.deduplication import AGE_MS, Identities, Seen, carried, identified, reach, with_identity
+from warren.federation.hop_headers import ExchangeStamp, obstacle
 
 
 def number(value: int) -> bytes:
@@ -53,7 +53,7 @@ def test_what_was_refused_may_come_again() -> None:
 
 
 def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "GENERATION", 10)
+    monkeypatch.setattr(deduplication, "GENERATION", 10)
     window = Seen()
     for value in range(1000):
         assert not window.is_repeat(number(value), 0)

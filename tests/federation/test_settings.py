@@ -1,6 +1,6 @@
 """What a link is told to do (spec/federation.md 1)."""
 
-from federation.settings import LinkSettings, link_settings
+from warren.federation.link_settings import LinkSettings, link_settings
 
 URI = "amqp://u:secret@h"
 

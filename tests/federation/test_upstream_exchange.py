@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from pamqp.commands import Tx
 
-from broker.core.message import Address, Message, framed
-from broker.core.node import Node
-from broker.core.queue import Queue
-from broker.core.vhost import VHost
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
-from federation import upstream_exchange
-from federation.seen import carried
-from federation.upstream_exchange import FederationUpstreamExchange
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.session import SlowJournal, new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.federation import upstream_exchange
+from warren.federation.deduplication import carried
+from warren.federation.upstream_exchange import FederationUpstreamExchange
 
 TYPE = "x-federation-upstream"
 ARGUMENTS: dict[str, object] = {

@@ -4,8 +4,8 @@ import traceback
 
 import pytest
 
-from broker.errors import Invalid
-from federation.uris import Endpoint, Secret, endpoint
+from warren.broker.amqp.errors import Invalid
+from warren.federation.upstream.endpoint import Endpoint, Secret, endpoint
 
 
 def test_a_plain_uri_has_the_defaults_of_rabbitmq_but_for_the_time_to_connect() -> None:

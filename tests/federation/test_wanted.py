@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.core.exchange import Exchange
-from broker.core.node import Node
-from broker.core.queue import Queue
-from broker.core.users import Users
-from broker.core.vhost import VHost
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
-from federation.wanted import SLICE, LinkKey, Wanted, reattaches, scan, wanted
 from tests.support.clock import FakeClock
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import Users
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.memory_journal import MemoryJournal
+from warren.federation.link_spec import SLICE, LinkKey, Wanted, reattaches, scan, wanted
 
 URI = "amqp://u:p@host/v"
 

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pamqp.commands import Basic, Channel, Confirm, Queue, Tx
 
-from broker.core import dying, line
-from broker.core import queue as queues
-from broker.core.message import Message
-from broker.session import channel as channels
 from tests.support import codec
 from tests.support.clock import FakeClock
 from tests.support.examples import examples
 from tests.support.received import Silence
 from tests.support.session import SureJournal, connected, new_node, pipe_of
+from warren.broker.core.messages.message import Message
+from warren.broker.core.queues import dead_lettering, fifo
+from warren.broker.core.queues import queue as queues
+from warren.broker.session import channel as channels
 
 NAMES = ("a", "b", "c")
-SMALL = {line: {"PAGE_ABOVE": 3, "UNPAGE": 2}, queues: {"SLICE": 2}, dying: {"SLICE": 2, "MANY": 4}}
+SMALL = {fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2}, queues: {"SLICE": 2}, dead_lettering: {"SLICE": 2, "MANY": 4}}
 BUDGET_BYTES = 3000
 
 names = st.sampled_from(NAMES)
@@ -301,7 +301,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             front = queue.lines.front()
             if front is None:
                 continue
-            assert not line.due(front.next, self.clock.now_ms())
+            assert not fifo.due(front.next, self.clock.now_ms())
             turns = queue.consumers.any_ready()
             assert not turns, "who has room is served"
 

@@ -8,11 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header
 
-from broker.core.message import Address, Message
-from broker.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
-from broker.wire.frames import Acks, FrameReader, Method, Publishes
 from tests.support import codec
 from tests.support.examples import examples
+from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.wire.frame_reader import Acks, FrameReader, Method, Publishes
 
 DOCUMENTED = (FrameError, UnexpectedFrame, SyntaxFault, CommandInvalid, ResourceFault)
 OPEN = frozenset((1, 2))

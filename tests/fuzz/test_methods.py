@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
-from broker import properties
-from broker.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
-from broker.table import Table, check
-from broker.wire import methods, sasl
 from tests.support import codec
 from tests.support.examples import examples
+from warren.broker.amqp import properties
+from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
+from warren.broker.amqp.field_table import Table, check
+from warren.broker.wire import method_decoder, sasl
 
 INDICES = sorted(commands.INDEX_MAPPING)
 OLD = 0x001E000A  # access.request of AMQP 0-8, which pamqp does not know and nobody reads
@@ -43,7 +43,7 @@ arguments = st.one_of(
 @examples(400)
 def test_any_payload_is_a_method_or_a_documented_error(index: int, octets: bytes) -> None:
     try:
-        method, table = methods.decode(index, index.to_bytes(4, "big") + octets)
+        method, table = method_decoder.decode(index, index.to_bytes(4, "big") + octets)
     except AMQPError as error:
         assert isinstance(error, SyntaxFault | CommandInvalid | FrameError)
         assert (error.class_id, error.method_id) == (index >> 16, index & 0xFFFF)
@@ -57,13 +57,13 @@ def test_any_payload_is_a_method_or_a_documented_error(index: int, octets: bytes
 @examples(200)
 def test_a_sound_payload_that_lost_or_gained_octets_is_refused(index: int, data: st.DataObject) -> None:
     payload = codec.method_payload(commands.INDEX_MAPPING[index], {})
-    methods.decode(index, payload)
+    method_decoder.decode(index, payload)
     place = data.draw(st.integers(4, len(payload)))
     change = data.draw(st.sampled_from(("cut", "more")))
     damaged = payload[:place] if change == "cut" else payload + b"\0" * (1 + place % 3)
     if damaged != payload:
         with pytest.raises(SyntaxFault):
-            methods.decode(index, damaged)
+            method_decoder.decode(index, damaged)
 
 
 @given(tables())

@@ -6,9 +6,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.patterns import Pattern, query_pattern
-from broker.errors import Invalid
 from tests.support.examples import examples
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.metadata.patterns import Pattern, query_pattern
 
 BOUND_S = 1.0  # of processor time, for what takes a fifth of that at the worst
 QUERY_BOUND_S = 0.2

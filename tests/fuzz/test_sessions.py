@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from pamqp import base
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
-from broker import properties
-from broker.core.node import Node
-from broker.session.connection import CLOSED, CLOSING
 from tests.support import codec
 from tests.support.amqp import PROTOCOL_HEADER
 from tests.support.examples import examples
 from tests.support.received import Silence
 from tests.support.session import SessionPipe, SlowJournal, connected, dial, new_node, pipe_of
+from warren.broker.amqp import properties
+from warren.broker.core.node.node import Node
+from warren.broker.session.connection import CLOSED, CLOSING
 
 HARD = {403, 501, 502, 503, 504, 505, 506, 530, 540}
 SOFT = {403, 404, 405, 406}

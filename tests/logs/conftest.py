@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from broker import logs
-from broker.config.values import Log
+from warren.broker import logs
+from warren.broker.config.config import Log
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ class Broker:
         self.configuration.write_text(CONFIG)
         with (folder / "console").open("wb") as console:
             line = ["serve", "--config", "rabbitmq.conf"]
-            self.process = fork_server().start("broker.cli", line, folder, os.environ, console)
+            self.process = fork_server().start("warren.broker.cli", line, folder, os.environ, console)
         self.port = int(self.told("ready")["amqp"][0].rpartition(":")[2])  # type: ignore[index]
 
     def console(self) -> str:
@@ -144,7 +144,7 @@ def test_rotated_logs_stay_where_the_reloaded_configuration_put_them(broker: Bro
     broker.until(other.exists)
     other.rename(broker.folder / "other.log.1")
     control = broker.told("ready")["control"][0]  # type: ignore[index]
-    line = [sys.executable, "-m", "broker.ctl", "--data", str(Path(str(control)).parent)]
+    line = [sys.executable, "-m", "warren.broker.ctl", "--data", str(Path(str(control)).parent)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def warrenctl(command: str) -> str:
@@ -162,7 +162,7 @@ def test_rotated_logs_stay_where_the_reloaded_configuration_put_them(broker: Bro
 
 def test_a_log_file_that_cannot_be_written_ends_the_start_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "rabbitmq.conf").write_text("log.file = .\n")
-    line = [sys.executable, "-m", "broker.cli", "serve", "--config", "rabbitmq.conf", "--memory"]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--config", "rabbitmq.conf", "--memory"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (78, "warren: log.file: .: Is a directory\n")

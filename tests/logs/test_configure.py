@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker import logs
-from broker.config.values import Log, LogLevels
+from warren.broker import logs
+from warren.broker.config.config import Log, LogLevels
 
 FIELDS = {"connection": "1.2.3.4:5 -> 6.7.8.9:10", "process": "<0.7.0>"}
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.app import Store, build_node
-from broker.config import Config
-from broker.config.values import Log
-from broker.core.node import Node
-from broker.core.queue import Queue
-from broker.log_exchange import LOG, WAITING_LIMIT, LogExchange
-from broker.table import Table, value_of
 from tests.support.clock import FakeClock
+from warren.broker.amqp.field_table import Table, value_of
+from warren.broker.app.main import Store, build_node
+from warren.broker.config import Config
+from warren.broker.config.config import Log
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.telemetry.log_exchange import LOG, WAITING_LIMIT, LogExchange
 
 
 class Loop:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.logs.phrases import duration, phrase
+from warren.broker.logs.messages import duration, phrase
 
 NAME = "127.0.0.1:57604 -> 127.0.0.1:5672"
 WHOSE = {"connection": NAME, "process": "<0.3.0>", "user": "guest"}

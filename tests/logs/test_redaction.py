@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from broker.redaction import HIDDEN, clean, redacted
+from warren.broker.logs.redaction import HIDDEN, clean, redacted
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from plugins.management.api import routes
-from plugins.management.web import Web
 from tests.support.http import Api
 from tests.support.installed import ROOT, installed
 from tests.support.logging_broker import Broker
+from warren.plugins.management.api import routes
+from warren.plugins.management.http_api import Web
 
 
 @pytest.fixture
@@ -30,7 +30,17 @@ def web_of(api: Api) -> Web:
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker process with the HTTP API, on free ports of loopback."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(tmp_path)), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", "serve", "--memory", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    line = [
+        sys.executable,
+        "-m",
+        "warren.broker.cli",
+        "serve",
+        "--memory",
+        "--amqp",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+    ]
     with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield Broker(process)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from broker.properties import Properties
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from warren.broker.amqp.properties import Properties
 
 REFUSED = (401, "not_authorized", "Not_Authorized")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from plugins.management.access_log import AccessLog
-from plugins.management.service import ManagementService
 from tests.support.http import Api
+from warren.plugins.management.access_log import AccessLog
+from warren.plugins.management.service import ManagementService
 
 
 def test_a_folder_that_cannot_be_written_fails_the_start_with_one_line(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ import dataclasses
 import msgspec
 import pytest
 
-from plugins.management.answers import Refusal
-from plugins.management.bodies import converted, decoded, missing_keys
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from warren.plugins.management.bodies import converted, decoded, missing_keys
+from warren.plugins.management.responses import Refusal
 
 
 class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):

@@ -8,11 +8,11 @@ from urllib.parse import quote
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from broker.core.breakdown import Breakdown
-from plugins.management.sampler import Sampler
 from tests.support.channel import Channel
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from warren.broker.core.telemetry.detailed_rates import Breakdown
+from warren.plugins.management.stats.sampler import Sampler
 
 NAME = "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"
 CHANNEL = f"/channels/{quote(NAME, safe='')}"

@@ -2,8 +2,8 @@
 
 import base64
 
-from broker.core.passwords import verify_password
 from tests.support.http import Api
+from warren.broker.core.access.passwords import verify_password
 
 
 def test_the_cluster_can_be_called_otherwise(api: Api) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.table import Table
-from plugins.management import lists
-from plugins.management.routes import Route
-from plugins.metrics import exposition
 from tests.support.http import scope_of
 from tests.support.scraping import Scraper
 from tests.turns.crowd import path_of, readable, stay
+from warren.broker.amqp.field_table import Table
+from warren.plugins.management import pagination
+from warren.plugins.management.router import Route
+from warren.plugins.prometheus import exposition
 
 EACH = 3  # objects of each kind
 TURNS = (1, 2, 3, 4, 6, 9, 13)  # of the loop, after which all of them end
@@ -29,7 +29,7 @@ SCRAPES = (
 
 @pytest.fixture(autouse=True)
 def one_object_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "SLICE_S", -1.0)
+    monkeypatch.setattr(pagination, "SLICE_S", -1.0)
     monkeypatch.setattr(exposition, "SLICE_S", -1.0)
 
 

@@ -4,10 +4,10 @@ from datetime import datetime
 
 import pytest
 
-from broker.host import Host, Service
-from plugins.management.links import Row
-from plugins.management.sampler import Sampler
 from tests.support.http import Api
+from warren.broker.hosting.host import Host, Service
+from warren.plugins.management.federation_links import Row
+from warren.plugins.management.stats.sampler import Sampler
 
 CHANGED_S = datetime(2026, 11, 22, 5, 7, 9).timestamp()
 MISSING = (404, "Object Not Found", "Not Found")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from broker.host import Listening
-from broker.net.tls import TLS, TLSOptions
 from tests.support.http import Api
+from warren.broker.hosting.host import Listening
+from warren.broker.net.tls import TLS, TLSOptions
 
 
 @pytest.fixture

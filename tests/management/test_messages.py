@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plugins.management.api import messages
 from tests.support.http import Api, answered, scope_of
+from warren.plugins.management.api import messages
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
 GET = "/queues/%2F/q/get"

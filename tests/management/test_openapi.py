@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from plugins.management import openapi
-from plugins.management.answers import Answer
-from plugins.management.api import routes
 from tests.support.http import Api
+from warren.plugins.management import openapi
+from warren.plugins.management.api import routes
+from warren.plugins.management.responses import Answer
 
 
 def references(value: Any) -> set[str]:

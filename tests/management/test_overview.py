@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.core.passwords import hash_password
-from broker.plugin import Service
-from plugins.management.sampler import Sampler
 from tests.support.http import Api
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.plugin import Service
+from warren.plugins.management.stats.sampler import Sampler
 
 ZERO = {"rate": 0.0}
 

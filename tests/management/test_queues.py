@@ -1,7 +1,7 @@
 """Queues over HTTP (spec/operator.md 1.6, 1.7; acceptance 1, 3, 14, 15, 16, 21, 24, 25)."""
 
-from plugins.management.sampler import Sampler
 from tests.support.http import Api
+from warren.plugins.management.stats.sampler import Sampler
 
 GONE = (404, "Object Not Found", "Not Found")
 

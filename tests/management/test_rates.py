@@ -1,6 +1,6 @@
 import pytest
 
-from plugins.management.rates import BadRange, Range, ranged, ranges, rate, sampled
+from warren.plugins.management.stats.rates import BadRange, Range, ranged, ranges, rate, sampled
 
 
 def test_a_rate_is_what_came_between_two_points_per_second() -> None:

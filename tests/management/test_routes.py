@@ -2,11 +2,11 @@
 
 import pytest
 
-from plugins.management.access import Guard
-from plugins.management.api import routes
-from plugins.management.routes import Route, Routes, values
 from tests.management.catalogue import CATALOGUE, shape
 from tests.support.http import Api
+from warren.plugins.management.api import routes
+from warren.plugins.management.auth import Guard
+from warren.plugins.management.router import Route, Routes, values
 
 ROUTES = {(route.method, shape(route.path)): route for route in routes().all}
 

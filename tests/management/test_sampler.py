@@ -1,9 +1,9 @@
-from plugins.management import counters
-from plugins.management.counters import KINDS
-from plugins.management.rates import Range
-from plugins.management.sampler import Sampler
-from plugins.management.samples import LENGTHS, Samples
 from tests.support.in_process import InProcessPeer
+from warren.plugins.management.stats import counters
+from warren.plugins.management.stats.counters import KINDS
+from warren.plugins.management.stats.history import LENGTHS, Samples
+from warren.plugins.management.stats.rates import Range
+from warren.plugins.management.stats.sampler import Sampler
 
 MINUTE = {"lengths": Range(60, 5), "msg_rates": Range(60, 5)}
 

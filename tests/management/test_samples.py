@@ -2,8 +2,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from plugins.management.rates import Range
-from plugins.management.samples import LIMIT_BYTES, RETENTION, Samples, retention_of
+from warren.plugins.management.stats.history import LIMIT_BYTES, RETENTION, Samples, retention_of
+from warren.plugins.management.stats.rates import Range
 
 KINDS = {"queue": ("publish", "messages"), "vhost": ("publish",)}
 MINUTE = {"msg_rates": Range(60, 5), "lengths": Range(60, 5)}

@@ -31,7 +31,7 @@ BASIC = "Basic " + base64.b64encode(b"guest:guest").decode()
 @contextmanager
 def started(folder: Path, *options: str) -> Iterator[Broker]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder)), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", "serve", "--memory", "--amqp", "127.0.0.1:0", *options]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--memory", "--amqp", "127.0.0.1:0", *options]
     with subprocess.Popen(line, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield Broker(process)

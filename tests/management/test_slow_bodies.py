@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.plugin import HTTPListener, SSLOptions
-from plugins.management import bodies, web
-from plugins.management.answers import Refusal
-from plugins.management.quota import Quota
-from plugins.management.web import Web
-from plugins.web.door import Doors, Entrance
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, request, scope_of, until
+from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.plugins.http.lazy_listener import Doors, Entrance
+from warren.plugins.management import bodies, http_api
+from warren.plugins.management.http_api import Web
+from warren.plugins.management.quota import Quota
+from warren.plugins.management.responses import Refusal
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
@@ -118,7 +118,7 @@ def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered
 
         async def send(event: Any) -> None: ...
 
-        scopes = [scope_of("POST", path, b"x" * 100, user)[0] for _ in range(web.REQUESTS_LIMIT + 1)]
+        scopes = [scope_of("POST", path, b"x" * 100, user)[0] for _ in range(http_api.REQUESTS_LIMIT + 1)]
         slow = [asyncio.ensure_future(web_of(scope, receive, send)) for scope in scopes]
         await until(lambda: waiting == len(slow))
         assert (await request(web_of, "GET", "/vhosts")).status == 200
@@ -132,7 +132,7 @@ def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered
 def test_requests_in_work_of_one_source_leave_room_for_those_of_others(
     api: Api, web_of: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web_of, "_requests", Quota(web.REQUESTS_LIMIT, 1))
+    monkeypatch.setattr(web_of, "_requests", Quota(http_api.REQUESTS_LIMIT, 1))
     callbacks: list[Callable[[], None]] = []
     journal = api.host.node.journal
     monkeypatch.setattr(journal, "ticket", lambda: journal.durable + 1)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.core.passwords import SHA256
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api
+from warren.broker.core.access.passwords import SHA256
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.plugin import HTTPListener, SSLOptions
-from plugins.management import web
-from plugins.management.answers import Answer
-from plugins.management.quota import Quota
-from plugins.management.web import Web, while_connected
-from plugins.web.door import Doors, Entrance
 from tests.support.http import Api, request, until
+from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.plugins.http.lazy_listener import Doors, Entrance
+from warren.plugins.management import http_api
+from warren.plugins.management.http_api import Web, while_connected
+from warren.plugins.management.quota import Quota
+from warren.plugins.management.responses import Answer
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
@@ -42,7 +42,7 @@ def full_disk(api: Api, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
     api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "STORING_S", 0.01)
+    monkeypatch.setattr(http_api, "STORING_S", 0.01)
 
     async def visit() -> None:
         answer = await request(web_of, "PUT", "/queues/%2F/q", {})
@@ -73,7 +73,7 @@ def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: Web, full
 def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
     api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "STORING_LIMIT", 2)
+    monkeypatch.setattr(http_api, "STORING_LIMIT", 2)
 
     async def visit() -> None:
         waiting = [asyncio.ensure_future(request(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
@@ -107,7 +107,7 @@ def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
 def test_a_request_that_takes_too_long_is_told_to_come_again(
     api: Api, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 0.01)
+    monkeypatch.setattr(http_api, "REQUEST_S", 0.01)
     assert api.put("/queues/%2F/q").status == 503
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from plugins.management.api import routes
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from warren.plugins.management.api import routes
 
 MISSING = (404, "Object Not Found", "Not Found")
 

@@ -3,12 +3,12 @@
 import errno
 from pathlib import Path
 
-from broker.app import Store
-from broker.config import Config
-from broker.storage.journal import Journal as SegmentJournal
-from broker.storage.segments import Segment
 from tests.support.channel import Channel
 from tests.support.scraping import Samples, Scraper
+from warren.broker.app.main import Store
+from warren.broker.config import Config
+from warren.broker.storage.journal import Journal as SegmentJournal
+from warren.broker.storage.segment import Segment
 
 CLASSIC = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
 EVERY_FAMILY = (

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.plugin import Service
 from tests.support.scraping import Scraper
+from warren.broker.plugin import Service
 
 LINK: dict[str, Any] = {
     "vhost": "/",

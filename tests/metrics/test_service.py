@@ -32,7 +32,7 @@ def started(folder: Path, *lines: str, memory: bool = True) -> Iterator[Broker]:
     """With these lines of configuration; what they do not say is any port of loopback."""
     (folder / "broker.conf").write_text("\n".join(lines), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder)), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", "serve", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     line += ["--memory"] if memory else ["--data", str(folder / "data")]
     line += ["--config", str(folder / "broker.conf")]
     with subprocess.Popen(line, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -66,8 +66,8 @@ def test_metrics_have_an_address_of_their_own_and_are_told_on_that_of_the_api_to
 def test_a_broker_that_nobody_scrapes_imports_nothing_of_it(tmp_path: Path) -> None:
     names = (
         "import sys",
-        "from broker.cli import main",
-        "import plugins.metrics.service, plugins.management.service",
+        "from warren.broker.cli import main",
+        "import warren.plugins.prometheus.service, warren.plugins.management.service",
         "print([name for name in ('prometheus_client', 'starlette', 'uvicorn', 'msgspec') if name in sys.modules])",
     )
     told = subprocess.run(

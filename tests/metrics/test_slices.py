@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from plugins.metrics.endpoints import collected
-from plugins.metrics.exposition import PIECE, Text
-from plugins.metrics.scope import Scope
 from tests.support.scraping import Samples, Scraper
+from warren.plugins.prometheus.endpoints import collected
+from warren.plugins.prometheus.exposition import PIECE, Text
+from warren.plugins.prometheus.scope import Scope
 
 QUEUES = 1000
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from plugins.management.answers import Refusal
-from plugins.metrics import application
-from plugins.metrics.exposition import One, Table, Text
-from plugins.metrics.group import Rows
-from plugins.metrics.places import PLACES, SOURCE_PLACES, Place, Places
 from tests.support.http import answered, scope_of
 from tests.support.scraping import Samples, Scraper
+from warren.plugins.management.responses import Refusal
+from warren.plugins.prometheus import application
+from warren.plugins.prometheus.exposition import One, Table, Text
+from warren.plugins.prometheus.families import Rows
+from warren.plugins.prometheus.scrape_limits import PLACES, SOURCE_PLACES, Place, Places
 
 PATIENCE_S = 20
 NAMES = ["plain", 'quo"te', "back\\slash", "new\nline", "%s %(queue)s", "{brace}", "é \u2028"]

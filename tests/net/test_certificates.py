@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.net.certificates import distinguished_name, escaped, login_name, validity
+from warren.broker.net.certificates import distinguished_name, escaped, login_name, validity
 
 SUBJECT = (
     (("countryName", "FR"),),

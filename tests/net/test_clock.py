@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from broker.net.clock import LoopClock
+from warren.broker.runtime.clock import LoopClock
 
 pytestmark = pytest.mark.asyncio
 

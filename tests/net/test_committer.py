@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.core.ports import Batch, Journal
-from broker.net import committer as committer_module
-from broker.net.committer import Committer
+from warren.broker.core.messages.ports import Batch, Journal
+from warren.broker.runtime import committer as committer_module
+from warren.broker.runtime.committer import Committer
 
 
 class NotedBatch(Batch):

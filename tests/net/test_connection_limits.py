@@ -2,15 +2,14 @@
 
 import pytest
 
-from broker.net.connection_limits import (
+from warren.broker.net.connection_limits import (
     ConnectionLimits,
     Pool,
     Slot,
     connection_limit,
-    network_of,
     open_descriptors,
-    source_of,
 )
+from warren.broker.runtime.source_address import network_of, source_of
 
 
 class Door:

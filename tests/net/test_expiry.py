@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trustme
 
-from broker.net.expiry import authority_expiries, server_expiry
+from warren.broker.net.certificate_expiry import authority_expiries, server_expiry
 
 
 def dated(year: int) -> datetime.datetime:

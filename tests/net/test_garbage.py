@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.net.garbage import (
+from warren.broker.runtime.garbage_collection import (
     ENDED_LIMIT,
     IDLE_SHARE,
     LONG_INTERVAL_S,

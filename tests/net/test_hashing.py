@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.core.passwords import ARGON2ID, NOBODY, SHA256, check_hash, verify_password
-from broker.net import login_queue
-from broker.net.hashing import ThreadHashing
+from warren.broker.core.access.passwords import ARGON2ID, NOBODY, SHA256, check_hash, verify_password
+from warren.broker.runtime import login_queue
+from warren.broker.runtime.password_hashing import ThreadHashing
 
 
 def run(work: Callable[[ThreadHashing, list[str]], Awaitable[None]]) -> None:

@@ -8,11 +8,11 @@ import pytest
 import uvloop
 from pamqp.commands import Connection
 
-from broker.core.users import Insider
-from broker.session.link import Peer
 from tests.support.amqp import Client
 from tests.support.broker import SocketPipe
 from tests.support.listening import Listening
+from warren.broker.core.access.users import Insider
+from warren.broker.session.transport import Peer
 
 pytestmark = pytest.mark.sockets
 

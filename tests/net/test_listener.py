@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from broker.net.connection_limits import ConnectionLimits
-from broker.net.listener import Listener, SocketOptions
-from broker.net.supervisor import Supervisor
+from warren.broker.net.connection_limits import ConnectionLimits
+from warren.broker.net.listener import Listener, SocketOptions
+from warren.broker.runtime.supervisor import Supervisor
 
 pytestmark = pytest.mark.sockets
 

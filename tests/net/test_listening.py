@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 from pamqp.commands import Connection
 
-from broker.core.alarms import MEMORY
-from broker.core.definitions import Change, StoredUser, StoredVHost
-from broker.net import departures
 from tests.support.amqp import Client
 from tests.support.broker import SocketPipe
 from tests.support.listening import Listening
+from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
+from warren.broker.core.telemetry.resource_alarms import MEMORY
+from warren.broker.net import peer_watcher
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_sockets_get_their_options(listening: Listening) -> None:
 def test_a_blocked_client_that_goes_is_noticed(
     listening: Listening, monkeypatch: pytest.MonkeyPatch, unread_bytes: int, heartbeat_s: int
 ) -> None:
-    monkeypatch.setattr(departures, "LOOK_S", 0.05)
+    monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen(), heartbeat_s=heartbeat_s)
     ch = client.channel()
     listening.call(listening.node.alarms.set, MEMORY)
@@ -112,7 +112,7 @@ def test_a_blocked_client_that_goes_is_noticed(
 
 
 def test_who_is_blocked_and_stays_is_served_after_it(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departures, "LOOK_S", 0.05)
+    monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen())
     ch = client.channel()
     ch.declare("queue")

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker.core.passwords import NOBODY
-from broker.net import hashing as hashing_module
-from broker.net import login_queue
-from broker.net.hashing import ThreadHashing
-from broker.net.login_queue import (
+from tests.support.clock import FakeClock, FakeLoop
+from warren.broker.core.access.passwords import NOBODY
+from warren.broker.runtime import login_queue
+from warren.broker.runtime import password_hashing as hashing_module
+from warren.broker.runtime.login_queue import (
     FAILED_DELAY_S,
     FAILED_TURN,
     FREE_FAILURES,
@@ -24,7 +24,7 @@ from broker.net.login_queue import (
     LoginQueue,
     path_of,
 )
-from tests.support.clock import FakeClock, FakeLoop
+from warren.broker.runtime.password_hashing import ThreadHashing
 
 
 class Future:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.net.peers import peer_of
+from warren.broker.net.peers import peer_of
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.alarms import Alarms
-from broker.net.memory import PAGE_BYTES, cgroup_limits, resident_bytes, total_bytes
-from broker.net.resources import TRIM_LOOKS, Resources
+from warren.broker.core.telemetry.resource_alarms import Alarms
+from warren.broker.runtime.process_memory import PAGE_BYTES, cgroup_limits, resident_bytes, total_bytes
+from warren.broker.runtime.resource_monitor import TRIM_LOOKS, Resources
 
 
 class Machine:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.session.connection import Connection
 from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.session.connection import Connection
 
 
 def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:

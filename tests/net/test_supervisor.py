@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.net import supervisor as supervisor_module
-from broker.net.supervisor import Supervisor
+from warren.broker.runtime import supervisor as supervisor_module
+from warren.broker.runtime.supervisor import Supervisor
 
 pytestmark = pytest.mark.asyncio
 

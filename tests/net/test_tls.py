@@ -13,12 +13,12 @@ import trustme
 import uvloop
 from pamqp.commands import Connection
 
-from broker.net import listener
-from broker.net.tls import TLS, TLSOptions, context_of
 from tests.support.amqp import Client
 from tests.support.broker import SocketPipe
 from tests.support.listening import Listening
 from tests.support.received import Silence
+from warren.broker.net import listener
+from warren.broker.net.tls import TLS, TLSOptions, context_of
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [uvloop.new_event_loop, asyncio.new_event_loop]
 

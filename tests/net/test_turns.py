@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from broker.net.turns import INTERVAL_S, REPORT_S, WARN_S, Turns
+from warren.broker.runtime.loop_watchdog import INTERVAL_S, REPORT_S, WARN_S, Turns
 
 
 class Watch:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plugins import comparison
+from warren.plugins import comparison
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,14 @@ from functools import cache
 
 import pytest
 
-from broker.core.binding import Binding, Destination
-from broker.core.message import Address, Message, framed
-from broker.core.vhost import VHost
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
-from plugins.consistent_hash import WEIGHT_LIMIT, ConsistentHashExchange
 from tests.support.session import new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.consistent_hash import WEIGHT_LIMIT, ConsistentHashExchange
 
 KEYS = [f"order-{number}" for number in range(100_000)]
 SOME = KEYS[:5000]

@@ -8,19 +8,19 @@ import pytest
 from pamqp.commands import Exchange
 from pika.adapters.blocking_connection import BlockingChannel
 
-from broker.core.message import Address, framed
-from broker.core.node import Node
-from broker.core.queue import Queue
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
-from plugins.delayed_message import DelayedMessageExchange
-from plugins.modulus_hash import ModulusHashExchange
 from tests.crash.daemon import Daemon
 from tests.support.blocking import dial, taken
 from tests.support.clock import FakeClock
 from tests.support.listening import Listening
 from tests.support.session import connected, new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
+from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 60.0

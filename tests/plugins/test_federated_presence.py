@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.core.message import Address, framed
-from broker.core.queue import Queue
-from broker.core.vhost import VHost
-from broker.properties import Properties
-from broker.table import Table
-from plugins.presence import FEDERATED, PresenceExchange
-from plugins.presence_elsewhere import TEXT_LIMIT, WAYS_LIMIT, Elsewhere, Presence, Source
 from tests.support.session import new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.federated_presence import TEXT_LIMIT, WAYS_LIMIT, Elsewhere, Presence, Source
+from warren.plugins.exchanges.presence import FEDERATED, PresenceExchange
 
 A, B, C = [(name, "/") for name in "abc"]
 LISTENING = Table.of({FEDERATED: True})
@@ -288,7 +288,7 @@ def test_more_ways_than_count_are_left_out_and_the_presence_stays():
 
 
 def test_a_source_brings_no_more_than_its_limit(monkeypatch):
-    monkeypatch.setattr("plugins.presence_elsewhere.SOURCE_LIMIT", 2)
+    monkeypatch.setattr("warren.plugins.exchanges.federated_presence.SOURCE_LIMIT", 2)
     elsewhere, source = Elsewhere(), Source("a", "/", "up")
     keys = [elsewhere.bring(source, Presence("a", "/", key), "up", (A,)) for key in "klm"]
     assert [change is not None for change in keys] == [True, True, False]

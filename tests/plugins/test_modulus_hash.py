@@ -7,17 +7,17 @@ from collections import Counter
 
 import pytest
 
-from broker.core.binding import Binding, Destination
-from broker.core.exchange import Exchange
-from broker.core.message import Address, framed
-from broker.core.queue import Queue
-from broker.core.stable_hash import stable_hash
-from broker.core.vhost import VHost
-from broker.properties import Properties
-from broker.table import Table
-from plugins.modulus_hash import ModulusHashExchange
 from tests.support.installed import ROOT
 from tests.support.session import new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.hosting.stable_hash import stable_hash
+from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"")
 KEYS = [f"order-{number}" for number in range(500)]
@@ -102,7 +102,7 @@ def test_the_hash_is_that_of_every_machine_and_python():
     assert [f"{stable_hash(octets):016x}" for octets in (b"", b"k", b"order-7", b"\xff\x00")] == [
         *("e4a6a0577479b2b4", "ac52cb5ff985d463", "e9b52cd6ff54f2f1", "8be98a3d14d420eb"),
     ]
-    program = "from broker.core.stable_hash import stable_hash; print(stable_hash(b'k'))"
+    program = "from warren.broker.hosting.stable_hash import stable_hash; print(stable_hash(b'k'))"
     for seed in ("0", "1"):
         line = [sys.executable, "-c", program]
         done = subprocess.run(line, env={"PYTHONHASHSEED": seed}, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -15,9 +15,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from broker.plugin import stable_hash
 from tests.crash.daemon import Daemon
 from tests.support.blocking import Connect, dial, queue, taken
+from warren.broker.plugin import stable_hash
 
 pytestmark = pytest.mark.sockets
 

@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from broker.core.message import Address, Message, framed
-from broker.core.queue import Queue
-from broker.core.vhost import VHost
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
-from plugins.presence import PresenceExchange, wants_summary
 from tests.support.session import SlowJournal, new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.presence import PresenceExchange, wants_summary
 
 ZEROS = [(kind, 0) for kind in "bBsuIilL"] + [("f", 0.0), ("d", -0.0), ("D", (2, 0)), ("t", False)]
 OTHERS = [("I", 1), ("b", -1), ("d", 0.1), ("D", (0, 1)), ("t", True), ("V", None), ("S", b"0"), ("S", b"false"),

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from broker.core.message import Address, framed
-from broker.core.vhost import VHost
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
-from plugins.random_exchange import LocalRandomExchange, RandomExchange
 from tests.support.session import new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.random_exchange import LocalRandomExchange, RandomExchange
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"")
 QUORUM = Table.of({"x-queue-type": "quorum"})

@@ -6,18 +6,18 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from broker.core.message import Address, Message, framed
-from broker.core.node import Node
-from broker.core.queue import Queue
-from broker.core.vhost import VHost
-from broker.errors import PreconditionFailed
-from broker.properties import Properties
-from broker.table import Table
-from plugins.recent_history import RecentHistoryExchange
 from tests.crash.daemon import Daemon
 from tests.support.blocking import dial, taken
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 TYPE = "x-recent-history"
 LENGTH = "x-recent-history-length"

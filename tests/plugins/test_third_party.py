@@ -79,6 +79,6 @@ def test_a_plugin_of_another_distribution_works(tmp_path: Path, python: str) -> 
     finally:
         daemon.close()
     listed = subprocess.run(
-        [python, "-m", "broker.cli", "plugins"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+        [python, "-m", "warren.broker.cli", "plugins"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
     assert "x-round-robin\twarren-round-robin 3.2.1\n" in listed.stdout

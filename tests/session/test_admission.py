@@ -4,11 +4,11 @@ import pytest
 from pamqp.commands import Basic, Connection
 from pamqp.commands import Channel as ChannelMethods
 
-from broker.core.node import Node
-from broker.core.passwords import hash_password
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.session import dial, new_node, pipe_of
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.core.node.node import Node
 
 
 def logged_in(node: Node, user: str = "guest", **settings: object) -> Client:

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
-from broker.core.alarms import DISK, MEMORY
-from broker.core.node import Node
-from broker.errors import ConnectionForced
-from broker.session.blocking import unblock
 from tests.support import codec
 from tests.support.amqp import CAPABILITIES, Client
 from tests.support.channel import Channel as ClientChannel
 from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.received import Silence
 from tests.support.session import dial, new_node, pipe_of
+from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.core.node.node import Node
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
+from warren.broker.session.alarm_blocking import unblock
 
 REASON = "low on disk"
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 
-from broker.core.durability import Recorder
-from broker.errors import ConnectionForced
-from broker.session.confirms import Confirms
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.channel import Channel as ClientChannel
 from tests.support.examples import examples
 from tests.support.received import Content, Silence
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
+from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.session.confirms import Confirms
 
 DURABLE = {"delivery_mode": 2}
 

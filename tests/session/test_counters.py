@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from pamqp.commands import Basic, Queue
 
-from broker.core.rules import CLASSIC, QUORUM
-from broker.core.statistics import Delivering, Publishing
-from broker.errors import ConnectionForced
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer
+from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.core.counters.statistics import Delivering, Publishing
+from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
 
 
 class House:

@@ -5,15 +5,15 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Connection, Queue
 
-from broker.core.durability import Recorder
-from broker.core.passwords import ARGON2ID
-from broker.errors import ConnectionForced
-from broker.net.evictions import Evictions
-from broker.session.connection import Connection as Session
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
+from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.core.access.passwords import ARGON2ID
+from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.net.evictions import Evictions
+from warren.broker.session.connection import Connection as Session
 
 
 def evict(client: Client) -> None:

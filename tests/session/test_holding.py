@@ -3,15 +3,15 @@
 import pytest
 from pamqp.commands import Basic, Connection, Queue
 
-from broker.core import line as line_module
-from broker.core.backlog import Budget
-from broker.core.node import Node
-from broker.core.publishers import HOLD_ABOVE, RELEASE_BELOW
-from broker.session.holding import FREE_LOOKS, HOLD_PROGRESS, Holding
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
+from warren.broker.core.queues.paged_tail import Budget
+from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, Holding
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 

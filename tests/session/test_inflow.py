@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 from pamqp.commands import Connection
 
-from broker.core.binding import Destination
-from broker.core.exchange_host import ExchangeHost
-from broker.core.exchange_type import ExchangeType
-from broker.core.message import Message, content_frames
-from broker.core.node import Node
-from broker.core.publishers import HOLD_ABOVE
-from broker.core.receipt import STORED, TAKEN, Receipt
-from broker.core.users import INSIDER
-from broker.errors import AccessRefused, Invalid, NotFound, SyntaxFault
-from broker.properties import Properties
-from broker.session.holding import HOLD_MS
-from broker.session.inflow import Content, Inflow
-from broker.session.settings import Settings
-from broker.table import Table
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, dial, new_node
+from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, SyntaxFault
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.access.users import INSIDER
+from warren.broker.core.exchanges.exchange_type import ExchangeType
+from warren.broker.core.messages.binding import Destination
+from warren.broker.core.messages.message import Message, content_frames
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.enqueue_result import STORED, TAKEN, Receipt
+from warren.broker.core.queues.flow_control import HOLD_ABOVE
+from warren.broker.core.vhost.exchange_host import ExchangeHost
+from warren.broker.session.flow_control import HOLD_MS
+from warren.broker.session.internal_publisher import Content, Inflow
+from warren.broker.session.settings import Settings
 
 NAME = "Federation link (upstream: up, policy: p)"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from broker.session.connection import Connection
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.session.connection import Connection
 
 
 @pytest.fixture

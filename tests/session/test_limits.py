@@ -3,18 +3,18 @@
 import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue
 
-from broker.core.alarms import DISK, MEMORY
-from broker.core.arguments import ARGUMENTS_BYTES
-from broker.core.users import Insider
-from broker.session import blocking
-from broker.session.blocking import MADE_LIMIT, unblock
-from broker.session.operator import OperatorChannel
-from broker.session.settings import Settings
-from broker.table import Table
 from tests.support import codec
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import Insider
+from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
+from warren.broker.session import alarm_blocking
+from warren.broker.session.alarm_blocking import MADE_LIMIT, unblock
+from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.settings import Settings
 
 LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 12)}
 TOO_LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 11)}
@@ -44,7 +44,7 @@ def test_arguments_of_16_kib_are_taken_and_larger_ones_refused() -> None:
 def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(
     monkeypatch: pytest.MonkeyPatch, low_on: str
 ) -> None:
-    monkeypatch.setattr(blocking, "MADE_LIMIT", 0)
+    monkeypatch.setattr(alarm_blocking, "MADE_LIMIT", 0)
     node = new_node()
     there = connected(node).channel()
     there.declare("q")

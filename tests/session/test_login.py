@@ -2,12 +2,12 @@
 
 from pamqp.commands import Channel, Connection
 
-from broker.core.passwords import ARGON2ID
-from broker.table import Table
 from tests.support.amqp import Client
 from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.in_process import InProcessPeer
 from tests.support.session import dial, new_node, pipe_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.passwords import ARGON2ID
 
 
 def test_anonymous_is_bound_by_the_same_loopback_rule_as_the_user_it_stands_for() -> None:

@@ -3,9 +3,9 @@
 import pytest
 from pamqp.commands import Basic, Channel, Tx
 
-from broker.core.scheduler import TURN_COST
-from broker.session.transactions import PUBLISH_COST
 from tests.support.in_process import InProcessPeer
+from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.session.methods.tx import PUBLISH_COST
 
 MANY = 3 * TURN_COST // PUBLISH_COST
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.app import build_settings
-from broker.core.passwords import hash_password
-from broker.errors import AccessRefused, Invalid, NotFound, PreconditionFailed, ResourceLocked
-from broker.properties import Properties
-from broker.session.link import Peer
-from broker.session.operator import OperatorChannel
-from broker.table import Table
 from tests.support.in_process import InProcessPeer
+from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, PreconditionFailed, ResourceLocked
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.app.main import build_settings
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.transport import Peer
 
 Open = Callable[..., OperatorChannel]
 

@@ -13,13 +13,13 @@ import pytest
 from pamqp.commands import Basic, Confirm, Connection, Exchange, Queue, Tx
 from pamqp.commands import Channel as ChannelMethods
 
-from broker.core.node import Node
-from broker.core.passwords import hash_password
-from broker.session.channel import HANDLERS, IGNORED
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.received import Content
 from tests.support.session import dial, new_node, pipe_of
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.core.node.node import Node
+from warren.broker.session.channel import HANDLERS, IGNORED
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 RIGHTS = (CONFIGURE, WRITE, READ)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
-from broker.core.scheduler import TURN_COST
-from broker.session import settling
 from tests.support import codec
 from tests.support.channel import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
+from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.session.methods import acknowledge
 
 COUNT = 5_000
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
@@ -69,7 +69,7 @@ def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
     assert all(consumer.unacked == 0 for consumer in channel.consumers.values())
 
 
-LARGE = 3 * settling.TOGETHER
+LARGE = 3 * acknowledge.TOGETHER
 
 
 class Large:

@@ -6,12 +6,12 @@ import pytest
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Connection as Methods
 
-from broker.core.node import Node
-from broker.session.connection import Connection
 from tests.support import codec
 from tests.support.channel import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import connected, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.session.connection import Connection
 
 from .test_settling import LARGE, PUBLISH, Large
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 from pamqp.commands import Connection as ConnectionMethods
 
-from broker.core.node import Node
-from broker.session.channel import Channel as ServerChannel
-from broker.session.connection import Connection
-from broker.session.timeouts import Timeouts
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import dial, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.session.channel import Channel as ServerChannel
+from warren.broker.session.connection import Connection
+from warren.broker.session.consumer_timeout import Timeouts
 
 MINUTE_MS = 60_000
 

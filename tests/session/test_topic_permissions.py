@@ -3,10 +3,10 @@
 import pytest
 from pamqp.commands import Connection, Exchange, Queue
 
-from broker.core.node import Node
-from broker.core.passwords import hash_password
 from tests.support.channel import Channel
 from tests.support.session import dial, new_node
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.core.node.node import Node
 
 
 def node_with(write: str, read: str, exchange: str = "amq.topic") -> Node:

@@ -3,13 +3,13 @@
 import pytest
 from pamqp.commands import Basic, Channel, Queue
 
-from broker.core.node import Node
-from broker.core.scheduler import TURN_COST
-from broker.session.connection import AT_ONCE_COST, CHANGE_COST, METHOD_COST, RUN_COST, STEP_COST
 from tests.support import codec
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.session import SessionPipe, connected, new_node, pipe_of
+from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.node.node import Node
+from warren.broker.session.connection import AT_ONCE_COST, CHANGE_COST, METHOD_COST, RUN_COST, STEP_COST
 
 AT_ONCE, IN_A_TURN, IN_A_STEP = (cost // METHOD_COST for cost in (AT_ONCE_COST, TURN_COST, STEP_COST))
 CHANGES_AT_ONCE = (AT_ONCE_COST + TURN_COST + STEP_COST) // CHANGE_COST

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
-from broker.core.node import Node
-from broker.session import channel as channel_module
-from broker.session.connection import Connection as Session
 from tests.support import codec
 from tests.support.channel import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import connected, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.session import channel as channel_module
+from warren.broker.session.connection import Connection as Session
 
 from .test_settling import Large
 
@@ -73,7 +73,7 @@ def test_a_job_that_fails_closes_the_connection_that_waits_for_it(monkeypatch: p
         patch.setattr(large.journal, "settle", failing)
         patch.setattr(type(large.queue), "requeue", failing)
         patch.setattr(type(large.queue), "settle", failing)
-        patch.setattr("broker.core.release._settle", failing)
+        patch.setattr("warren.broker.core.queues.release._settle", failing)
         if how == "nack":
             large.ch.nack(0, multiple=True, requeue=True)
         elif how == "commit":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.core.definitions import Change, Definitions, Record, StoredExchange, StoredQueue, StoredVHost
+from warren.broker.core.metadata.records import Change, Definitions, Record, StoredExchange, StoredQueue, StoredVHost
 
 LISTS = {
     "StoredVHost": ("vhosts", ("name",)),

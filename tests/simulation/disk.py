@@ -16,8 +16,8 @@ from errno import EIO, ENOSPC
 from os import strerror
 from random import Random
 
-from broker.core.ports import FULL
-from broker.storage.disk import Disk, File
+from warren.broker.core.messages.ports import FULL
+from warren.broker.storage.disk import Disk, File
 
 SECTOR = 512
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-from broker.storage.disk import Disk, File
 from tests.simulation.disk import SimulatedDisk
+from warren.broker.storage.disk import Disk, File
 
 WAIT_S = 60.0  # until a thread that was let go must have stopped again; only a deadlock takes that long
 

@@ -11,18 +11,18 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from broker.core import life as core_life
-from broker.core.definitions import Change, StoredQueue
-from broker.core.message import Address, Message, content_frames
-from broker.core.ports import EXHAUSTED
-from broker.storage import compaction, reader
-from broker.storage.journal import Batch, Journal
 from tests.simulation.disk import SimulatedDisk, Stopped
 from tests.simulation.metadata import MemoryMetadata
 from tests.simulation.model import ALWAYS, NEVER, Content, Entry, Queue, attempts_of, check, check_attempts, content
+from warren.broker.core.messages import message_state as core_life
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.metadata.records import Change, StoredQueue
+from warren.broker.storage import compaction, segment_reader
+from warren.broker.storage.journal import Batch, Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 QUEUES = 10
 BODY_BYTES = (0, 1, 40, 100, 300, 513, 1500)
@@ -48,7 +48,7 @@ class World:
         self.trace: list[str] = []
         # Chosen once, as they are for all of a life.
         compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
-        reader.READ_BYTES = self.random.choice(SLICE_BYTES)
+        segment_reader.READ_BYTES = self.random.choice(SLICE_BYTES)
 
     def message(self, persistent: bool = True) -> tuple[int, Message]:
         """A message that there has not been yet, and its number."""

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from broker.core.definitions import Change, StoredQueue
+from warren.broker.core.metadata.records import Change, StoredQueue
 
 
 class MemoryMetadata:

@@ -7,8 +7,8 @@ a restart has found is what there is from then on: a broker has shown it to cons
 
 from __future__ import annotations
 
-from broker.core.life import Life
-from broker.core.message import Message
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message_state import Life
 
 ALWAYS = 0  # a ticket that is durable from the start
 NEVER = 1 << 62  # one that no batch has

@@ -15,12 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pamqp.commands import Basic, Exchange, Queue, Tx
 
-from broker.app import Store, build_node
-from broker.config import Config
-from broker.core import line
-from broker.core.ports import EXHAUSTED
-from broker.storage import compaction, reader
-from broker.storage.journal import Batch, Journal
 from tests.simulation.definitions import MemoryDefinitions
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.node_model import Entry, Model
@@ -30,9 +24,15 @@ from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.received import Content, Silence, describe
 from tests.support.session import connected, pipe_of
+from warren.broker.app.main import Store, build_node
+from warren.broker.config import Config
+from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.queues import fifo as line
+from warren.broker.storage import compaction, segment_reader
+from warren.broker.storage.journal import Batch, Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -96,7 +96,7 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(line, "PAGE_ABOVE", 3)
     monkeypatch.setattr(line, "UNPAGE", 4)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
-    monkeypatch.setattr(reader, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(segment_reader, "READ_BYTES", read_bytes)
 
 
 class Publish:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.core.ports import Journal
+from warren.broker.core.messages.ports import Journal
 
 
 class Entry:

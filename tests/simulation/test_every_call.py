@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core.message import Message
-from broker.core.ports import FULL
-from broker.storage.disk import Disk, File
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
 from tests.simulation.node_life import NodeLife, World, set_small_sizes
 from tests.simulation.test_interleavings import message
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.ports import FULL
+from warren.broker.storage.disk import Disk, File
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 ERRORS = (errno.EIO, errno.ENOSPC)
 ELSEWHERE = {"salt", "free_bytes"}  # no call of a file; asked by the committer alone, of which tests/net has a test

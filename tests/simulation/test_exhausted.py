@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from broker.core.message import Message
-from broker.core.ports import EXHAUSTED
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.test_interleavings import append, bodies, opened
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage.journal import Journal
 
 SEGMENT_BYTES = 300
 ROUNDS = 12

@@ -5,15 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from broker.core.message import Address, Message, content_frames
-from broker.storage.disk import Disk
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.interleaving import SteppedDisk, Stepper, orders
 from tests.simulation.metadata import MemoryMetadata
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.storage.disk import Disk
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 SEGMENT_BYTES = 1 << 20
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.storage import compaction, reader
 from tests.simulation.disk import Stopped
 from tests.simulation.life import Life, World, stop_after
+from warren.broker.storage import compaction, segment_reader
 
 SEEDS = int(os.environ.get("WARREN_SIM_SEEDS", "300"))
 FIRST = int(os.environ.get("WARREN_SIM_FIRST", "1"))
@@ -31,9 +31,9 @@ FAILURES = {"failing disk": errno.EIO, "full disk": errno.ENOSPC}
 @pytest.fixture(autouse=True)
 def sizes() -> Iterator[None]:
     """The simulation makes slices small; afterwards they are what they were."""
-    before = compaction.SLICE_BYTES, reader.READ_BYTES
+    before = compaction.SLICE_BYTES, segment_reader.READ_BYTES
     yield
-    compaction.SLICE_BYTES, reader.READ_BYTES = before
+    compaction.SLICE_BYTES, segment_reader.READ_BYTES = before
 
 
 def cut(world: World, power: bool) -> None:

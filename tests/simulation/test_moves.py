@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.storage.journal import Journal
-from broker.storage.segments import OFFSET_MASK
 from tests.simulation.disk import SimulatedDisk, Stopped
 from tests.simulation.metadata import MemoryMetadata
 from tests.simulation.test_interleavings import commit, message, opened
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment import OFFSET_MASK
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 BODY = b"x" * 2000  # of several sectors, of which any may be kept
 

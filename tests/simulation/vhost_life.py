@@ -10,14 +10,14 @@ from random import Random
 
 from pamqp.commands import Connection
 
-from broker.core.node import Node
-from broker.core.ports import Journal
-from broker.table import Table
 from tests.simulation.model import ALWAYS, NEVER
 from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.received import Silence
 from tests.support.session import dial, pipe_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.messages.ports import Journal
+from warren.broker.core.node.node import Node
 
 NAME = "other"
 QUEUE = "queue"

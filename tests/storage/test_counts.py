@@ -5,14 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from broker.core.message import Address, Message, content_frames
-from broker.storage.journal import Journal
-from broker.storage.reader import READ_BYTES
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment_reader import READ_BYTES
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 
 def opened(disk: SimulatedDisk) -> Journal:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from broker.core.definitions import Change, StoredQueue
-from broker.core.message import Address, Message, content_frames
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.metadata.records import Change, StoredQueue
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 QUEUE = Change(True, StoredQueue("/", "q", 1, False, b""))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.disk import Disk, FolderDisk
+from warren.broker.storage.disk import Disk, FolderDisk
 
 
 @pytest.fixture

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.message import Address, content_frames
-from broker.storage import records
-from broker.storage.doctor import examine
+from warren.broker.core.messages.message import Address, content_frames
+from warren.broker.storage import log_records
+from warren.broker.storage.doctor import examine
 
 SALT = 7
-HEAD = records.SEGMENT_HEAD_BYTES
+HEAD = log_records.SEGMENT_HEAD_BYTES
 
 
 def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
-    numbers = b"".join(map(records.QUEUE.pack, queues))
+    numbers = b"".join(map(log_records.QUEUE.pack, queues))
     address = Address("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
-    return records.message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
+    return log_records.message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def log(tmp_path: Path) -> Path:
     """Two segments: four messages, of which one was settled, then one of two queues."""
     folder = tmp_path / "log"
     folder.mkdir()
-    first = records.Head(1, SALT).encode() + b"".join(message(id_, [7]) for id_ in range(1, 5))
+    first = log_records.Head(1, SALT).encode() + b"".join(message(id_, [7]) for id_ in range(1, 5))
     (folder / "00000001.log").write_bytes(first)
-    second = records.Head(5, SALT).encode() + records.settled(SALT, 5, 7, [2]) + message(5, [7, 8])
+    second = log_records.Head(5, SALT).encode() + log_records.settled(SALT, 5, 7, [2]) + message(5, [7, 8])
     (folder / "00000002.log").write_bytes(second)
     return folder
 
@@ -45,7 +45,7 @@ def told(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]
 def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     status, lines = told(capsys, log)
     assert status == 0
-    assert f"log: version {records.VERSION}" in lines
+    assert f"log: version {log_records.VERSION}" in lines
     assert "00000001.log: 4 records; 3 messages live, 1 dead" in lines
     assert "00000002.log: 2 records; 1 messages live, 0 dead" in lines
 
@@ -60,7 +60,7 @@ def test_a_torn_end_is_told_and_is_no_damage(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_newest_segment_without_a_whole_head_is_torn(capsys: pytest.CaptureFixture[str], log: Path) -> None:
-    (log / "00000003.log").write_bytes(records.Head(6, SALT).encode()[:7])
+    (log / "00000003.log").write_bytes(log_records.Head(6, SALT).encode()[:7])
     status, lines = told(capsys, log)
     assert status == 0
     assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 octets" in line for line in lines)
@@ -97,8 +97,8 @@ def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Pat
 
 
 def test_a_log_of_another_version_is_told(capsys: pytest.CaptureFixture[str], log: Path) -> None:
-    head = records.SEGMENT_HEAD_1.pack(records.SEGMENT_MAGIC, 1, 0, 6)
-    (log / "00000003.log").write_bytes(head + records.CRC.pack(records.crc32(head)))
+    head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 6)
+    (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
     status, lines = told(capsys, log)
     assert status == 1
     assert lines[-1] == "log: BAD: 00000003.log: of version 1 of the log, this broker reads version 2"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core.life import Life
-from broker.core.message import Address, Message, content_frames
-from broker.storage import records
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.messages.message_state import Life
+from warren.broker.storage import log_records
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 Attempts = dict[bytes, int]
 
@@ -163,11 +163,11 @@ def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> No
     """A power cut took what was counted anew with the copy; neither was durable, so the old segment is still there."""
     disk = SimulatedDisk(Random(1))
     salt, address, frames = 5, Address("", "q"), content_frames(1, b"\x00\x00", b"x")
-    octets = records.Head(1, salt).encode()
+    octets = log_records.Head(1, salt).encode()
     for id_ in (1, 2):
-        octets += records.message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
+        octets += log_records.message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
         if id_ == 1:
-            octets += records.counted(salt, 2, 1, 1, 4)
+            octets += log_records.counted(salt, 2, 1, 1, 4)
     disk.put("00000001.log", octets)
     journal, found = opened(disk)
     assert [id_ for id_, _ in found[1]] == [2]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.lock import InUse, lock
+from warren.broker.storage.folder_lock import InUse, lock
 
 
 def test_a_folder_is_made_and_locked_once(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import cast
 
 import pytest
 
-from broker.core.definitions import (
+from tests.support.descriptors import no_descriptor
+from warren.broker.core.metadata.records import (
     Change,
     Definitions,
     Record,
@@ -24,9 +25,8 @@ from broker.core.definitions import (
     StoredUser,
     StoredVHost,
 )
-from broker.storage.faults import StorageFault
-from broker.storage.metadata import _STEPS, VERSION, Metadata
-from tests.support.descriptors import no_descriptor
+from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.metadata_store import _STEPS, VERSION, Metadata
 
 NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
 TABLE = b"\x01kI\xff\x00\x00\x07"

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core.message import Address, Message, content_frames
-from broker.core.ports import EXHAUSTED
-from broker.storage import compaction, reader
-from broker.storage.disk import FolderDisk
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.simulation.metadata import MemoryMetadata
 from tests.support.descriptors import no_descriptor
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage import compaction, segment_reader
+from warren.broker.storage.disk import FolderDisk
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 SEGMENT_BYTES = 4000
 FIRST = "00000001.log"
@@ -99,7 +99,7 @@ def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
 
 
 def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "FAILURES", 4)
+    monkeypatch.setattr(segment_reader, "FAILURES", 4)
     log = Log()
     log.store(50)
     now_s = 100.0
@@ -120,7 +120,7 @@ def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypa
     assert log.read() == expected and log.disk.refused == refused, "a dying disk is asked again and again"
     log.disk.before = before
     assert log.read() == expected
-    now_s += reader.RETRY_S
+    now_s += segment_reader.RETRY_S
     assert log.read() == list(range(50))
 
 
@@ -157,7 +157,7 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> N
 
 
 def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "FILES", 3)
+    monkeypatch.setattr(segment_reader, "FILES", 3)
     log = Log()
     log.store(150)
     assert log.read() == list(range(150))
@@ -249,7 +249,7 @@ def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(error: int)
     assert log.disk.refused == 1, "a disk that refuses is asked with each batch"
     assert FIRST in log.disk.names() and "00000002.log" not in log.disk.names(), "all others are compacted"
     end()
-    now_s += reader.RETRY_S if error in EXHAUSTED else compaction.REFUSED_S
+    now_s += segment_reader.RETRY_S if error in EXHAUSTED else compaction.REFUSED_S
     for _ in range(20):
         log.commit()
         log.store(1)

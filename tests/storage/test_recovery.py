@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core.message import Address, Message, content_frames
-from broker.storage import records
-from broker.storage.faults import StorageFault
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.storage import log_records
+from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 SEGMENT_BYTES = 1 << 20
 ADDRESS = Address("", "q")
@@ -63,7 +63,7 @@ def written(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk
 
 
 def salt_of(data: bytes) -> int:
-    head = records.head_of(data)
+    head = log_records.head_of(data)
     assert head is not None
     return head.salt
 
@@ -71,10 +71,10 @@ def salt_of(data: bytes) -> int:
 def records_of(data: bytes) -> list[int]:
     """Where each record of a segment starts, and where the last one ends."""
     salt = salt_of(data)
-    at, found = records.SEGMENT_HEAD_BYTES, []
+    at, found = log_records.SEGMENT_HEAD_BYTES, []
     while at < len(data):
         found.append(at)
-        at = records.whole(salt, data, at)
+        at = log_records.whole(salt, data, at)
         assert at
     return [*found, at]
 
@@ -112,7 +112,7 @@ def test_cut_off_at_every_octet_of_the_last_two_records() -> None:
 
 def test_cut_off_in_the_head() -> None:
     data = written(*BODIES).content(FIRST)
-    for octets in range(records.SEGMENT_HEAD_BYTES + 1):
+    for octets in range(log_records.SEGMENT_HEAD_BYTES + 1):
         disk = SimulatedDisk(Random(1))
         disk.put(FIRST, data[:octets])
         survives_two_restarts(disk, [])
@@ -122,7 +122,7 @@ def test_cut_off_in_the_head() -> None:
 @pytest.mark.parametrize("kind", ["zeros", "garbage", "magic", "half a record"])
 def test_an_end_that_means_nothing(octets: int, kind: str) -> None:
     data = written(*BODIES).content(FIRST)
-    head = records.LENGTH.pack(records.MAGIC)
+    head = log_records.LENGTH.pack(log_records.MAGIC)
     last = records_of(data)[-2]
     tail = {
         "zeros": bytes(octets),
@@ -171,7 +171,7 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
     disk = written(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     data = disk.content(name)
-    for at in range(records.SEGMENT_HEAD_BYTES, len(data)):
+    for at in range(log_records.SEGMENT_HEAD_BYTES, len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1
         disk.put(name, bytes(damaged))
@@ -181,7 +181,7 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
         assert (
             len(journal.report) == 1
             and name in journal.report[0]
-            and f"offset {records.SEGMENT_HEAD_BYTES}" in journal.report[0]
+            and f"offset {log_records.SEGMENT_HEAD_BYTES}" in journal.report[0]
         )
         assert disk.content(name) == bytes(damaged)
     survives_two_restarts(disk, [body for body in BODIES if body != BODIES[number]])
@@ -192,7 +192,7 @@ def test_a_damaged_segment_head(number: int) -> None:
     """Its records are served all the same, settled ones stay so, and ids go on."""
     disk = written(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
-    for at in range(records.SEGMENT_HEAD_BYTES):
+    for at in range(log_records.SEGMENT_HEAD_BYTES):
         fresh = disk.crash()
         data = bytearray(fresh.content(name))
         data[at] ^= 1
@@ -209,7 +209,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
     disk = written(b"one", b"two", segment_bytes=100)
     data = disk.content(SECOND)
     if at_end:
-        disk.put(SECOND, data[: records.SEGMENT_HEAD_BYTES])
+        disk.put(SECOND, data[: log_records.SEGMENT_HEAD_BYTES])
     first = disk.content(FIRST)
     disk.put(FIRST, first[:-1] + bytes((first[-1] ^ 1,)))
     journal, found = opened(disk)
@@ -230,7 +230,7 @@ def test_orphan_acks_are_ignored() -> None:
     journal, _ = opened(disk)
     append(journal, [1], b"one")
     data = disk.content(FIRST)
-    disk.put(FIRST, data + records.settled(salt_of(data), 50, 1, [40, 41, 49]))
+    disk.put(FIRST, data + log_records.settled(salt_of(data), 50, 1, [40, 41, 49]))
     disk = disk.crash()
     journal, found = opened(disk)
     assert found == {1: [b"one"]}
@@ -337,7 +337,7 @@ def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     journal, _ = opened(disk)
     append(journal, [1], b"one")
     frames = content_frames(1, b"\x00\x00", b"forged")
-    planted = [records.message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
+    planted = [log_records.message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
     append(journal, [1], b"".join(planted), b"three")
     data = bytearray(disk.content(FIRST))
     data[records_of(bytes(data))[1] + 4] ^= 1
@@ -349,7 +349,7 @@ def test_a_damaged_head_of_the_only_segment() -> None:
     """The checkpoint, there from the first start on, says the salt."""
     disk = written(*BODIES)
     data = disk.content(FIRST)
-    for at in range(records.SEGMENT_HEAD_BYTES):
+    for at in range(log_records.SEGMENT_HEAD_BYTES):
         fresh = disk.crash()
         fresh.put(FIRST, data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
         survives_two_restarts(fresh, BODIES)
@@ -368,8 +368,8 @@ def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> Non
 @pytest.mark.parametrize("name", [FIRST, SECOND])
 def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
     disk = written(*BODIES)
-    head = records.SEGMENT_HEAD_1.pack(records.SEGMENT_MAGIC, 1, 0, 1)
-    data = head + records.CRC.pack(records.crc32(head)) + b"records"
+    head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 1)
+    data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
     disk.put(name, data)
     before = {each: disk.content(each) for each in disk.names()}
     with pytest.raises(StorageFault, match=f"{name}: of version 1 of the log, this broker reads version 2"):
@@ -380,6 +380,6 @@ def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
 def test_a_checkpoint_of_version_1_is_refused() -> None:
     disk = SimulatedDisk(Random(1))
     data = b"WARRCP\x01" + bytes(17)
-    disk.put("checkpoint", data + records.CRC.pack(records.crc32(data)))
+    disk.put("checkpoint", data + log_records.CRC.pack(log_records.crc32(data)))
     with pytest.raises(StorageFault, match="checkpoint: of version 1"):
         opened(disk)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core.life import Life
-from broker.core.message import Address, Message, content_frames
-from broker.storage import recovery
-from broker.storage.journal import Journal
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.messages.message_state import Life
+from warren.broker.storage import recovery
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 MESSAGES = 20_000
 PEAK_BYTES = 60  # a message, of which 16 stay

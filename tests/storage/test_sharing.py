@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.core.message import Address, Message, content_frames
-from broker.storage import checkpoint
-from broker.storage import journal as journal_module
-from broker.storage.journal import Journal
-from broker.storage.sharing import LISTS, Sharing
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.storage import checkpoint
+from warren.broker.storage import journal as journal_module
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.shared_messages import LISTS, Sharing
 
 if TYPE_CHECKING:
-    from broker.storage.metadata import Metadata
+    from warren.broker.storage.metadata_store import Metadata
 
 SEGMENT_BYTES = 4000
 

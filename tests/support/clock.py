@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from broker.core.ports import Clock, Timer
+from warren.broker.core.messages.ports import Clock, Timer
 
 
 class FakeTimer(Timer):

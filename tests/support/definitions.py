@@ -6,11 +6,11 @@ import copy
 import json
 from typing import Any
 
-from broker.core.document import exported
-from broker.core.node import Node
-from broker.core.passwords import hash_password
-from broker.core.users import Users
-from broker.storage.memory import MemoryJournal
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.core.access.users import Users
+from warren.broker.core.definitions.exporter import exported
+from warren.broker.core.node.node import Node
+from warren.broker.storage.memory_journal import MemoryJournal
 
 from .clock import FakeClock
 from .hashing import FakeHashing

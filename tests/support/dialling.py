@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.app import Store, build_node, build_settings
-from broker.config import Config
-from broker.core.users import User
-from broker.host import Host
-from broker.net.clock import LoopClock
-from broker.net.resources import Resources
-from broker.net.server import Server
-from broker.net.tls import TLS, TLSOptions
-from broker.session.connection import Connection
-from broker.table import Table, Value
-from federation.cutter import Delivery
-from federation.dialling import UpstreamConnection, dial
-from federation.fault import LinkFault
-from federation.uris import Endpoint, endpoint
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.app.main import Store, build_node, build_settings
+from warren.broker.config import Config
+from warren.broker.core.access.users import User
+from warren.broker.hosting.host import Host
+from warren.broker.net.server import Server
+from warren.broker.net.tls import TLS, TLSOptions
+from warren.broker.runtime.clock import LoopClock
+from warren.broker.runtime.resource_monitor import Resources
+from warren.broker.session.connection import Connection
+from warren.federation.errors import LinkFault
+from warren.federation.upstream.connection import UpstreamConnection, dial
+from warren.federation.upstream.delivery_parser import Delivery
+from warren.federation.upstream.endpoint import Endpoint, endpoint
 
 NAME = "Federation link (upstream: up, policy: p)"
 PATIENCE_S = 60.0

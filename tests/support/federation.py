@@ -8,22 +8,22 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
-from broker.app import Store, build_node, build_settings
-from broker.config import Config, SSLOptions
-from broker.config.values import Federation
-from broker.core.exchange import Exchange
-from broker.core.queue import Queue
-from broker.core.registry import Registry
-from broker.host import Host
-from broker.listeners import tls
-from broker.loading import load_exchange_types
-from broker.net.clock import LoopClock
-from broker.net.resources import Resources
-from broker.net.server import Server
-from broker.properties import Properties
-from broker.table import Table, Value
-from federation.service import FederationService
-from federation.upstream_exchange import FederationUpstreamExchange
+from warren.broker.amqp.field_table import Table, Value
+from warren.broker.amqp.properties import Properties
+from warren.broker.app.listeners import tls
+from warren.broker.app.main import Store, build_node, build_settings
+from warren.broker.config import Config, SSLOptions
+from warren.broker.config.config import Federation
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.queues.queue import Queue
+from warren.broker.hosting.host import Host
+from warren.broker.hosting.loading import load_exchange_types
+from warren.broker.net.server import Server
+from warren.broker.runtime.clock import LoopClock
+from warren.broker.runtime.resource_monitor import Resources
+from warren.federation.service import FederationService
+from warren.federation.upstream_exchange import FederationUpstreamExchange
 
 from .amqp import Client
 from .background import BackgroundLoop
@@ -145,8 +145,8 @@ class Site:
 
     def request(self, method: str, path: str, body: object = None, user: str = "guest", **more: Any) -> Response:
         """Of the HTTP API; `path` comes after /api."""
-        from plugins.management.serving import application
-        from plugins.management.state import State
+        from warren.plugins.management.application import application
+        from warren.plugins.management.context import State
 
         if not hasattr(self, "_application"):
             self._application = application(self.host, State(self.host))
@@ -163,7 +163,7 @@ class Site:
 
     def add_user(self, name: str, vhosts: Mapping[str, tuple[str, str, str]], tags: tuple[str, ...] = ()) -> None:
         """Whose password is the name, with permissions to configure, write and read."""
-        from broker.core.passwords import hash_password
+        from warren.broker.core.access.passwords import hash_password
 
         def add() -> None:
             with self.host.acting("guest"):

@@ -1,8 +1,8 @@
 """A process that has imported the broker, and forks for each broker that a test starts.
 
 A start takes half a second of processor time, most of it for imports, and the suite has some hundred of them. A fork
-runs the same command line as `python -m broker.cli` does, in a process of its own that can be killed, stopped and
-waited for. That a broker starts from nothing is tested where nothing but a start is tested.
+runs the same command line as `python -m warren.broker.cli` does, in a process of its own that can be killed, stopped
+and waited for. That a broker starts from nothing is tested where nothing but a start is tested.
 """
 
 from __future__ import annotations
@@ -110,9 +110,10 @@ def _import_broker(folder: Path) -> None:
     sys.path.insert(0, str(installed(folder)))
     import uvloop  # noqa: F401
 
-    from broker import app, cli, logs  # noqa: F401
-    from broker.core.registry import Registry
-    from broker.loading import load_exchange_types, load_services
+    from warren.broker import cli, logs  # noqa: F401
+    from warren.broker.app import main  # noqa: F401
+    from warren.broker.core.exchanges.registry import Registry
+    from warren.broker.hosting.loading import load_exchange_types, load_services
 
     load_exchange_types(Registry())
     load_services()

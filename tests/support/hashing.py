@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from broker.core.passwords import ARGON2ID, Hashing, hash_password
+from warren.broker.core.access.passwords import ARGON2ID, Hashing, hash_password
 
 PREFIX = b"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$"
 

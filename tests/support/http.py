@@ -8,12 +8,12 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from broker.app import build_settings
-from broker.host import Host
-from broker.net.resources import Resources
-from broker.net.tls import TLS
-from plugins.management.serving import application
-from plugins.management.state import State
+from warren.broker.app.main import build_settings
+from warren.broker.hosting.host import Host
+from warren.broker.net.tls import TLS
+from warren.broker.runtime.resource_monitor import Resources
+from warren.plugins.management.application import application
+from warren.plugins.management.context import State
 
 from .in_process import InProcessPeer
 

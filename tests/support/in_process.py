@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
-from broker.app import Store, build_node, build_settings
-from broker.config import Config
-from broker.core.passwords import hash_password
-from broker.errors import ConnectionForced
-from broker.net.server import Server
-from broker.net.transport import Transport
+from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.app.main import Store, build_node, build_settings
+from warren.broker.config import Config
+from warren.broker.core.access.passwords import hash_password
+from warren.broker.net.server import Server
+from warren.broker.net.transport import Transport
 
 from .amqp import Client
 from .broker import Peer

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from broker.core.node import Node
-from broker.net.server import Server
-from broker.net.tls import TLS, TLSOptions
-from broker.session.settings import Settings, server_properties
+from warren.broker.core.node.node import Node
+from warren.broker.net.server import Server
+from warren.broker.net.tls import TLS, TLSOptions
+from warren.broker.session.settings import Settings, server_properties
 
 from .session import new_node
 

@@ -1,15 +1,15 @@
 """Queues without a node: what `VHost.enqueue` gives them, and a consumer that notes what it gets."""
 
-from broker.core.backlog import Budget
-from broker.core.home import Home
-from broker.core.message import Address, Message
-from broker.core.node import Node
-from broker.core.ports import Clock, Consumer, Journal
-from broker.core.queue import Queue
-from broker.core.scheduler import Scheduler
-from broker.core.users import Users
-from broker.core.vhost import VHost
-from broker.table import Table
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import Users
+from warren.broker.core.jobs.scheduler import Scheduler
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.ports import Clock, Consumer, Journal
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.paged_tail import Budget
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.queue_host import Home
+from warren.broker.core.vhost.vhost import VHost
 
 from .clock import FakeClock
 from .session import SlowJournal

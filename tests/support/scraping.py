@@ -6,8 +6,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plugins.metrics.application import Metrics
-from plugins.metrics.state import State
+from warren.plugins.prometheus.application import Metrics
+from warren.plugins.prometheus.context import State
 
 from .http import Api, Response, answered, scope_of
 from .in_process import InProcessPeer

@@ -9,17 +9,17 @@ from typing import Any
 
 from pamqp.commands import Connection as Methods
 
-from broker.core.definitions import Change
-from broker.core.message import Message
-from broker.core.node import Node
-from broker.core.passwords import SHA256, Hashing, hash_password
-from broker.core.ports import Journal
-from broker.core.users import Users
-from broker.session.connection import Connection
-from broker.session.link import Link, Peer
-from broker.session.settings import Settings
-from broker.storage.memory import MemoryJournal
-from broker.table import Table
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.passwords import SHA256, Hashing, hash_password
+from warren.broker.core.access.users import Users
+from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.ports import Journal
+from warren.broker.core.metadata.records import Change
+from warren.broker.core.node.node import Node
+from warren.broker.session.connection import Connection
+from warren.broker.session.settings import Settings
+from warren.broker.session.transport import Link, Peer
+from warren.broker.storage.memory_journal import MemoryJournal
 
 from .amqp import Client
 from .clock import FakeClock

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config
-from broker.control.call import Daemon
-from broker.control.server import Control
-from broker.ctl.main import main
-from broker.host import Host
-from broker.net.resources import Resources
-from broker.net.tls import TLS
+from warren.broker.config import Config
+from warren.broker.control.call import Daemon
+from warren.broker.control.server import Control
+from warren.broker.ctl.main import main
+from warren.broker.hosting.host import Host
+from warren.broker.net.tls import TLS
+from warren.broker.runtime.resource_monitor import Resources
 
 from .fork_server import Forked, fork_server
 from .listening import Listening
@@ -66,7 +66,7 @@ def daemon(folder: Path, *options: str) -> Iterator[tuple[Forked, Ready]]:
         return [event for event in events if event["event"] == "ready"]
 
     with (folder / "console").open("wb") as console:
-        process = fork_server().start("broker.cli", line, ROOT, os.environ, console)
+        process = fork_server().start("warren.broker.cli", line, ROOT, os.environ, console)
     try:
         until(lambda: bool(ready()) or process.poll() is not None)
         found = ready()

@@ -1,9 +1,9 @@
 """An observer that notes what it is told of operators' changes."""
 
-from broker.core.definitions import Change, StoredParameter
-from broker.core.exchange import Exchange
-from broker.core.ports import Observer
-from broker.core.queue import Queue
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.ports import Observer
+from warren.broker.core.metadata.records import Change, StoredParameter
+from warren.broker.core.queues.queue import Queue
 
 
 class Watcher(Observer):

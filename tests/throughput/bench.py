@@ -92,7 +92,8 @@ def main() -> None:
             log = Path(folder) / str(events)
             bulk.write(log, events)
             where = ["--input", str(log), "--output", f"{log}.out", "--master", options.master]
-            print(f"{events:>12,} events, Spark  {measured([sys.executable, '-m', 'broker.cli', 'analyze', *where])}")
+            analyze = [sys.executable, "-m", "warren.broker.cli", "analyze", *where]
+            print(f"{events:>12,} events, Spark  {measured(analyze)}")
             if options.duckdb:
                 out = Path(f"{log}.duckdb")
                 out.mkdir()

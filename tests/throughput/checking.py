@@ -7,12 +7,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from plugins.throughput import schema
-from plugins.throughput.analysis.folder import Folders
-from plugins.throughput.analysis.intake import look, read
-from plugins.throughput.analysis.journeys import BALANCES, STAGES
-from plugins.throughput.analysis.reporting import Reporting
-from plugins.throughput.analysis.store import ALL, Facts
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.analysis.fact_store import ALL, Facts
+from warren.plugins.throughput.analysis.hadoop_fs import Folders
+from warren.plugins.throughput.analysis.input_files import look, read
+from warren.plugins.throughput.analysis.message_paths import BALANCES, STAGES
+from warren.plugins.throughput.analysis.reports.run import Reporting
 
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def analyzed(log: Path, output: Path, master: str, *further: str) -> tuple[dict[
     """The report, and how long it took."""
     started = time.monotonic()
     options = ["--input", str(log), "--output", str(output), "--master", master, *further]
-    subprocess.run([sys.executable, "-m", "broker.cli", "analyze", *options], check=True)
+    subprocess.run([sys.executable, "-m", "warren.broker.cli", "analyze", *options], check=True)
     report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
     return report, time.monotonic() - started
 

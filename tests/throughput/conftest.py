@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from plugins.throughput.analysis import job
-from plugins.throughput.analysis.java import java_fault
-from plugins.throughput.analysis.session import builder
+from warren.plugins.throughput.analysis import job
+from warren.plugins.throughput.analysis.java_check import java_fault
+from warren.plugins.throughput.analysis.spark_session import builder
 
 QUICK = {
     "spark.sql.codegen.wholeStage": False,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from broker.core.origin import Origin
-from plugins.throughput import schema
-from plugins.throughput.buffer import Buffer
-from plugins.throughput.recording import Recording
-from plugins.throughput.snapshots import Changed, Snapshots
-from plugins.throughput.stream import BATCH, ROWS
-from plugins.throughput.writer import Task, Writer
 from tests.support.in_process import InProcessPeer
+from warren.broker.core.queues.origin import Origin
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.export.message_recorder import Recording
+from warren.plugins.throughput.export.pipe_format import BATCH, ROWS
+from warren.plugins.throughput.export.record_buffer import Buffer
+from warren.plugins.throughput.export.snapshots import Changed, Snapshots
+from warren.plugins.throughput.export.writer import Task, Writer
 
 Row = dict[str, Any]
 

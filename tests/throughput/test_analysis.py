@@ -11,8 +11,8 @@ import pytest
 from plotly.offline import get_plotlyjs
 from pyspark.sql import SparkSession
 
-from plugins.throughput import schema
-from plugins.throughput.analysis import job, streaming
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.analysis import job, streaming
 
 from . import scenes
 from .log import Log

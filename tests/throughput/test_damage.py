@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from plugins.throughput import schema
-from plugins.throughput.analysis import job
-from plugins.throughput.analysis.conservation import imbalances, queues
-from plugins.throughput.analysis.conservation.verdict import verdict
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.analysis import job
+from warren.plugins.throughput.analysis.conservation import imbalances, queues
+from warren.plugins.throughput.analysis.conservation.verdict import verdict
 
 from . import scenes
 from .log import START, Log, arrow_schema

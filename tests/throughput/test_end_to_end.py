@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from plugins.throughput import schema
-from plugins.throughput.analysis import job
-from plugins.throughput.analysis.conservation import imbalances, queues
 from tests.support.background import BackgroundLoop
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.analysis import job
+from warren.plugins.throughput.analysis.conservation import imbalances, queues
 
 from .checking import checked
 from .exporting import whole_files

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from broker.plugin import Config, Throughput
-from plugins.throughput import schema
-from plugins.throughput.service import ThroughputService
 from tests.support.broker import SocketPeer
 from tests.support.installed import ROOT, installed
+from warren.broker.plugin import Config, Throughput
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.service import ThroughputService
 
 from .exporting import imbalance, rows_of, whole_files
 
@@ -63,7 +63,7 @@ def started(folder: Path, *settings: str) -> Iterator[Broker]:
     configuration = folder / "warren.conf"
     configuration.write_text("\n".join(("throughput.enabled = true", "throughput.directory = out", *settings)))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder / "installed")), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", "serve", "--memory", "--config", str(configuration)]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--memory", "--config", str(configuration)]
     log = folder / "log"
     with (
         log.open("wb") as errors,
@@ -172,7 +172,7 @@ def test_a_folder_that_cannot_be_made_ends_the_start_with_a_line(tmp_path: Path)
     configuration = tmp_path / "warren.conf"
     configuration.write_text("throughput.enabled = true\nthroughput.directory = out\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(tmp_path / "installed")), str(ROOT)])}
-    line = [sys.executable, "-m", "broker.cli", "serve", "--memory", "--config", str(configuration)]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--memory", "--config", str(configuration)]
     done = subprocess.run(
         [*line, "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"],
         cwd=tmp_path, env=environment, capture_output=True, timeout=WITHIN_S,
@@ -197,7 +197,7 @@ async def refused() -> str:
 
 @pytest.mark.asyncio
 async def test_without_the_libraries_the_start_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plugins.throughput.service.find_spec", lambda name: None)
+    monkeypatch.setattr("warren.plugins.throughput.service.find_spec", lambda name: None)
     how = "in a clone of Warren, pip install '.[analytics]'"
     assert await refused() == f"throughput.enabled needs pyarrow and numpy: {how}"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Basic, Queue
 
-from plugins.throughput import schema
 from tests.support.channel import Channel
+from warren.plugins.throughput import schema
 
 from .exporting import Exporting, imbalance
 

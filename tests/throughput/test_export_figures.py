@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from broker.plugin import Latencies, Service
-from plugins.throughput import schema
-from plugins.throughput.gauges import flaps, histogram
-from plugins.throughput.names import Names
+from warren.broker.plugin import Latencies, Service
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.export.broker_metrics import flaps, histogram
+from warren.plugins.throughput.export.name_codes import Names
 
 from .exporting import origin
 

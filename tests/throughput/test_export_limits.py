@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core import line as line_module
-from broker.core.message import Address, Message, content_frames
-from broker.properties import Properties
-from broker.table import Table
-from plugins.throughput import schema
-from plugins.throughput.content import hops, identity
-from plugins.throughput.names import LIMIT
-from plugins.throughput.sampling import TOGETHER, Sampling
 from tests.support.examples import examples
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.queues import fifo as line_module
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.export.message_identity import hops, identity
+from warren.plugins.throughput.export.name_codes import LIMIT
+from warren.plugins.throughput.export.sampling import TOGETHER, Sampling
 
 from .exporting import Exporting, imbalance, whole_files
 
@@ -196,7 +196,7 @@ def test_a_message_that_was_there_before_the_log_gets_a_number_but_no_age(tmp_pa
 
 
 def test_codes_are_given_anew_when_there_are_very_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plugins.throughput.names.LIMIT", 10)
+    monkeypatch.setattr("warren.plugins.throughput.export.name_codes.LIMIT", 10)
     assert LIMIT > 10
     export = Exporting(tmp_path)
     ch = export.peer.connect().channel()

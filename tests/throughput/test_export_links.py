@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.plugin import Content, Inflow, Table
-from broker.session.settings import Settings
-from federation.hops import ExchangeStamp
 from tests.support import codec
 from tests.support.channel import Channel
+from warren.broker.plugin import Content, Inflow, Table
+from warren.broker.session.settings import Settings
+from warren.federation.hop_headers import ExchangeStamp
 
 from .exporting import Exporting, Row
 

@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from broker.core.message import Address, content_frames
-from broker.core.message import Message as CoreMessage
-from broker.properties import Properties
-from plugins.throughput import schema
-from plugins.throughput.buffer import Buffer
-from plugins.throughput.columns import arrow_schema
-from plugins.throughput.recording import Recording
-from plugins.throughput.snapshots import Changed
-from plugins.throughput.stream import HEAD
-from plugins.throughput.writer import Task, Writer, frames
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, content_frames
+from warren.broker.core.messages.message import Message as CoreMessage
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.export.arrow_columns import arrow_schema
+from warren.plugins.throughput.export.message_recorder import Recording
+from warren.plugins.throughput.export.pipe_format import HEAD
+from warren.plugins.throughput.export.record_buffer import Buffer
+from warren.plugins.throughput.export.snapshots import Changed
+from warren.plugins.throughput.export.writer import Task, Writer, frames
 
 from .exporting import BATCH, NODE, ROWS, origin, rows_of, task, whole_files
 
@@ -104,7 +104,7 @@ def test_files_are_as_the_schema_says(tmp_path: Path, telling: Telling) -> None:
 def test_a_file_is_followed_by_the_next_when_it_is_large_enough(
     tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plugins.throughput.writer.GROUP_ROWS", 10)
+    monkeypatch.setattr("warren.plugins.throughput.export.writer.GROUP_ROWS", 10)
     writer = Writer(telling.task(tmp_path, file_bytes=1))
     for _ in range(3):
         writer.take(BATCH, telling.batch(10))
@@ -176,7 +176,9 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
     tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[dict[str, object]] = []
-    monkeypatch.setattr("plugins.throughput.writer.say", lambda event, **fields: said.append({"event": event} | fields))
+    monkeypatch.setattr(
+        "warren.plugins.throughput.export.writer.say", lambda event, **fields: said.append({"event": event} | fields)
+    )
     writer = Writer(telling.task(tmp_path))
     (tmp_path / "events").write_text("no folder")
     writer.take(BATCH, telling.batch(5))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plugins.throughput.analysis.java import ADVICE, java_fault, major
 from tests.support.installed import ROOT, installed
+from warren.plugins.throughput.analysis.java_check import ADVICE, java_fault, major
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,16 @@ def test_a_java_that_fails_is_none(java: Path) -> None:
 
 
 def test_the_command_ends_with_one_line_without_java(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "broker.cli", "analyze", "--input", str(tmp_path), "--output", str(tmp_path / "o")]
+    command = [
+        sys.executable,
+        "-m",
+        "warren.broker.cli",
+        "analyze",
+        "--input",
+        str(tmp_path),
+        "--output",
+        str(tmp_path / "o"),
+    ]
     paths = os.pathsep.join([str(installed(tmp_path / "installed")), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)

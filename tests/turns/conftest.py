@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.net.garbage import THRESHOLDS
+from warren.broker.runtime.garbage_collection import THRESHOLDS
 
 
 @pytest.fixture(autouse=True)

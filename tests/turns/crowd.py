@@ -4,11 +4,11 @@ import asyncio
 import os
 from typing import Any
 
-from broker.core.passwords import SHA256, hash_password
-from broker.table import Table
-from plugins.management.api import routes
-from plugins.management.routes import Route
 from tests.support.http import Api, scope_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.plugins.management.api import routes
+from warren.plugins.management.router import Route
 
 OBJECTS = 100_000
 MESSAGES = 100_000

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from plugins.management.routes import Route
 from tests.support.http import Api
+from warren.plugins.management.router import Route
 
 from .crowd import Reader, crowded, path_of, readable
 from .meter import LIMIT_MS, Meter

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker.table import Table
-from plugins.metrics.application import CHUNK_BYTES
-from plugins.metrics.group import Rows
 from tests.support.http import scope_of
 from tests.support.scraping import Scraper
+from warren.broker.amqp.field_table import Table
+from warren.plugins.prometheus.application import CHUNK_BYTES
+from warren.plugins.prometheus.families import Rows
 
 from .crowd import stay
 from .meter import LIMIT_MS, Meter

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.table import Table
-from plugins.throughput import schema
-from plugins.throughput.snapshots import SLICE
 from tests.throughput.exporting import Exporting, imbalance
+from warren.broker.amqp.field_table import Table
+from warren.plugins.throughput import schema
+from warren.plugins.throughput.export.snapshots import SLICE
 
 from .meter import ATTEMPTS, LIMIT_MS
 

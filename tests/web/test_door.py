@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from starlette.responses import PlainTextResponse
 
-from broker.plugin import HTTPListener, SSLOptions
-from plugins.web.asgi import is_loopback, takes_gzip
-from plugins.web.door import Doors, Entrance
 from tests.support.http import Api
+from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.plugins.http.asgi import is_loopback, takes_gzip
+from warren.plugins.http.lazy_listener import Doors, Entrance
 
 pytestmark = pytest.mark.sockets
 

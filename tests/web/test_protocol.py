@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from starlette.responses import PlainTextResponse
 
-from broker.plugin import HTTPListener, SSLOptions
-from plugins.web import door as door_module
-from plugins.web import protocol as protocol_module
-from plugins.web.door import Doors, Entrance
 from tests.support.http import Api
+from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.plugins.http import connection as protocol_module
+from warren.plugins.http import lazy_listener as door_module
+from warren.plugins.http.lazy_listener import Doors, Entrance
 
 pytestmark = pytest.mark.sockets
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.errors import FrameError, UnexpectedFrame
-from broker.wire.content import MAX_BODY, Content, check_header
 from tests.support import codec
+from warren.broker.amqp.errors import FrameError, UnexpectedFrame
+from warren.broker.wire.content_assembler import MAX_BODY, Content, check_header
 
 
 def begun(body_bytes: int, body_max: int = 1000) -> Content:

@@ -9,11 +9,11 @@ from pamqp import commands, frame
 from pamqp.base import Frame
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
-from broker.core.message import Address
-from broker.wire import encode
-from broker.wire.encode import long, long_string, short, short_string
 from tests.support import codec
 from tests.support.examples import examples
+from warren.broker.core.messages.message import Address
+from warren.broker.wire import method_encoder
+from warren.broker.wire.method_encoder import long, long_string, short, short_string
 
 
 def read(octets: bytes) -> tuple[int, Any]:
@@ -24,68 +24,68 @@ def read(octets: bytes) -> tuple[int, Any]:
 
 
 BARE = {
-    encode.CONNECTION_CLOSE_OK: Connection.CloseOk,
-    encode.CONNECTION_UNBLOCKED: Connection.Unblocked,
-    encode.UPDATE_SECRET_OK: Connection.UpdateSecretOk,
-    encode.CHANNEL_CLOSE_OK: Channel.CloseOk,
-    encode.EXCHANGE_DECLARE_OK: Exchange.DeclareOk,
-    encode.EXCHANGE_DELETE_OK: Exchange.DeleteOk,
-    encode.EXCHANGE_BIND_OK: Exchange.BindOk,
-    encode.EXCHANGE_UNBIND_OK: Exchange.UnbindOk,
-    encode.QUEUE_BIND_OK: Queue.BindOk,
-    encode.QUEUE_UNBIND_OK: Queue.UnbindOk,
-    encode.QOS_OK: Basic.QosOk,
-    encode.RECOVER_OK: Basic.RecoverOk,
-    encode.CONFIRM_SELECT_OK: Confirm.SelectOk,
-    encode.TX_SELECT_OK: Tx.SelectOk,
-    encode.TX_COMMIT_OK: Tx.CommitOk,
-    encode.TX_ROLLBACK_OK: Tx.RollbackOk,
+    method_encoder.CONNECTION_CLOSE_OK: Connection.CloseOk,
+    method_encoder.CONNECTION_UNBLOCKED: Connection.Unblocked,
+    method_encoder.UPDATE_SECRET_OK: Connection.UpdateSecretOk,
+    method_encoder.CHANNEL_CLOSE_OK: Channel.CloseOk,
+    method_encoder.EXCHANGE_DECLARE_OK: Exchange.DeclareOk,
+    method_encoder.EXCHANGE_DELETE_OK: Exchange.DeleteOk,
+    method_encoder.EXCHANGE_BIND_OK: Exchange.BindOk,
+    method_encoder.EXCHANGE_UNBIND_OK: Exchange.UnbindOk,
+    method_encoder.QUEUE_BIND_OK: Queue.BindOk,
+    method_encoder.QUEUE_UNBIND_OK: Queue.UnbindOk,
+    method_encoder.QOS_OK: Basic.QosOk,
+    method_encoder.RECOVER_OK: Basic.RecoverOk,
+    method_encoder.CONFIRM_SELECT_OK: Confirm.SelectOk,
+    method_encoder.TX_SELECT_OK: Tx.SelectOk,
+    method_encoder.TX_COMMIT_OK: Tx.CommitOk,
+    method_encoder.TX_ROLLBACK_OK: Tx.RollbackOk,
 }
 WITH_ARGUMENTS: list[tuple[int, bytes, type[Frame], dict[str, object]]] = [
-    (encode.CONNECTION_START, b"\0\x09" + long_string(b"\x07productV") + long_string(b"PLAIN") * 2,
+    (method_encoder.CONNECTION_START, b"\0\x09" + long_string(b"\x07productV") + long_string(b"PLAIN") * 2,
      Connection.Start, {"version_minor": 9, "mechanisms": "PLAIN"}),
-    (encode.CONNECTION_TUNE, short(7) + long(4096) + short(60), Connection.Tune,
+    (method_encoder.CONNECTION_TUNE, short(7) + long(4096) + short(60), Connection.Tune,
      {"channel_max": 7, "frame_max": 4096, "heartbeat": 60}),
-    (encode.CONNECTION_OPEN_OK, short_string(""), Connection.OpenOk, {}),
-    (encode.CONNECTION_BLOCKED, short_string("memory"), Connection.Blocked, {"reason": "memory"}),
-    (encode.CHANNEL_OPEN_OK, long_string(b""), Channel.OpenOk, {}),
-    (encode.CHANNEL_FLOW_OK, b"\x01", Channel.FlowOk, {"active": True}),
-    (encode.QUEUE_DECLARE_OK, short_string("ü") + long(5) + long(6), Queue.DeclareOk,
+    (method_encoder.CONNECTION_OPEN_OK, short_string(""), Connection.OpenOk, {}),
+    (method_encoder.CONNECTION_BLOCKED, short_string("memory"), Connection.Blocked, {"reason": "memory"}),
+    (method_encoder.CHANNEL_OPEN_OK, long_string(b""), Channel.OpenOk, {}),
+    (method_encoder.CHANNEL_FLOW_OK, b"\x01", Channel.FlowOk, {"active": True}),
+    (method_encoder.QUEUE_DECLARE_OK, short_string("ü") + long(5) + long(6), Queue.DeclareOk,
      {"queue": "ü", "message_count": 5, "consumer_count": 6}),
-    (encode.QUEUE_PURGE_OK, long(3), Queue.PurgeOk, {"message_count": 3}),
-    (encode.QUEUE_DELETE_OK, long(1 << 31), Queue.DeleteOk, {"message_count": 1 << 31}),
-    (encode.CONSUME_OK, short_string("tag"), Basic.ConsumeOk, {"consumer_tag": "tag"}),
-    (encode.CANCEL_OK, short_string("tag"), Basic.CancelOk, {"consumer_tag": "tag"}),
-    (encode.CANCEL, short_string("tag") + b"\x01", Basic.Cancel, {"consumer_tag": "tag", "nowait": True}),
-    (encode.GET_EMPTY, short_string(""), Basic.GetEmpty, {}),
+    (method_encoder.QUEUE_PURGE_OK, long(3), Queue.PurgeOk, {"message_count": 3}),
+    (method_encoder.QUEUE_DELETE_OK, long(1 << 31), Queue.DeleteOk, {"message_count": 1 << 31}),
+    (method_encoder.CONSUME_OK, short_string("tag"), Basic.ConsumeOk, {"consumer_tag": "tag"}),
+    (method_encoder.CANCEL_OK, short_string("tag"), Basic.CancelOk, {"consumer_tag": "tag"}),
+    (method_encoder.CANCEL, short_string("tag") + b"\x01", Basic.Cancel, {"consumer_tag": "tag", "nowait": True}),
+    (method_encoder.GET_EMPTY, short_string(""), Basic.GetEmpty, {}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("index", BARE, ids=lambda index: BARE[index].name)
 def test_replies_without_arguments(index: int) -> None:
-    channel, method = read(encode.method(65_535, index))
+    channel, method = read(method_encoder.method(65_535, index))
     assert channel == 65_535 and type(method) is BARE[index]
 
 
 @pytest.mark.parametrize("index, arguments, kind, fields", WITH_ARGUMENTS)
 def test_replies_with_arguments(index: int, arguments: bytes, kind: type[Frame], fields: dict[str, object]) -> None:
-    channel, method = read(encode.method(1, index, arguments))
+    channel, method = read(method_encoder.method(1, index, arguments))
     assert channel == 1 and type(method) is kind
     assert {name: getattr(method, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize("channel, kind", [(0, Connection.Close), (3, Channel.Close)])
 def test_a_close_is_the_connections_on_channel_0_alone(channel: int, kind: type[Frame]) -> None:
-    number, method = read(encode.close(channel, 404, "NOT_FOUND - no queue 'q'", 50, 10))
+    number, method = read(method_encoder.close(channel, 404, "NOT_FOUND - no queue 'q'", 50, 10))
     assert number == channel and type(method) is kind
     assert (method.reply_code, method.reply_text) == (404, "NOT_FOUND - no queue 'q'")
     assert (method.class_id, method.method_id) == (50, 10)
 
 
-@given(st.integers(0, (1 << 63) - 1), st.booleans(), st.sampled_from((encode.ACK, encode.NACK)))
+@given(st.integers(0, (1 << 63) - 1), st.booleans(), st.sampled_from((method_encoder.ACK, method_encoder.NACK)))
 @examples(30)
 def test_confirms(tag: int, multiple: bool, index: int) -> None:
-    _, method = read(encode.acknowledgement(9, index, tag, multiple))
+    _, method = read(method_encoder.acknowledgement(9, index, tag, multiple))
     assert (method.index, method.delivery_tag, method.multiple) == (index, tag, multiple)
     assert not getattr(method, "requeue", False)
 
@@ -97,11 +97,11 @@ names = st.text(st.characters(codec="utf-8"), max_size=60)
 @examples(80)
 def test_what_goes_before_a_content(exchange: str, key: str, tag: str, number: int, redelivered: bool) -> None:
     address = Address(exchange, key)
-    prefix = encode.deliver_prefix(2, short_string(tag), len(address.encoded))
+    prefix = method_encoder.deliver_prefix(2, short_string(tag), len(address.encoded))
     rest = b"\x01" + address.delivered[1:] if redelivered else address.delivered
     _, delivered = read(prefix + number.to_bytes(8, "big") + rest)
-    _, got = read(encode.get_ok(2, number, redelivered, address.encoded, 7))
-    _, returned = read(encode.returned(2, 312, "NO_ROUTE", address.encoded))
+    _, got = read(method_encoder.get_ok(2, number, redelivered, address.encoded, 7))
+    _, returned = read(method_encoder.returned(2, 312, "NO_ROUTE", address.encoded))
     assert delivered.consumer_tag == tag and got.message_count == 7
     assert (returned.reply_code, returned.reply_text) == (312, "NO_ROUTE")
     for method in (delivered, got, returned):
@@ -129,7 +129,7 @@ def test_reframing_keeps_header_and_body(body: bytes, cuts: list[int], given: by
     pieces = [body[start:end] for start, end in zip(marks, marks[1:], strict=False)]
     header = codec.header_frame(1, len(body), given)
     frames = header + b"".join(codec.frame(codec.BODY, 1, piece) for piece in pieces)
-    out = encode.reframed(frames, 7, frame_max)
+    out = method_encoder.reframed(frames, 7, frame_max)
     assert out.startswith(header[:1] + b"\0\x07" + header[3:])
     out, found = out[len(header) :], b""
     while out:
@@ -142,5 +142,7 @@ def test_reframing_keeps_header_and_body(body: bytes, cuts: list[int], given: by
 
 
 def test_every_index_is_that_of_a_method() -> None:
-    indices = [value for name, value in vars(encode).items() if isinstance(value, int) and name.isupper() and value > 9]
-    assert len(indices) > 30 and set(indices) <= {*commands.INDEX_MAPPING, encode.REQUEST_OK}
+    indices = [
+        value for name, value in vars(method_encoder).items() if isinstance(value, int) and name.isupper() and value > 9
+    ]
+    assert len(indices) > 30 and set(indices) <= {*commands.INDEX_MAPPING, method_encoder.REQUEST_OK}

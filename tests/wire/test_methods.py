@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from pamqp import commands
 from pamqp.base import Frame
 
-from broker.errors import CommandInvalid, FrameError, SyntaxFault
-from broker.table import MAX_DEPTH, MAX_ENTRIES, Table
-from broker.wire import methods
 from tests.support import codec
 from tests.support.examples import examples
+from warren.broker.amqp.errors import CommandInvalid, FrameError, SyntaxFault
+from warren.broker.amqp.field_table import MAX_DEPTH, MAX_ENTRIES, Table
+from warren.broker.wire import method_decoder
 
 KINDS = [commands.INDEX_MAPPING[index] for index in sorted(commands.INDEX_MAPPING)]
 BITS = {"bit": st.booleans(), "octet": st.integers(0, 255), "short": st.integers(0, 65_535)}
@@ -31,7 +31,7 @@ def payloads(draw: st.DrawFn) -> tuple[type[Frame], dict[str, object]]:
 @examples(200)
 def test_every_method_is_read_as_it_was_written(sent: tuple[type[Frame], dict[str, object]]) -> None:
     kind, fields = sent
-    method, table = methods.decode(kind.index, codec.method_payload(kind, fields))
+    method, table = method_decoder.decode(kind.index, codec.method_payload(kind, fields))
     assert type(method) is kind
     for name, value in fields.items():
         if kind.amqp_type(name) == "table":
@@ -43,7 +43,7 @@ def test_every_method_is_read_as_it_was_written(sent: tuple[type[Frame], dict[st
 @pytest.mark.parametrize("index", [0, 0x003C00C8, 0x000A0000, 0xFFFFFFFF])
 def test_an_unknown_method_is_a_command_invalid_that_names_it(index: int) -> None:
     with pytest.raises(CommandInvalid, match="unimplemented method") as caught:
-        methods.decode(index, index.to_bytes(4, "big"))
+        method_decoder.decode(index, index.to_bytes(4, "big"))
     assert (caught.value.class_id, caught.value.method_id) == (index >> 16, index & 0xFFFF)
 
 
@@ -65,13 +65,13 @@ def declare(queue: bytes = b"q", table: bytes = b"\0\0\0\0") -> bytes:
 )
 def test_what_pamqp_cannot_tell_from_a_whole_payload_is_refused(payload: bytes) -> None:
     with pytest.raises(SyntaxFault) as caught:
-        methods.decode(commands.Queue.Declare.index, payload)
+        method_decoder.decode(commands.Queue.Declare.index, payload)
     assert (caught.value.class_id, caught.value.method_id) == (50, 10)
 
 
 def test_a_name_that_is_not_utf_8_is_a_frame_error() -> None:
     with pytest.raises(FrameError, match="Malformed UTF-8 in shortstr"):
-        methods.decode(commands.Queue.Declare.index, declare(b"\xff\xfe"))
+        method_decoder.decode(commands.Queue.Declare.index, declare(b"\xff\xfe"))
 
 
 def nested(depth: int) -> bytes:
@@ -84,13 +84,13 @@ def nested(depth: int) -> bytes:
 def test_tables_are_as_deep_and_as_wide_as_allowed_and_no_more() -> None:
     wide = [codec.long_string(b"\x01aV" * count) for count in (MAX_ENTRIES, MAX_ENTRIES + 1)]
     for good, bad in ((nested(MAX_DEPTH), nested(MAX_DEPTH + 1)), wide):
-        methods.decode(commands.Queue.Declare.index, declare(table=good))
+        method_decoder.decode(commands.Queue.Declare.index, declare(table=good))
         with pytest.raises(SyntaxFault):
-            methods.decode(commands.Queue.Declare.index, declare(table=bad))
+            method_decoder.decode(commands.Queue.Declare.index, declare(table=bad))
     with pytest.raises(SyntaxFault):
-        methods.decode(commands.Queue.Declare.index, declare(table=nested(20_000)))
+        method_decoder.decode(commands.Queue.Declare.index, declare(table=nested(20_000)))
 
 
 def test_the_table_keeps_its_octets() -> None:
     raw = b"\x01bs\xff\xfe\x01aL" + b"\xff" * 8 + b"\x01bV"  # not sorted, a key twice, widths that pamqp forgets
-    assert methods.decode(commands.Queue.Declare.index, declare(table=codec.long_string(raw)))[1].raw == raw
+    assert method_decoder.decode(commands.Queue.Declare.index, declare(table=codec.long_string(raw)))[1].raw == raw

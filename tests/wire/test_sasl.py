@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.errors import SyntaxFault
-from broker.wire import sasl
 from tests.support import codec
 from tests.support.codec import Typed
+from warren.broker.amqp.errors import SyntaxFault
+from warren.broker.wire import sasl
 
 
 @pytest.mark.parametrize(

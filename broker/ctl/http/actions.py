@@ -9,9 +9,9 @@ from functools import partial
 from ...control.answers import DATA, UNAVAILABLE, USAGE, Refused, Rows
 from ...control.columns import Columns, listed
 from ...control.links import COLUMNS, local_time
-from .api import Missing, Refusal
-from .call import Handler, HTTPCall, Item
-from .listing import connections, pid
+from .client import Missing, Refusal
+from .lists import connections, pid
+from .request import Handler, HTTPCall, Item
 
 DOWN = ("federation-links", "state", "down")
 

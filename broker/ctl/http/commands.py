@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 
 from ...control import links
-from . import access, actions, diagnostics, listing, parameters, plugins, users, vhosts
-from .call import Handler
+from . import actions, diagnostics, lists, parameters, permissions, plugins, users, vhosts
+from .request import Handler
 
 COMMANDS: dict[str, Handler] = {
     **users.COMMANDS,
-    **access.COMMANDS,
+    **permissions.COMMANDS,
     **vhosts.COMMANDS,
     **parameters.COMMANDS,
-    **listing.COMMANDS,
+    **lists.COMMANDS,
     **actions.COMMANDS,
     **diagnostics.COMMANDS,
     **plugins.COMMANDS,
@@ -20,13 +20,13 @@ COMMANDS: dict[str, Handler] = {
 # The columns that a list can be asked for.
 COLUMNS: dict[str, Iterable[str]] = {
     "federation_status": links.COLUMNS,
-    "list_bindings": listing.BINDING,
-    "list_channels": listing.CHANNEL,
-    "list_connections": listing.CONNECTION,
-    "list_consumers": listing.CONSUMER,
-    "list_exchanges": listing.EXCHANGE,
-    "list_feature_flags": listing.FEATURE,
-    "list_queues": listing.QUEUE,
-    "list_unresponsive_queues": listing.QUEUE,
+    "list_bindings": lists.BINDING,
+    "list_channels": lists.CHANNEL,
+    "list_connections": lists.CONNECTION,
+    "list_consumers": lists.CONSUMER,
+    "list_exchanges": lists.EXCHANGE,
+    "list_feature_flags": lists.FEATURE,
+    "list_queues": lists.QUEUE,
+    "list_unresponsive_queues": lists.QUEUE,
     "list_vhosts": vhosts.VHOST,
 }

@@ -7,8 +7,8 @@ import socket
 from ...control import status
 from ...control.answers import UNAVAILABLE, Refused, Report
 from ...control.question import whole
-from .api import Refusal
-from .call import Handler, HTTPCall, Item
+from .client import Refusal
+from .request import Handler, HTTPCall, Item
 
 CONNECT_WAIT_S = 10.0
 ALARMS = {"memory": "mem_alarm", "disk": "disk_free_alarm"}

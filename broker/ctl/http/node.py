@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...control.answers import UNAVAILABLE, Answer, Refused, Report, Rows
-from ..failures import USAGE_STATUS, Failed
-from ..node import ANY_NODE, Frame, Unreachable
-from .api import API, Refusal
-from .call import HTTPCall
+from ..exit_status import USAGE_STATUS, Failed
+from ..socket_client import ANY_NODE, Frame, Unreachable
+from .client import API, Refusal
 from .commands import COMMANDS
+from .request import HTTPCall
 
 
 class HTTPNode:

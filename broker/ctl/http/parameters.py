@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 
 from ...control.answers import UNAVAILABLE, Refused, Rows, json_text
-from .api import Missing, Refusal
-from .call import Handler, HTTPCall, Item
+from .client import Missing, Refusal
+from .request import Handler, HTTPCall, Item
 
 POLICY = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 NOWHERE = "Parameter does not exist"

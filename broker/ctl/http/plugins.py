@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...control.answers import Report
 from ...control.plugins import Plugins
-from .call import Handler, HTTPCall
+from .request import Handler, HTTPCall
 
 
 def plugins(call: HTTPCall) -> Plugins:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...control.answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
-from .api import Refusal, basic
-from .call import Handler, HTTPCall, Item
+from .client import Refusal, basic
+from .request import Handler, HTTPCall, Item
 
 KEPT = ("password_hash", "hashing_algorithm")  # of a user who is to be put otherwise alike
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...control.answers import SOFTWARE, Answer, Refused, Rows, json_text
 from ...control.columns import Columns, listed
-from .call import Handler, HTTPCall, Item
+from .request import Handler, HTTPCall, Item
 
 KEYS = {"description": "description", "tags": "tags", "default-queue-type": "default_queue_type"}  # by options
 VHOST: Columns[Item] = {

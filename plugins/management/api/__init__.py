@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..openapi import documented
-from ..routes import Routes
+from ..router import Routes
 from . import (
+    auth,
     bindings,
     channels,
     cluster,
@@ -16,7 +17,6 @@ from . import (
     global_parameters,
     health,
     limits,
-    logins,
     messages,
     nodes,
     overview,
@@ -41,7 +41,7 @@ MODULES = (
     global_parameters,
     health,
     limits,
-    logins,
+    auth,
     messages,
     nodes,
     overview,

@@ -7,14 +7,14 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import msgspec
 
-from broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table, stable_hash
+from warren.broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table, stable_hash
 
-from ..access import VHOST
-from ..answers import Answer, done, found, missing
 from ..arguments import Arguments, table_of
-from ..lists import Item, Listing
+from ..auth import VHOST
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, done, found, missing
+from ..router import Route
 
 EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
 NO_KEYS = (EMPTY, "null", "undefined")  # what tools write for that

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.plugin import Channel, Connection, Subscription
+from warren.broker.plugin import Channel, Connection, Subscription
 
-from ..access import ANY, OWN, VHOST
-from ..answers import Answer, found, missing
-from ..breakdowns import of_channel
-from ..counters import channel_counters, channel_key
-from ..figures import NO_PROCESS, Figures
-from ..lists import Item, Listing
+from ..auth import ANY, OWN, VHOST
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, found, missing
+from ..router import Route
+from ..stats.counters import channel_counters, channel_key
+from ..views.detailed_rates import of_channel
+from ..views.stats import NO_PROCESS, Figures
 from .connections import open_connections, the_connection
 from .consumers import described as described_consumer
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import CLUSTER_NAME, DEPRECATED_FEATURES, FEATURES
+from warren.broker.plugin import CLUSTER_NAME, DEPRECATED_FEATURES, FEATURES
 
-from ..access import ADMIN, ANY, NONE
-from ..answers import Answer, bad, done, found, missing
+from ..auth import ADMIN, ANY, NONE
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done, found, missing
+from ..router import Route
 
 ALL_FEATURES = "all"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.plugin import Connection, User, json_of_table
+from warren.broker.plugin import Connection, User, json_of_table
 
-from ..access import ANY, OWN, VHOST
-from ..answers import Answer, done, found, missing
-from ..counters import connection_key
-from ..figures import NO_PROCESS, Figures
-from ..lists import Item, Listing
+from ..auth import ANY, OWN, VHOST
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, done, found, missing
+from ..router import Route
+from ..stats.counters import connection_key
+from ..views.stats import NO_PROCESS, Figures
 
 REASON = "Closed via management plugin"
 

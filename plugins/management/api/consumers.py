@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.plugin import Queue, Subscription, is_active, json_of_table
+from warren.broker.plugin import Queue, Subscription, is_active, json_of_table
 
-from ..access import ANY
-from ..breakdowns import channel_details
-from ..counters import queue_key
-from ..lists import Item, Listing, chosen_in_slices
+from ..auth import ANY
+from ..pagination import Item, Listing, chosen_in_slices
 from ..request import Request
-from ..routes import Route
+from ..router import Route
+from ..stats.counters import queue_key
+from ..views.detailed_rates import channel_details
 
 
 async def list_consumers(request: Request) -> Listing[Subscription]:

@@ -9,14 +9,14 @@ from email.parser import BytesParser
 from functools import partial
 from typing import Any
 
-from broker.plugin import Invalid, Node, parsed, snapshot, text_pieces
+from warren.broker.plugin import Invalid, Node, parsed, snapshot, text_pieces
 
 from .. import bodies
-from ..access import ADMIN
-from ..answers import NO_VHOST, Answer, Pieces, bad, done, json_of, not_found
-from ..lists import Item, chosen_columns, each_in_slices, joined_in_slices, pruned
+from ..auth import ADMIN
+from ..pagination import Item, chosen_columns, each_in_slices, joined_in_slices, pruned
 from ..request import Request
-from ..routes import Route
+from ..responses import NO_VHOST, Answer, Pieces, bad, done, json_of, not_found
+from ..router import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, described
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import Exchange, json_of_table
+from warren.broker.plugin import Exchange, json_of_table
 
-from ..access import VHOST
-from ..answers import Answer, done, found, put
 from ..arguments import Arguments, table_of
-from ..breakdowns import of_exchange
-from ..counters import exchange_counters, exchange_key
-from ..figures import Figures
-from ..lists import Item, Listing
+from ..auth import VHOST
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, done, found, put
+from ..router import Route
+from ..stats.counters import exchange_counters, exchange_key
+from ..views.detailed_rates import of_exchange
+from ..views.stats import Figures
 
 
 class Declaration(msgspec.Struct):

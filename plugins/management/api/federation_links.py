@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from ..access import MONITOR, POLICIES
-from ..answers import Answer, done, missing
-from ..figures import Figures
-from ..links import Links, Row, link_counters, link_key, links_of
-from ..lists import Item, Listing
+from ..auth import MONITOR, POLICIES
+from ..federation_links import Links, Row, link_counters, link_key, links_of
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, done, missing
+from ..router import Route
+from ..views.stats import Figures
 
 UP = ("running", "starting")
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # what is told as the service tells it

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..access import POLICIES
-from ..answers import Answer, done, found, missing, put
-from ..lists import Item, Listing
+from ..auth import POLICIES
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, done, found, missing, put
+from ..router import Route
 from .parameters import ParameterBody, check_whole, shown
 
 

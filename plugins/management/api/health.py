@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ssl
 
-from broker.plugin import Listening, Properties, Table, authority_expiries, server_expiry
+from warren.broker.plugin import Listening, Properties, Table, authority_expiries, server_expiry
 
-from ..access import ANY, MONITOR, NONE, VHOST
-from ..answers import Answer, bad, missing
-from ..lists import Item
+from ..auth import ANY, MONITOR, NONE, VHOST
+from ..pagination import Item
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, missing
+from ..router import Route
 
 SPELLINGS = {
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from broker.plugin import VHOST_LIMITS, User, VHost
+from warren.broker.plugin import VHOST_LIMITS, User, VHost
 
-from ..access import ADMIN, ANY, OWN, VISIBLE
-from ..answers import Answer, bad, done
-from ..lists import Item, Listing
+from ..auth import ADMIN, ANY, OWN, VISIBLE
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done
+from ..router import Route
 from .users import find_user
 
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from broker.plugin import AMQPError, Got, Properties, Queue, json_of_table
+from warren.broker.plugin import AMQPError, Got, Properties, Queue, json_of_table
 
-from ..access import VHOST
-from ..answers import Answer, Pieces, bad, found, json_of, not_found
 from ..arguments import table_of
-from ..lists import Item
+from ..auth import VHOST
+from ..pagination import Item
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, Pieces, bad, found, json_of, not_found
+from ..router import Route
 
 MESSAGES_LIMIT = 5_000  # of one answer; all of them go back to the queue in one turn of the loop
 BODIES_BYTES = 16 << 20  # of the messages of one answer, but one message is had whatever its size

@@ -5,15 +5,15 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from broker.plugin import PRODUCT, Host
+from warren.broker.plugin import PRODUCT, Host
 
-from ..access import MONITOR
-from ..answers import Answer, found, missing
-from ..counters import OVERVIEW, churn_counters
-from ..lists import Item, Listing
+from ..auth import MONITOR
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
-from ..samples import GAUGES
+from ..responses import Answer, found, missing
+from ..router import Route
+from ..stats.counters import OVERVIEW, churn_counters
+from ..stats.history import GAUGES
 from .overview import context, exchange_types, is_web
 
 MECHANISMS = {

@@ -5,22 +5,15 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from broker.plugin import PRODUCT, Host, Listening, Registry
+from warren.broker.plugin import PRODUCT, Host, Listening, Registry
 
-from ..access import ANY
-from ..answers import Answer, found
-from ..counters import (
-    OVERVIEW,
-    Values,
-    churn_counters,
-    length_counters,
-    message_counters,
-    vhost_key,
-)
-from ..lists import Item
+from ..auth import ANY
+from ..pagination import Item
 from ..request import Request
-from ..routes import Route
-from ..totals import Totals, totals_of
+from ..responses import Answer, found
+from ..router import Route
+from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
+from ..stats.vhost_totals import Totals, totals_of
 
 DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
 DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}

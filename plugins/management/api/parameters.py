@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from broker.plugin import HIDDEN, POLICY, Invalid, Parameter, redacted
+from warren.broker.plugin import HIDDEN, POLICY, Invalid, Parameter, redacted
 
-from ..access import POLICIES
-from ..answers import Answer, bad, done, found, missing, put
-from ..lists import Item, Listing
+from ..auth import POLICIES
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done, found, missing, put
+from ..router import Route
 
 
 class ParameterBody(msgspec.Struct):

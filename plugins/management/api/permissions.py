@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import Permission, User
+from warren.broker.plugin import Permission, User
 
-from ..access import ADMIN
-from ..answers import Answer, bad, done, found, missing, put
-from ..lists import Item, Listing, in_slices
+from ..auth import ADMIN
+from ..pagination import Item, Listing, in_slices
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done, found, missing, put
+from ..router import Route
 from .users import find_user
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from broker.plugin import Invalid, Policy
+from warren.broker.plugin import Invalid, Policy
 
-from ..access import ADMIN, POLICIES, VHOST, Guard
-from ..answers import Answer, bad, done, found, missing, put
-from ..lists import Item, Listing
+from ..auth import ADMIN, POLICIES, VHOST, Guard
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done, found, missing, put
+from ..router import Route
 
 
 class PolicyBody(msgspec.Struct, rename="kebab"):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type, queue_sizes
+from warren.broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type, queue_sizes
 
-from ..access import ADMIN, VHOST
-from ..answers import Answer, bad, done, found, not_found, put
 from ..arguments import Arguments, table_of
-from ..breakdowns import of_queue
-from ..counters import length_counters, lengths, queue_counters, queue_key
-from ..figures import NO_GARBAGE, NO_REDUCTIONS, Figures
-from ..lists import Item, Listing
+from ..auth import ADMIN, VHOST
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done, found, not_found, put
+from ..router import Route
+from ..stats.counters import length_counters, lengths, queue_counters, queue_key
+from ..views.detailed_rates import of_queue
+from ..views.stats import NO_GARBAGE, NO_REDUCTIONS, Figures
 from .consumers import consumers_of
 from .consumers import described as described_consumer
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import TopicPermission, User
+from warren.broker.plugin import TopicPermission, User
 
-from ..access import ADMIN
-from ..answers import Answer, done, missing, put
-from ..lists import Item, Listing, in_slices
+from ..auth import ADMIN
+from ..pagination import Item, Listing, in_slices
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, done, missing, put
+from ..router import Route
 from .permissions import check_place
 from .users import find_user
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from broker.plugin import ARGON2ID, SHA256, Invalid, Permission, StoredUser, User, user_limits
+from warren.broker.plugin import ARGON2ID, SHA256, Invalid, Permission, StoredUser, User, user_limits
 
-from ..access import ADMIN
-from ..answers import Answer, bad, done, found, missing, put
-from ..lists import Item, Listing
+from ..auth import ADMIN
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
+from ..responses import Answer, bad, done, found, missing, put
+from ..router import Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 PROTECTED = "protected"  # the tag of users whom HTTP does not change

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.plugin import VHost
+from warren.broker.plugin import VHost
 
-from ..access import ADMIN, ANY
-from ..answers import Answer, Refusal, done, found, missing, put
-from ..counters import length_counters, message_counters, vhost_key
-from ..figures import Figures
-from ..lists import Item, Listing
+from ..auth import ADMIN, ANY
+from ..pagination import Item, Listing
 from ..request import Request
-from ..routes import Route
-from ..samples import OCTETS
-from ..totals import Totals, totals_of
+from ..responses import Answer, Refusal, done, found, missing, put
+from ..router import Route
+from ..stats.counters import length_counters, message_counters, vhost_key
+from ..stats.history import OCTETS
+from ..stats.vhost_totals import Totals, totals_of
+from ..views.stats import Figures
 
 
 class VHostBody(msgspec.Struct):

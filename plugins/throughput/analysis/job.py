@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .. import schema
-from . import page
-from .folder import Folders
-from .intake import Damaged, Intake, look, missing_hours, read
-from .journeys import BALANCES, STAGES
-from .reporting import Reporting, Values, values
-from .reports import traffic
-from .store import ALL, Store
+from . import html_report
+from .fact_store import ALL, Store
+from .hadoop_fs import Folders
+from .input_files import Damaged, Intake, look, missing_hours, read
+from .message_paths import BALANCES, STAGES
+from .reports import throughput
+from .reports.run import Reporting, Values, values
 
 POINTS = 1500  # of a line in a chart: the finest grain with no more is drawn
 LINES = 10  # queues in a chart
@@ -101,7 +101,7 @@ def report(store: Store, intakes: dict[str, Intake], folder: str, place: str, te
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
     tell("page")
     store.folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")
-    store.folders.write(f"{place}/index.html", page.page(made, flows(spark, place), depths(facts.queue_stats)))
+    store.folders.write(f"{place}/index.html", html_report.page(made, flows(spark, place), depths(facts.queue_stats)))
     return made
 
 
@@ -112,7 +112,7 @@ JUMP_US = 1_000_000  # the wall clock may drift that far against the monotonic o
 
 def flows(spark: SparkSession, folder: str) -> list[Values]:
     """Messages a second of all virtual hosts, in the finest grain that makes a legible line."""
-    for grain, grain_s in traffic.GRAINS_S.items():
+    for grain, grain_s in throughput.GRAINS_S.items():
         series = spark.read.parquet(f"{folder}/tables/throughput_{grain}").where(F.col("scope") == "vhost")
         summed = series.groupBy("start", "flow").agg(F.round(F.sum("messages") / grain_s, 3).alias("per_s"))
         if grain == "1h" or summed.select("start").distinct().count() <= POINTS:

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .. import schema
-from .conservation import span
+from .conservation import checked_range
+from .fact_store import ALL, Store
 from .facts import ROWS, STATS, merged
-from .folder import Folders, Found
-from .intake import Damaged, Taken, columns, read, verdict
+from .hadoop_fs import Folders, Found
+from .input_files import Damaged, Taken, columns, read, verdict
 from .job import NO_OUTPUT, Refused, Tell, aside, divide, report, show, taken_in
-from .journeys import BALANCES, JOURNEYS, STAGES, balances, closed, stages
-from .store import ALL, Store
+from .message_paths import BALANCES, JOURNEYS, STAGES, balances, closed, stages
 
 FILES_PER_BATCH = 20  # 64 MB each, at the most
 WATERMARK = "10 minutes"
@@ -139,13 +139,13 @@ class Take:
         """The open journeys, with those of this batch; closed ones become counts."""
         store, fact = self._store, JOURNEYS
         both = merged(fact, store.load(fact, batch).unionByName(fact.make(events)))
-        spans = span.spans(store.load(STATS), store.load(ROWS))
+        spans = checked_range.spans(store.load(STATS), store.load(ROWS))
         bounds = spans.select(
-            *span.BOOT,
+            *checked_range.BOOT,
             "from_row",
             F.when(F.col("to_snapshot").isNotNull() | (F.col("sample_rate") < 1), F.col("to_row")).alias("cut"),
         )
-        held = both.join(F.broadcast(bounds), list(span.BOOT), "left")
+        held = both.join(F.broadcast(bounds), list(checked_range.BOOT), "left")
         known = F.coalesce(F.col("enter_row") >= F.col("from_row"), F.lit(False))
         done = closed(F.col("cut"), F.lit(self._watermark())) & known
         marked = held.withColumn("done", F.coalesce(done, F.lit(False))).drop("from_row", "cut").persist()

@@ -107,7 +107,7 @@ class Warren(Broker):
 
     def command(self, configuration: Path) -> list[str]:
         data = str(self.folder / "data")
-        return [sys.executable, "-m", "broker.cli", "serve", "--config", str(configuration), "--data", data]
+        return [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(configuration), "--data", data]
 
     def environment(self, configuration: Path) -> dict[str, str]:
         return {"PYTHONPATH": str(ROOT)}

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from broker.core.vhost import VHost
-from broker.table import Table
-from federation.exchange_link import ExchangeLink
-from federation.fault import LinkFault
 from tests.support.codec import Typed
 from tests.support.federation import Place, fields, plain, quiet, until
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.vhost.vhost import VHost
+from warren.federation.errors import LinkFault
+from warren.federation.exchange_link import ExchangeLink
 
 from ..conftest import NewProxy
 
@@ -160,7 +160,7 @@ def test_038_headers_are_matched_upstream_as_they_are_here(up: Place, down: Plac
     here = down.ch.declare("here").queue
     down.ch.bind(here, "fed.x", arguments={"x-match": match, "one": 1, "two": Typed("l", 2)})
     up.bound("fed.x", "")
-    (_, _, arguments), = up.bindings("fed.x")
+    ((_, _, arguments),) = up.bindings("fed.x")
     assert fields(arguments)[:3] == [("x-match", ("S", match)), ("one", ("I", 1)), ("two", ("l", 2))]
     for body, sent in ((b"both", {"one": 1, "two": 2}), (b"one", {"one": 1}), (b"none", {"one": 2})):
         up.ch.publish("fed.x", "", body, {"headers": sent})

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from broker.core.exchange import Exchange
-from broker.core.ports import Observer
-from federation.exchange_link import ExchangeLink
-from federation.link import Link
-from federation.queue_link import QueueLink
 from tests.support.federation import Place, quiet, until
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.ports import Observer
+from warren.federation.exchange_link import ExchangeLink
+from warren.federation.link import Link
+from warren.federation.queue_link import QueueLink
 
 from ..conftest import NewProxy
 

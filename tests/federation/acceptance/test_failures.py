@@ -55,9 +55,7 @@ def flows(up: Place, down: Place, here: str, body: bytes = b"flows") -> None:
 # 69
 
 
-def test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes(
-    up: Place, down: Place, proxied: NewProxy
-) -> None:
+def test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     here = linked(up, down, up.through(proxy.port, f"?heartbeat={HEARTBEAT_S}&connection_timeout=500"))
     proxy.silence()

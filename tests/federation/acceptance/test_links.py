@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.table import Table
 from tests.support.background import BackgroundLoop
 from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields, quiet, until
+from warren.broker.amqp.field_table import Table
 
 from ..conftest import NewPlaces, NewProxy
 

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from broker.config.values import Federation
 from tests.support.background import BackgroundLoop
 from tests.support.federation import CHECK_MS, Site, headers, until
 from tests.support.proxy import Proxy
 from tests.support.warrens import Warren
+from warren.broker.config.config import Federation
 
 pytestmark = pytest.mark.sockets
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
-from broker.properties import Properties
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.codec import Typed
 from tests.support.federation import QUIET_S, Place, fields, headers, quiet, until
+from warren.broker.amqp.properties import Properties
 
 from ..conftest import NewPlaces, NewProxy
 

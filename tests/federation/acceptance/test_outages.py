@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from federation.exchange_link import ExchangeLink
-from federation.link import Link
 from tests.support.federation import Place, until
 from tests.support.proxy import Proxy
+from warren.federation.exchange_link import ExchangeLink
+from warren.federation.link import Link
 
 from ..conftest import NewProxy
 

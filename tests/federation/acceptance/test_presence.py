@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.properties import Properties
-from broker.table import Table
-from plugins.presence_elsewhere import Presence
 from tests.support.federation import Place, headers, quiet, text, until
 from tests.support.received import Content
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.plugins.exchanges.federated_presence import Presence
 
 from ..conftest import NewPlaces, NewProxy
 from .test_topologies import PAIR, TRIANGLE, Edge, ring

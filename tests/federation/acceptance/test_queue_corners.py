@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from federation.queue_link import QueueLink
 from tests.support.channel import Channel
 from tests.support.codec import Typed
 from tests.support.federation import Place, headers, quiet, until
+from warren.federation.queue_link import QueueLink
 
 from ..conftest import NewPlaces
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.core.definitions import StoredParameter
-from broker.storage.metadata import Metadata
 from tests.support.federation import Place, until
+from warren.broker.core.metadata.records import StoredParameter
+from warren.broker.storage.metadata_store import Metadata
 
 pytestmark = pytest.mark.sockets
 
@@ -107,7 +107,7 @@ def test_a_user_who_may_log_in_from_this_machine_only_is_not_for_everybodys_link
 
 
 def test_who_set_an_upstream_is_stored_with_it(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from broker.core.definitions import Change
+    from warren.broker.core.metadata.records import Change
 
     path = tmp_path_factory.mktemp("metadata") / "metadata.db"
     metadata = Metadata(path)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.table import Table, Value
 from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site, quiet, until
+from warren.broker.amqp.field_table import Table, Value
 
 from ..conftest import NewPlaces, NewProxy
 

@@ -173,9 +173,7 @@ def warrenctl(clean: Warren, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return commanded(monkeypatch, capsys, "--data", str(clean.data))
 
 
-def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(
-    clean: Warren, warrenctl: Warrenctl
-) -> None:
+def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(clean: Warren, warrenctl: Warrenctl) -> None:
     status, out, _ = warrenctl("federation_status --formatter json")
     assert (status, json.loads(out)) == (0, [])
     clean.upstream("good", "amqp:///up")
@@ -202,7 +200,6 @@ def test_099_a_link_is_restarted_by_the_command_line(clean: Warren, warrenctl: W
     (row,) = clean.running()
     status, out, err = warrenctl(f"restart_federation_link {row['id']}")
     assert (status, out, err) == (0, f"Restarting federation link {row['id']} on node only@test\n", "")
-
 
     def restarted() -> bool:
         """Whether it shows; again and again, as times are shown in seconds."""

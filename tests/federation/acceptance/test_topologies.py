@@ -154,9 +154,7 @@ def test_056_in_a_tree_everybody_gets_what_the_root_is_given(here: NewPlaces) ->
 
 
 @pytest.mark.parametrize(("leaf_hops", "arrives"), [(1, 0), (2, 1)])
-def test_056_a_leaf_gets_from_the_root_as_its_own_link_lets_it(
-    here: NewPlaces, leaf_hops: int, arrives: int
-) -> None:
+def test_056_a_leaf_gets_from_the_root_as_its_own_link_lets_it(here: NewPlaces, leaf_hops: int, arrives: int) -> None:
     root, middle, leaf = here(3)
     for place in (root, middle, leaf):
         place.ch.exchange("fed.x", "direct")
@@ -182,9 +180,7 @@ def test_056_a_leaf_gets_from_the_root_as_its_own_link_lets_it(
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_057_in_a_ring_of_three_everybody_gets_one_copy(
-    everywhere: list[Place], here: NewPlaces, brokers: int
-) -> None:
+def test_057_in_a_ring_of_three_everybody_gets_one_copy(everywhere: list[Place], here: NewPlaces, brokers: int) -> None:
     graph = Graph(everywhere if brokers == 3 else here(3), ring(3), 2, "direct")
     graph.federate()
     assert [len(place.bindings("fed.x")) for place in graph.places] == [3, 3, 3]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Exchange, Queue
 
-from federation import exchange_link, line, link
-from federation.exchange_link import ExchangeLink
 from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, until
 from tests.support.mute_upstream import MuteUpstream
+from warren.federation import exchange_link, link
+from warren.federation.exchange_link import ExchangeLink
+from warren.federation.upstream import transport
 
 pytestmark = pytest.mark.sockets
 
@@ -21,7 +22,7 @@ UNANSWERED = "the upstream has not answered a request within 30 s"
 @pytest.fixture
 def upstream(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> Iterator[MuteUpstream]:
     """Of which answers are awaited for as many looks as ever, with less time between two of them."""
-    monkeypatch.setattr(line, "ANSWER_LOOK_S", 0.02)
+    monkeypatch.setattr(transport, "ANSWER_LOOK_S", 0.02)
     upstream = MuteUpstream(loop)
     yield upstream
     upstream.close()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from broker.session.connection import Connection
 from tests.support.federation import UPSTREAM_TYPE, Place, fields, headers, until
+from warren.broker.session.connection import Connection
 
 from .rabbit import Rabbit
 
@@ -121,9 +121,7 @@ def test_107_queues_that_federate_each_other_share_their_work(rabbit: Rabbit, up
     assert wanting.delivery().body == b"back"
 
 
-def test_107_a_ring_with_a_rabbitmq_in_it_brings_one_copy_to_everybody(
-    rabbit: Rabbit, everywhere: list[Place]
-) -> None:
+def test_107_a_ring_with_a_rabbitmq_in_it_brings_one_copy_to_everybody(rabbit: Rabbit, everywhere: list[Place]) -> None:
     first, second, _ = everywhere
     there = rabbit.channel()
     there.exchange("fed.x", "fanout", durable=True)

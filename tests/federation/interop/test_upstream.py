@@ -71,9 +71,7 @@ def test_106_bindings_and_what_is_made_go_as_they_came(rabbit: Rabbit, down: Pla
     until(lambda: not rabbit.bindings("fed.x"), lambda: str(rabbit.bindings("fed.x")))
 
 
-def test_106_what_waits_at_a_rabbitmq_is_there_after_a_cut(
-    rabbit: Rabbit, down: Place, loop: BackgroundLoop
-) -> None:
+def test_106_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down: Place, loop: BackgroundLoop) -> None:
     proxy = Proxy(loop, ("127.0.0.1", rabbit.port))
     try:
         down.ch.exchange("fed.x", "direct", durable=True)

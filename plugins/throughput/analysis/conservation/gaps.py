@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..facts import BLOCK_BITS
-from .span import BOOT
+from .checked_range import BOOT
 
 BLOCK = 1 << BLOCK_BITS
 REGION_BITS = 16  # rows that are looked at closely only where one of them is missing

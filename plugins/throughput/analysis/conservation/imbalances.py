@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from ...schema import ENQUEUE, FED_IN, PUBLISH
 from ..facts import LINK, by_link, count_if, is_event
-from .span import BOOT
+from .checked_range import BOOT
 
 COLUMNS: dict[str, t.DataType] = {
     **dict.fromkeys(("problem", "node", "boot_id", "vhost", "queue", "link"), t.StringType()),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ..journeys import OUT, QUEUE
-from .span import BOOT, counts_at
+from ..message_paths import OUT, QUEUE
+from .checked_range import BOOT, counts_at
 
 COUNTS = ("entered", *OUT)
 

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from .span import BOOT, counts_at
+from .checked_range import BOOT, counts_at
 
 
 def restarts(queue_stats: DataFrame, spans: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from .span import BOOT
+from .checked_range import BOOT
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
 

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from ... import schema
 from ..facts import is_event
 from ..quantiles import quantiles
-from .traffic import messages
+from .throughput import messages
 
 QUEUE = ["node", "vhost", "queue"]
 BUSY = 0.95  # utilisation, from which on consumers are no limit

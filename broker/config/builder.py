@@ -1,0 +1,135 @@
+"""Settings become values: each finds its key, and what is gathered becomes a Config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from .config import Config, Part
+from .errors import ConfigError
+from .ignored_keys import ALIASES, not_followed, renamed
+from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
+from .keys import KEYS
+from .setting import Path, Setting, joined
+
+Some = TypeVar("Some", bound=Part)
+
+ENCRYPTED = "encrypted:"  # what RabbitMQ's obfuscation makes; it needs a passphrase that only RabbitMQ has
+
+EXACT: dict[Path, Key] = {key.path: key for key in KEYS if ANY not in key.path}
+WITH_NAMES: tuple[Key, ...] = tuple(key for key in KEYS if ANY in key.path)
+
+
+class Gathered:
+    """What was said of each field so far; later settings win. `warnings` are of keys that are not followed."""
+
+    __slots__ = ("warnings", "_ones", "_many", "_shapes", "_none")
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self._ones: dict[str, object] = {}
+        self._many: dict[str, dict[str, object]] = {}  # field -> name -> value
+        self._shapes: dict[str, str] = {}
+        self._none: set[str] = set()  # fields that are empty, whatever else is said of them
+
+    def add_all(self, settings: Iterable[Setting]) -> None:
+        """Raises ConfigError."""
+        for setting in settings:
+            self.add(setting)
+
+    def add(self, setting: Setting) -> None:
+        """Raises ConfigError."""
+        path = renamed(setting.path)
+        key, name = find(path)
+        if key is None:
+            self._add_unknown(setting, path)
+            return
+        if setting.text.startswith(ENCRYPTED):
+            raise setting.wrong("an encrypted value cannot be read here; give it plain, or as $(VARIABLE)")
+        try:
+            value = key.kind.read(setting.text)
+        except ValueError as error:
+            raise setting.wrong(str(error)) from None
+        if setting.replaces:
+            self._many.pop(key.field, None)
+            self._none.discard(key.field)
+        if not key.field:
+            return
+        if key.shape == ONE:
+            self._ones[key.field] = value
+        elif key.shape == NONE:
+            self._none.add(key.field)
+        else:
+            self._many.setdefault(key.field, {})[name] = value
+            self._shapes[key.field] = key.shape
+
+    def _add_unknown(self, setting: Setting, path: Path) -> None:
+        warning = not_followed(path, setting.text)
+        if warning is None:
+            raise ConfigError(f"{setting.origin}: unknown key {joined(setting.path)}{suggestion(setting.path)}")
+        if warning:
+            self.warnings.append(f"{setting.origin}: {warning}")
+
+    def config(self, defaults: Config) -> Config:
+        """What was said, and the rest from `defaults`. Raises ConfigError for what does not go together."""
+        fields: dict[str, Any] = {}
+        for field, value in self._ones.items():
+            _put(fields, field, value)
+        for field, values in self._many.items():
+            _put(fields, field, shaped(self._shapes[field], values))
+        for field in self._none:
+            _put(fields, field, ())
+        try:
+            return _changed(defaults, fields)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+
+def find(path: Path) -> tuple[Key | None, str]:
+    """The key of that path, and what stands for its free elements."""
+    key = EXACT.get(path)
+    if key is not None:
+        return key, ""
+    for key in WITH_NAMES:
+        name = key.names(path)
+        if name is not None:
+            return key, name
+    return None, ""
+
+
+def shaped(shape: str, values: dict[str, object]) -> object:
+    """A list is in the order of its numbers; names come after them, in the order in which they were given."""
+    if shape == MAP:
+        return values
+    if shape == NAMES:
+        return tuple(name for name, given in values.items() if given)
+    assert shape == LIST
+    numbers = sorted((name for name in values if name.isdecimal()), key=int)
+    return tuple(values[name] for name in (*numbers, *(name for name in values if not name.isdecimal())))
+
+
+def _changed(part: Some, fields: dict[str, Any]) -> Some:
+    """The part with these values in place of its own, parts of it likewise."""
+    values = {}
+    for name, value in fields.items():
+        inner = getattr(part, name)
+        values[name] = _changed(inner, value) if isinstance(inner, Part) else value
+    return replace(part, **values)
+
+
+def _put(fields: dict[str, Any], field: str, value: object) -> None:
+    part, dot, rest = field.partition(".")
+    if dot:
+        _put(fields.setdefault(part, {}), rest, value)
+    else:
+        fields[field] = value
+
+
+def suggestion(path: Path) -> str:
+    """The nearest key there is, for who mistyped one."""
+    import difflib  # only here: most never do
+
+    known = [joined(key.path) for key in KEYS] + list(ALIASES)
+    near = difflib.get_close_matches(joined(path), known, 1, 0.8)
+    return f"; did you mean {near[0].replace(ANY, 'NAME')}?" if near else ""

@@ -1,0 +1,127 @@
+"""What RabbitMQ knows and Warren does not follow, and other names of what it does."""
+
+from __future__ import annotations
+
+from .keys.log import CATEGORIES
+from .rabbitmq_conf import path_of
+from .setting import Path, joined
+
+# All that begins so.
+SECTIONS = (
+    # one broker is one process on one machine, and none of Erlang's
+    *("advanced", "classic_queue", "cluster_formation", "cluster_partition_handling", "distribution", "erlang"),
+    *("feature_flags", "inter_node", "khepri", "metadata_store", "num_acceptors", "quorum_queue", "raft", "ranch"),
+    *("socket_writer", "stream_queue", "sysmon_handler", "vm_args"),
+    # other protocols and plugins
+    *("amqp1_0", "auth_cache", "auth_http", "auth_ldap", "auth_oauth2", "aws", "event_exchange"),
+    *("jms_topic_exchange", "message_interceptors", "mqtt", "shovel", "stomp", "stream", "trust_store"),
+    *("web_dispatch", "web_mqtt", "web_stomp"),
+    # what may come
+    *("default_users", "default_policies", "default_limits"),
+    *("definitions.hashing", "definitions.https", "definitions.tls"),
+    *("log.console.color_esc_seqs", "log.console.stdio", "log.default.rotation", "log.syslog"),
+    "log.journald",
+    *("management.listener.ssl", "management.oauth_client_id", "management.oauth_enabled"),
+    *("management.oauth_provider_url", "management.oauth_resource_servers", "management.oauth_scopes"),
+    *("deprecated_features", "permit_deprecated_features"),
+)
+
+LOG_CATEGORIES = ("channel", "connection", "federation", "mirroring", "osiris", "prelaunch", "queue", "ra", "shovel",
+                  "upgrade", "user")  # fmt: skip
+OF_FORMATTERS = ("json.field_map", "json.verbosity_map", "level_format", "plaintext.format", "single_line")
+OF_TLS = ("bypass_pem_cache", "cacerts.$", "cert", "depth", "dh", "dhfile", "log_alert", "log_level", "psk_identity",
+          "key.DSAPrivateKey", "key.PrivateKeyInfo", "key.RSAPrivateKey")  # fmt: skip
+# Of TLS, with what Warren does anyway.
+ANYWAY_OF_TLS = {
+    "client_renegotiation": "false", "secure_renegotiate": "true", "honor_ecc_order": "true", "reuse_sessions": "true",
+    "reuse_session": "true", "crl_check": "false",
+}  # fmt: skip
+OF_SOCKETS = ("buffer", "delay_send", "dontroute", "exit_on_close", "fd", "high_msgq_watermark", "high_watermark",
+              "linger.on", "linger.timeout", "low_msgq_watermark", "low_watermark", "port", "priority", "send_timeout",
+              "send_timeout_close", "tos")  # fmt: skip
+
+# A key -> the value that asks for nothing but what Warren does anyway, empty where there is none.
+KEYS_NOT_FOLLOWED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("background_gc_enabled", "background_gc_target_interval", "cluster_keepalive_interval"),
+            *("collect_statistics", "credentials_obfuscation", "default_worker_pool_size", "delegate_count"),
+            *("disk_monitor_interval", "hipe_compile", "memory_monitor_interval", "message_store_shutdown_timeout"),
+            *("mirroring_sync_batch_size", "mirroring_sync_max_throughput", "mnesia_table_loading_retry_limit"),
+            *("mnesia_table_loading_retry_timeout", "motd_file", "msg_store_file_size_limit", "net_ticktime"),
+            *("queue_index_embed_msgs_below", "queue_leader_locator", "queue_master_locator"),
+            *("vhost_restart_strategy", "vm_memory_calculation_strategy", "vm_memory_high_watermark_paging_ratio"),
+            *("disk_free_limit.mem_relative", "tcp_listen_options"),
+            *(f"log.{output}.formatter.{name}" for output in ("console", "file", "exchange") for name in OF_FORMATTERS),
+            *("log.console.use_colors", "log.exchange.formatter.time_format"),
+            *("log.file.rotation.compress", "log.file.rotation.date"),
+            *("management.db_cache_multiplier", "management.enable_uaa", "management.uaa_client_id"),
+            *("management.uaa_location", "management_agent.filter_aggregated_queue_metrics_pattern"),
+            *("prometheus.filter_aggregated_queue_metrics_pattern", "management.ssl.backlog"),
+            *("prometheus.ssl.backlog", "auth_backends.$.authn", "auth_backends.$.authz"),
+            *(f"tcp_listen_options.{name}" for name in OF_SOCKETS),
+            *(f"log.{category}.file" for category in LOG_CATEGORIES),
+            *(f"log.{category}.level" for category in LOG_CATEGORIES if category not in CATEGORIES),
+            *(f"log.{category}.rotation.{name}" for category in LOG_CATEGORIES
+              for name in ("compress", "count", "date", "size")),
+            *(f"{prefix}.{name}" for prefix in ("ssl_options", "management.ssl", "prometheus.ssl") for name in OF_TLS),
+        ),
+        "",
+    ),
+    **{
+        f"{prefix}.{name}": anyway
+        for prefix in ("ssl_options", "management.ssl", "prometheus.ssl")
+        for name, anyway in ANYWAY_OF_TLS.items()
+    },
+    "cluster_partition_handling": "ignore",
+    "log.syslog": "false",
+    "proxy_protocol": "false",
+    "quorum_relaxed_checks_on_redeclaration": "false",
+    "reverse_dns_lookups": "false",
+    "ssl_allow_poodle_attack": "false",
+    "ssl_cert_login_san_index": "0",
+    "ssl_cert_login_san_type": "dns",
+    "ssl_options": "none",
+}  # fmt: skip
+
+# Older names, and others for the same -> the key.
+ALIASES = {
+    "max_connections": "connection_max",
+    "management.load_definitions": "load_definitions",
+    "management.cors.allow_origins": "management.cors.allow_origins.1",
+    "log.level": "log.console.level",
+    "log.default.level": "log.console.level",
+}
+ALIASES_OF_SECTIONS = {
+    "management.listener.ssl_opts": "management.ssl",
+    "management.listener.server": "management.tcp",
+    "management.listener": "management.tcp",
+}
+
+_SECTIONS = {path_of(section) for section in SECTIONS}
+_KEYS = {path_of(key): anyway for key, anyway in KEYS_NOT_FOLLOWED.items()}
+_ALIASES = {path_of(old): path_of(new) for old, new in ALIASES.items()}
+_ALIASES_OF_SECTIONS = {path_of(old): path_of(new) for old, new in ALIASES_OF_SECTIONS.items()}
+
+
+def renamed(path: Path) -> Path:
+    """The key that this is another name of, else itself."""
+    new = _ALIASES.get(path)
+    if new is not None:
+        return new
+    for end in range(len(path) - 1, 0, -1):
+        new = _ALIASES_OF_SECTIONS.get(path[:end])
+        if new is not None and path[:3] != ("management", "listener", "ssl"):
+            return (*new, *path[end:])
+    return path
+
+
+def not_followed(path: Path, text: str) -> str | None:
+    """A warning, empty where what is asked for is so anyway; None for a key that RabbitMQ does not know."""
+    warning = f"{joined(path)}: Warren does not follow this key"
+    anyway = _KEYS.get(path)
+    if anyway is None:
+        anyway = _KEYS.get(tuple("$" if element.isdigit() else element for element in path))
+    if anyway is not None:
+        return "" if text == anyway else warning
+    return warning if any(path[:end] in _SECTIONS for end in range(1, len(path) + 1)) else None

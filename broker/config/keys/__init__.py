@@ -1,0 +1,130 @@
+"""Every key that Warren knows and follows, under RabbitMQ's names; our own are below `warren`."""
+
+from __future__ import annotations
+
+from ..config import MESSAGE_SIZE_LIMIT, SMALLEST_FRAME
+from ..key import EMPTY, LIST, MAP, NAMES, NONE, Key
+from ..value_types import Boolean, Choice, Fraction, Integer, Listener, Size, Text, Words
+from .federation import FEDERATION_KEYS
+from .http import MANAGEMENT_KEYS, PROMETHEUS_KEYS
+from .log import LOG
+from .throughput import THROUGHPUT_KEYS
+from .tls import tls_keys
+
+SHORT = 65_535
+INFINITY = "infinity"
+HASHES = {f"rabbit_password_hashing_{name}": f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5")}
+QUEUE_TYPES = Choice(
+    {"classic": "classic", "quorum": "quorum", "rabbit_classic_queue": "classic", "rabbit_quorum_queue": "quorum"}
+)
+
+LISTENERS = (
+    Key("listeners.tcp.$", Listener(), "listeners_tcp", "a port on every interface, or ADDRESS:PORT; 0 is any", LIST),
+    Key("listeners.tcp", EMPTY, "listeners_tcp", "none: TLS only", NONE),
+    Key("listeners.ssl.$", Listener(), "listeners_ssl", "the same, with TLS; usually 5671", LIST),
+    Key("listeners.ssl", EMPTY, "listeners_ssl", "none: no TLS", NONE),
+    Key("handshake_timeout", Integer(1), "handshake_timeout_ms", "ms, from accept to connection.open"),
+    Key("ssl_handshake_timeout", Integer(1), "ssl_handshake_timeout_ms", "ms"),
+    Key("tcp_listen_options.backlog", Integer(1), "tcp_backlog", "connections that wait to be accepted"),
+    Key("tcp_listen_options.nodelay", Boolean(), "tcp_nodelay", "TCP_NODELAY of connections"),
+    Key("tcp_listen_options.keepalive", Boolean(), "tcp_keepalive", "SO_KEEPALIVE of connections"),
+    Key("tcp_listen_options.sndbuf", Size(), "tcp_sndbuf_bytes", "SO_SNDBUF; default: the system's"),
+    Key("tcp_listen_options.recbuf", Size(), "tcp_recbuf_bytes", "SO_RCVBUF; default: the system's"),
+)
+
+LIMITS = (
+    Key("heartbeat", Integer(0, SHORT), "heartbeat_s", "seconds, as proposed to clients; 0 is off"),
+    Key("frame_max", Integer(0, 0xFFFF_FFFF), "frame_max", f"octets, from {SMALLEST_FRAME}; 0 is no limit"),
+    Key("initial_frame_max", Integer(SMALLEST_FRAME), "initial_frame_max", "octets, until a connection is tuned"),
+    Key("channel_max", Integer(0, SHORT), "channel_max", "channels of a connection; 0 is no limit"),
+    Key("channel_max_per_node", Integer(none=INFINITY), "channel_max_per_node", "channels of all connections"),
+    Key("connection_max", Integer(none=INFINITY), "connection_max", "connections"),
+    Key("consumer_max_per_channel", Integer(none=INFINITY), "consumer_max_per_channel", "consumers of a channel"),
+    Key("max_message_size", Size(MESSAGE_SIZE_LIMIT), "max_message_size", "octets of a body"),
+    Key("consumer_timeout", Integer(1, none="undefined"), "consumer_timeout_ms", "ms, for an acknowledgement"),
+    Key("default_consumer_prefetch", Integer(0, SHORT), "default_consumer_prefetch", "0 is no limit"),
+    Key("cluster_queue_limit", Integer(none=INFINITY), "cluster_queue_limit", "queues in all"),
+    Key("cluster_exchange_limit", Integer(none=INFINITY), "cluster_exchange_limit", "exchanges in all"),
+    Key("vhost_max", Integer(none=INFINITY), "vhost_max", "virtual hosts"),
+    Key("runtime_parameters.limits.$", Integer(), "runtime_parameter_limits", "parameters of this component", MAP),
+)
+
+ACCESS = (
+    Key("default_vhost", Text(empty=False), "default_vhost", "of a node that has nothing stored yet"),
+    Key("default_user", Text(empty=False), "default_user", "of such a node"),
+    Key("default_pass", Text(empty=False), "default_pass", "of that user; default: guest", secret=True),
+    Key("default_user_tags.$", Boolean(), "default_user_tags", "the tag is the user's", NAMES),
+    Key("default_permissions.configure", Text(), "default_permissions.configure", "of the user in the virtual host"),
+    Key("default_permissions.write", Text(), "default_permissions.write", "likewise"),
+    Key("default_permissions.read", Text(), "default_permissions.read", "likewise"),
+    Key("loopback_users.$", Boolean(), "loopback_users", "the user may log in from a loopback address only", NAMES),
+    Key("loopback_users", EMPTY, "loopback_users", "none: everybody from anywhere", NONE),
+    Key("auth_mechanisms.$", Words("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"), "auth_mechanisms", "offered", LIST),
+    Key("auth_backends.$", Words("internal", "rabbit_auth_backend_internal"), "", "internal: kept here", LIST),
+    Key("anonymous_login_user", Text(empty=False), "anonymous_login_user", "with ANONYMOUS; none: nobody"),
+    Key("anonymous_login_pass", Text(empty=False), "anonymous_login_pass", "of that user", secret=True),
+    Key("password_hashing_module", Choice({"argon2id": "argon2id"} | HASHES), "password_hashing", "of new passwords"),
+    Key("credential_validator.validation_backend",
+        Choice({
+            "rabbit_credential_validator_accept_everything": "",
+            "rabbit_credential_validator_min_password_length": "min_password_length",
+            "rabbit_credential_validator_password_regexp": "password_regexp",
+        }), "credential_validator", "which of the two below is asked"),
+    Key("credential_validator.min_length", Integer(), "password_min_length", "characters of a new password"),
+    Key("credential_validator.regexp", Text(), "password_regexp", "found in a new password"),
+    Key("ssl_cert_login_from", Words("distinguished_name", "common_name", "subject_alternative_name"),
+        "ssl_cert_login_from", "what of a certificate is the user, for EXTERNAL"),
+)  # fmt: skip
+
+RESOURCES = (
+    Key("vm_memory_high_watermark.relative", Fraction(), "vm_memory_high_watermark", "of the memory there is"),
+    Key("vm_memory_high_watermark.absolute", Size(), "vm_memory_high_watermark_bytes", "octets, in its place"),
+    Key("total_memory_available_override_value", Size(), "total_memory_bytes", "octets; default: what there is"),
+    Key("disk_free_limit.absolute", Size(), "disk_free_limit_bytes", "octets; publishers wait with less left"),
+    Key("disk_free_limit.relative", Fraction(), "disk_free_limit_relative", "of the memory there is, in its place"),
+)
+
+OBJECTS = (
+    Key("load_definitions", Text(empty=False), "load_definitions", "JSON, or a folder; no default user is made then"),
+    Key("definitions.local.path", Text(empty=False), "load_definitions", "the same"),
+    Key("definitions.import_backend",
+        Words("local_filesystem", "rabbit_definitions_import_local_filesystem"), "", "local_filesystem"),
+    Key("definitions.skip_if_unchanged", Boolean(), "definitions_skip_if_unchanged", "import only what has changed"),
+    Key("default_queue_type", QUEUE_TYPES, "default_queue_type", "of new virtual hosts"),
+    Key("cluster_name", Text(empty=False), "cluster_name", "default: the node's name if one is given, or a unique one"),
+    Key("cluster_tags.$", Text(), "cluster_tags", "a tag's value", MAP),
+    Key("node_tags.$", Text(), "node_tags", "a tag's value", MAP),
+    Key("product.name", Text(empty=False), "product", "clients switch features on by this"),
+    Key("product.version", Text(empty=False), "version", "and this"),
+    Key("collect_statistics_interval", Integer(1), "collect_statistics_interval_ms", "ms"),
+)  # fmt: skip
+
+OWN = (
+    Key("warren.generate_default_pass", Boolean(), "generate_default_pass",
+        "true: a random default_pass, which the log shows once, unless one is given"),
+    Key("warren.node", Text(empty=False), "node", "NAME@HOST; default: warren on this machine"),
+    Key("warren.data_dir", Text(empty=False), "data_dir", "what is durable is kept here"),
+    Key("warren.memory", Boolean(), "memory", "true: nothing is stored, nothing survives the process"),
+    Key("warren.sync", Words("fsync", "os"), "sync", "what a confirm waits for: disk, or operating system"),
+    Key("warren.transaction_max_size", Size(), "transaction_max_bytes", "bytes that are not committed; 0: no limit"),
+    Key("warren.message_memory", Size(), "message_memory_bytes",
+        "octets of ready messages; default: 40 %, at most 1.5 GiB"),
+)  # fmt: skip
+
+# Headings of the reference of all keys, and the keys below each.
+SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    ("Listeners", LISTENERS),
+    ("TLS, for listeners.ssl", tls_keys("ssl_options", "ssl_options")),
+    ("Limits", LIMITS),
+    ("Users and logins", ACCESS),
+    ("Memory and disk", RESOURCES),
+    ("Definitions, queues, names", OBJECTS),
+    ("Log", LOG),
+    ("Warren's own", OWN),
+    ("HTTP API", MANAGEMENT_KEYS),
+    ("Metrics, for Prometheus", PROMETHEUS_KEYS),
+    ("Federation", FEDERATION_KEYS),
+    ("Throughput export, with the extra `analytics`", THROUGHPUT_KEYS),
+)
+
+KEYS: tuple[Key, ...] = tuple(key for _, keys in SECTIONS for key in keys)

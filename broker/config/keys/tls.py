@@ -1,0 +1,26 @@
+"""The keys of a TLS listener: the same for AMQP, the HTTP API and the metrics."""
+
+from __future__ import annotations
+
+from ..key import LIST, Key
+from ..value_types import Boolean, Text, Words
+
+
+def tls_keys(prefix: str, field: str) -> tuple[Key, ...]:
+    """The keys below `prefix`, for the part of the configuration that `field` names."""
+
+    def of(name: str) -> str:
+        return f"{field}.{name}"
+
+    # The files are read again when they change; the names of them are not.
+    return (
+        Key(f"{prefix}.certfile", Text(empty=False), of("certfile"), "PEM, the whole chain"),
+        Key(f"{prefix}.keyfile", Text(empty=False), of("keyfile"), "PEM; default: in the certfile"),
+        Key(f"{prefix}.cacertfile", Text(empty=False), of("cacertfile"), "PEM, who signs certificates of clients"),
+        Key(f"{prefix}.password", Text(), of("password"), "of the keyfile", secret=True),
+        Key(f"{prefix}.verify", Words("verify_none", "verify_peer"), of("verify"), "ask clients for a certificate"),
+        Key(f"{prefix}.fail_if_no_peer_cert", Boolean(), of("fail_if_no_peer_cert"), "refuse clients without one"),
+        Key(f"{prefix}.versions.$", Words("tlsv1.3", "tlsv1.2"), of("versions"), "of TLS; no older ones", LIST),
+        Key(f"{prefix}.ciphers.$", Text(empty=False), of("ciphers"), "of TLS 1.2, by OpenSSL's names", LIST),
+        Key(f"{prefix}.honor_cipher_order", Boolean(), of("honor_cipher_order"), "the order of ours, not of theirs"),
+    )

@@ -1,0 +1,57 @@
+"""The grammar of rabbitmq.conf: one `key = value` a line (operator's guide 4.1).
+
+`#` begins a comment anywhere, `%%` a line of comment. A value in single quotes keeps its # and its spaces at the ends;
+it cannot be followed by a comment. `\\.` in a key is a dot that does not divide. `$(NAME)` in a value is replaced from
+the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from .errors import ConfigError
+from .setting import Path, Setting
+
+_KEY = re.compile(r"(?:[^\s=#'.\\]|\\\.)+(?:\.(?:[^\s=#'.\\]|\\\.)+)*")
+_VARIABLE = re.compile(r"\$\(([^()]*)\)")
+
+
+def parse(text: str, name: str, environment: Mapping[str, str]) -> Iterator[Setting]:
+    """What a file called `name` says, line by line. Raises ConfigError."""
+    for number, line in enumerate(text.split("\n"), 1):
+        origin = f"{name}:{number}"
+        line = line.strip()
+        if not line or line.startswith(("#", "%%")):
+            continue
+        key, equals, rest = line.partition("=")
+        key = key.strip()
+        if not equals or not _KEY.fullmatch(key):
+            raise ConfigError(f"{origin}: '{line}' is not KEY = VALUE")
+        setting = Setting(path_of(key), "", origin)
+        setting.text = _expanded(_value(setting, rest.strip()), setting, environment)
+        yield setting
+
+
+def path_of(key: str) -> Path:
+    return tuple(element.replace("\\.", ".") for element in re.split(r"(?<!\\)\.", key))
+
+
+def _value(setting: Setting, text: str) -> str:
+    if text.startswith("'"):
+        if len(text) < 2 or not text.endswith("'"):
+            raise setting.wrong("a value in quotes ends with its quote, and no comment follows")
+        return text[1:-1]
+    text = text.partition("#")[0].rstrip()
+    if not text:
+        raise setting.wrong("has no value")
+    return text
+
+
+def _expanded(text: str, setting: Setting, environment: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in environment:
+            raise setting.wrong(f"the environment has no {found[1]}")
+        return environment[found[1]]
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,189 @@
+"""The kinds of value that a key can have: read from text, and written as text again.
+
+`read` raises ValueError with what is wrong, without the key. TOML's numbers and truth values come as text too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .config import Address
+
+EVERY_INTERFACE = "::"
+PORT_LIMIT = 65_535
+UNITS = {"": 1, "b": 1}  # of sizes: decimal with a B, binary with an iB or nothing (as RabbitMQ has it)
+for _power, _letter in enumerate("kmgtp", 1):
+    UNITS[_letter] = UNITS[_letter + "ib"] = 1024**_power
+    UNITS[_letter + "b"] = 1000**_power
+_SIZE = re.compile(r"([0-9]+)([a-z]*)", re.ASCII | re.IGNORECASE)
+
+
+class Kind:
+    """`name` is what a refusal and the list of keys call it."""
+
+    name = "text"
+
+    def read(self, text: str) -> object:
+        raise NotImplementedError
+
+    def write(self, value: object) -> str:
+        """Empty where there is nothing to write."""
+        return "" if value is None else str(value)
+
+
+class Text(Kind):
+    """Any; not empty unless `empty`."""
+
+    def __init__(self, empty: bool = True) -> None:
+        self.empty = empty
+
+    def read(self, text: str) -> str:
+        if not text and not self.empty:
+            raise ValueError("is empty")
+        return text
+
+    def write(self, value: object) -> str:
+        return quoted(str(value))
+
+
+class FileName(Kind):
+    """Or `false`, which is an empty one."""
+
+    def read(self, text: str) -> str:
+        if not text:
+            raise ValueError("is empty")
+        return "" if text == "false" else text
+
+    def write(self, value: object) -> str:
+        return quoted(str(value)) if value else "false"
+
+
+class Boolean(Kind):
+    name = "true or false"
+
+    def read(self, text: str) -> bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"'{text}' is neither true nor false")
+        return text == "true"
+
+    def write(self, value: object) -> str:
+        return "true" if value else "false"
+
+
+class Integer(Kind):
+    """From `least` to `most`. `none` is a word for None, where there is one."""
+
+    def __init__(self, least: int = 0, most: int | None = None, none: str = "") -> None:
+        self.least = least
+        self.most = most
+        self.none = none
+        self.name = f"a number from {least}" + ("" if most is None else f" to {most}")
+        if none:
+            self.name += f", or {none}"
+
+    def read(self, text: str) -> int | None:
+        if self.none and text == self.none:
+            return None
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(f"'{text}' is not {self.name}")
+        number = int(text)
+        if number < self.least or (self.most is not None and number > self.most):
+            raise ValueError(f"{text} is not {self.name}")
+        return number
+
+    def write(self, value: object) -> str:
+        return self.none if value is None else str(value)
+
+
+class Size(Integer):
+    """Octets, with or without a unit."""
+
+    def __init__(self, most: int | None = None) -> None:
+        super().__init__(0, most)
+        self.name = "a size such as 512, 64KB or 2GiB" + ("" if most is None else f", at most {most}")
+
+    def read(self, text: str) -> int:
+        found = _SIZE.fullmatch(text)
+        unit = UNITS.get(found[2].lower()) if found else None
+        if found is None or unit is None:
+            raise ValueError(f"'{text}' is not {self.name}")
+        octets = int(found[1]) * unit
+        if self.most is not None and octets > self.most:
+            raise ValueError(f"{text} is not {self.name}")
+        return octets
+
+
+class Fraction(Kind):
+    name = "a number from 0"
+
+    def read(self, text: str) -> float:
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text, re.ASCII):
+            raise ValueError(f"'{text}' is not {self.name}")
+        return float(text)
+
+
+class Choice(Kind):
+    """One of these words, each of which means a value."""
+
+    def __init__(self, words: Mapping[str, object]) -> None:
+        self.words = words
+        self.name = "one of " + ", ".join(words)
+
+    def read(self, text: str) -> object:
+        if text not in self.words:
+            raise ValueError(f"'{text}' is not {self.name}")
+        return self.words[text]
+
+    def write(self, value: object) -> str:
+        return next((word for word, means in self.words.items() if means == value), "")
+
+
+class Words(Choice):
+    """One of these, as it stands."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__({word: word for word in words})
+
+
+class Listener(Kind):
+    """PORT is that of every interface; or ADDRESS:PORT."""
+
+    name = "PORT or ADDRESS:PORT"
+
+    def read(self, text: str) -> Address:
+        if text.isascii() and text.isdigit():
+            return EVERY_INTERFACE, port_of(text)
+        host, _, port = text.rpartition(":")
+        host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not host:
+            raise ValueError(f"'{text}' is not {self.name}")
+        return host, port_of(port)
+
+    def write(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        host, port = value
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def port_of(text: str) -> int:
+    """Raises ValueError."""
+    if not (text.isascii() and text.isdigit() and int(text) <= PORT_LIMIT):
+        raise ValueError(f"'{text}' is not a port between 0 and {PORT_LIMIT}")
+    return int(text)
+
+
+def parse_address(text: str) -> Address:
+    """`HOST:PORT` or `[IPv6]:PORT`, as options have it; port 0 means any. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if not colon or not host or (":" in host and not bracketed):
+        raise ValueError(f"'{text}' is not HOST:PORT")
+    return host, port_of(port)
+
+
+def quoted(text: str) -> str:
+    """As rabbitmq.conf has it: in quotes where an end or a # would be lost."""
+    return f"'{text}'" if not text or text != text.strip() or "#" in text or text[0] == "'" else text

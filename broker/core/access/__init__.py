@@ -1,0 +1,1 @@
+"""Users, permissions and password hashes."""

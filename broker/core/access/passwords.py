@@ -1,0 +1,121 @@
+"""Hashes of passwords (spec/core.md 20.3, spec/operator.md 1.9).
+
+RabbitMQ's are base64 of four octets of salt and one round of a digest over salt and password: quick to verify, and
+quick to guess. Our own is argon2id, which takes tens of milliseconds and is therefore left to the `Hashing` port.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+
+from ...amqp.errors import Invalid
+
+SHA256 = "rabbit_password_hashing_sha256"
+ARGON2ID = "argon2id"
+# Names that definitions give, RabbitMQ's and LavinMQ's -> the digest.
+DIGESTS = {
+    SHA256: "sha256",
+    "rabbit_password_hashing_sha512": "sha512",
+    "rabbit_password_hashing_md5": "md5",
+    "SHA256": "sha256",
+    "SHA512": "sha512",
+    "MD5": "md5",
+}
+SALT_BYTES = 4
+
+# Nobody's: what is verified where there is no such user, so that this takes as long as for one that there is.
+NOBODY = b"$argon2id$v=19$m=19456,t=2,p=1$" + b"A" * 22 + b"$" + b"A" * 43
+_ENCODED = re.compile(
+    rb"\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,172}"
+)
+MEMORY_LIMIT_KIB = 262_144  # that a hash may ask for, so that no definition file exhausts the machine
+PASSES_LIMIT = 16
+LANES_LIMIT = 16
+
+
+class Hashing:
+    """Argon2id aside from the loop, and salts. What it calls back it calls on the loop, at once where that is quick."""
+
+    def verify(
+        self,
+        password_hash: bytes,
+        password: bytes,
+        then: Callable[[bool | None], None],
+        name: str = "",
+        source: str = "",
+    ) -> Callable[[], None]:
+        """Tell `then` whether this is the password; None is "not now", as too many wait for an answer.
+
+        The source is the address that asks, for a user of that name. What is returned forgets the question.
+        """
+        raise NotImplementedError
+
+    def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:
+        """A hash of the password with a new salt, by argon2id or one of RabbitMQ's algorithms."""
+        raise NotImplementedError
+
+
+class PasswordRules:
+    """What a password must be for RabbitMQ's credential validators: this long, and found by this expression."""
+
+    __slots__ = ("min_length", "regexp")
+
+    def __init__(self, min_length: int = 0, regexp: str = "") -> None:
+        """Raises Invalid."""
+        self.min_length = min_length
+        try:
+            self.regexp = re.compile(regexp)
+        except re.error as error:
+            raise Invalid(f"credential_validator.regexp: {error}") from None
+
+    def check(self, password: str) -> None:
+        """Raises Invalid."""
+        if len(password) < self.min_length:
+            raise Invalid(f"minimum required password length is set to {self.min_length}")
+        if self.regexp.search(password) is None:
+            raise Invalid("provided password does not match the validator regular expression")
+
+
+def hash_password(password: str | bytes, salt: bytes, algorithm: str = SHA256) -> bytes:
+    """RabbitMQ's hash, by one of its algorithms."""
+    octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else password
+    return base64.b64encode(salt + _digest(algorithm, salt + octets))
+
+
+def verify_password(password_hash: bytes, password: bytes, algorithm: str = SHA256) -> bool:
+    """Whether this is the password, by one of RabbitMQ's algorithms."""
+    try:
+        decoded = base64.b64decode(password_hash, validate=True)
+    except binascii.Error:
+        return False
+    return hmac.compare_digest(decoded[SALT_BYTES:], _digest(algorithm, decoded[:SALT_BYTES] + password))
+
+
+def check_hash(password_hash: bytes, algorithm: str) -> None:
+    """Raises Invalid unless it is a hash of that algorithm, or empty, which no password has."""
+    if not password_hash and (algorithm in DIGESTS or algorithm == ARGON2ID):
+        return
+    if algorithm == ARGON2ID:
+        found = _ENCODED.fullmatch(password_hash)
+        if found is None:
+            raise Invalid("invalid password hash: not one of argon2id")
+        if int(found[1]) > MEMORY_LIMIT_KIB or int(found[2]) > PASSES_LIMIT or int(found[3]) > LANES_LIMIT:
+            raise Invalid("invalid password hash: it would take too much memory or time to verify")
+    elif algorithm in DIGESTS:
+        try:
+            decoded = base64.b64decode(password_hash, validate=True)
+        except binascii.Error:
+            raise Invalid("invalid password hash: not base64") from None
+        if len(decoded) != SALT_BYTES + hashlib.new(DIGESTS[algorithm], usedforsecurity=False).digest_size:
+            raise Invalid(f"invalid password hash: not one of {algorithm}")
+    else:
+        raise Invalid(f"unknown password hashing algorithm '{algorithm}'")
+
+
+def _digest(algorithm: str, octets: bytes) -> bytes:
+    return hashlib.new(DIGESTS[algorithm], octets, usedforsecurity=False).digest()

@@ -1,0 +1,359 @@
+"""Users: who may come in, and what each was given (spec/core.md 20).
+
+Every change is told to the observers of the node, but for what `restore` brings back at the start. Passwords come in
+hashed: whoever has one in plain text asks `Users.hash_password` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...amqp.errors import Invalid, Unknown
+from ..messages.ports import Observer
+from ..metadata.records import Change, Record, StoredPermission, StoredTopicPermission, StoredUser
+from ..metadata.validation import check_text
+from .passwords import ARGON2ID, DIGESTS, NOBODY, SHA256, Hashing, PasswordRules, check_hash, verify_password
+from .permissions import Permission, TopicPermission
+
+if TYPE_CHECKING:
+    from ..vhost.vhost import VHost
+
+TAGS_LIMIT = 32
+INSIDER = "none"  # the name that RabbitMQ shows; there may be a user who is called so as well
+NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open's answers and in the user-id property
+
+
+class User:
+    """`tags` are RabbitMQ's: administrator, monitoring, policymaker, management, impersonator, or one's own.
+
+    `permissions` are by virtual host, `topic_permissions` by virtual host and exchange. `limits` are `max-connections`
+    and `max-channels`, where they are set.
+    """
+
+    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "limits", "permissions", "topic_permissions")
+
+    def __init__(self, stored: StoredUser) -> None:
+        self.name = stored.name
+        self.password_hash = stored.password_hash
+        self.hashing_algorithm = stored.hashing_algorithm
+        self.tags = stored.tags
+        self.limits = dict(stored.limits)
+        self.permissions: dict[str, Permission] = {}
+        self.topic_permissions: dict[tuple[str, str], TopicPermission] = {}
+
+    @property
+    def account(self) -> str:
+        """The name under which limits and changes of users concern it; empty for an internal user."""
+        return self.name
+
+    def become(self, stored: StoredUser) -> bool:
+        """Take over all of it; whether that is anything else than before."""
+        before = (self.password_hash, self.hashing_algorithm, self.tags, self.limits)
+        after = (stored.password_hash, stored.hashing_algorithm, stored.tags, dict(stored.limits))
+        self.password_hash, self.hashing_algorithm, self.tags, self.limits = after
+        return before != after
+
+    def stored(self) -> StoredUser:
+        """As it is kept."""
+        return StoredUser(self.name, self.password_hash, self.tags, self.hashing_algorithm, dict(self.limits))
+
+
+class Insider(User):
+    """A part of this broker at work in one virtual host: it may do everything there, and nobody can log in as it."""
+
+    def __init__(self, vhost: str) -> None:
+        super().__init__(StoredUser(INSIDER, b"", ("administrator", "impersonator")))
+        self.permissions[vhost] = Permission(".*", ".*", ".*")
+
+    @property
+    def account(self) -> str:
+        return ""
+
+
+class Users:
+    """`algorithm` is that of new passwords; with argon2id, what RabbitMQ hashed is hashed anew at the first login.
+
+    Without `hashing` nobody whose hash is argon2id can log in, and who is refused is refused at once.
+    """
+
+    def __init__(
+        self,
+        loopback_only: frozenset[str],
+        hashing: Hashing | None = None,
+        rules: PasswordRules | None = None,
+        algorithm: str = ARGON2ID,
+    ) -> None:
+        self.hashing = hashing
+        self.rules = rules or PasswordRules()
+        self.algorithm = algorithm
+        self._users: dict[str, User] = {}
+        self._hashed: set[str] = set()  # whose new hash is on its way
+        self.loopback_only = loopback_only
+        self._vhosts: dict[str, VHost] = {}
+        self._observers: list[Observer] = []
+
+    def attach(self, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
+        """The node's own, which change."""
+        self._vhosts = vhosts
+        self._observers = observers
+
+    # Looking up
+
+    def get(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def find(self, name: str) -> User:
+        """Raises Unknown."""
+        user = self._users.get(name)
+        if user is None:
+            raise Unknown(f'User "{name}" does not exist')
+        return user
+
+    def all(self) -> list[User]:
+        """By name."""
+        return [self._users[name] for name in sorted(self._users)]
+
+    def unsorted(self) -> list[User]:
+        """All users in any order, for callers that sort very many in slices."""
+        return list(self._users.values())
+
+    # Logging in
+
+    def authenticate(
+        self,
+        name: str,
+        password: bytes,
+        loopback: bool,
+        then: Callable[[User | None], None],
+        source: str = "",
+        busy: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Tell `then`, now or later, the user; None for one unknown, a wrong or blank password, or the wrong place.
+
+        Every refusal takes the time of one argon2id, whatever the reason. `busy` is called in place of `then` where
+        too many wait for an answer, which says nothing of the password. The source is the address that asks. What is
+        returned forgets the login, whose client has gone.
+        """
+        user = self.admitted(name, loopback)
+        if user is not None and self._is_right(user, password):
+            then(user)
+            self._hash_anew(user, password)
+            return forgotten
+        if self.hashing is None:
+            then(None)
+            return forgotten
+        password_hash, known = NOBODY, None
+        if user is not None and user.hashing_algorithm == ARGON2ID and user.password_hash and password:
+            password_hash, known = user.password_hash, user
+
+        def verified(right: bool | None) -> None:
+            if right is None and busy is not None:
+                busy()
+            elif right and known is not None and self._is_still(known, password_hash):
+                then(known)
+            else:
+                then(None)
+
+        return self.hashing.verify(password_hash, password, verified, name, source)
+
+    def admitted(self, name: str, loopback: bool) -> User | None:
+        """The user, no password asked, or None: unknown, or only allowed from this machine."""
+        if not loopback and name in self.loopback_only:
+            return None
+        return self._users.get(name)
+
+    def _is_right(self, user: User, password: bytes) -> bool:
+        """As far as can be told at once: by RabbitMQ's algorithms. A blank password never is."""
+        if not password or not user.password_hash or user.hashing_algorithm not in DIGESTS:
+            return False
+        return verify_password(user.password_hash, password, user.hashing_algorithm)
+
+    def _is_still(self, user: User, password_hash: bytes) -> bool:
+        return self._users.get(user.name) is user and user.password_hash == password_hash
+
+    def _hash_anew(self, user: User, password: bytes) -> None:
+        if self.hashing is not None and self.algorithm == ARGON2ID and user.name not in self._hashed:
+            self._hashed.add(user.name)
+            self.hashing.hash(password, ARGON2ID, partial(self._hashed_anew, user, user.password_hash))
+
+    def _hashed_anew(self, user: User, old: bytes, new: bytes) -> None:
+        self._hashed.remove(user.name)
+        if self._is_still(user, old):
+            self._set_password(user, new, ARGON2ID)
+
+    # Changing
+
+    def hash_password(self, password: str, then: Callable[[bytes, str], None]) -> None:
+        """Tell `then`, now or later, a hash and its algorithm, as `add` and `change_password` take them.
+
+        Raises Invalid for a password that the rules refuse.
+        """
+        assert self.hashing is not None, "a node that operators can reach has it"
+        self.rules.check(password)
+        octets = password.encode("utf-8", "surrogateescape")
+        self.hashing.hash(octets, self.algorithm, lambda password_hash: then(password_hash, self.algorithm))
+
+    def restore(self, stored: StoredUser) -> None:
+        """One that was stored; nobody is told."""
+        self._users[stored.name] = User(stored)
+
+    def add(
+        self,
+        name: str,
+        password_hash: bytes = b"",
+        tags: Sequence[str] = (),
+        hashing_algorithm: str = SHA256,
+        limits: dict[str, int] | None = None,
+    ) -> User:
+        """An empty hash lets no password in. Raises Invalid, also for a name that is taken."""
+        if name in self._users:
+            raise Invalid(f'User "{name}" already exists')
+        stored = StoredUser(name, password_hash, tuple(tags), hashing_algorithm, limits)
+        self.put(stored)
+        return self._users[name]
+
+    def put(self, stored: StoredUser) -> None:
+        """Make this user, or have the one of that name be so, with the same permissions. Raises Invalid."""
+        stored = checked(stored)
+        user = self._users.get(stored.name)
+        if user is None:
+            self._users[stored.name] = user = User(stored)
+        elif not user.become(stored):
+            return
+        self._put(user)
+
+    def delete(self, name: str) -> None:
+        """With all permissions. Raises Unknown."""
+        user = self.find(name)
+        self._drop_permissions(user, list(user.permissions), list(user.topic_permissions))
+        del self._users[name]
+        self._tell(False, user.stored())
+        for vhost in self._vhosts.values():
+            vhost.routes.pop(name, None)
+
+    def change_password(self, name: str, password_hash: bytes, hashing_algorithm: str = SHA256) -> None:
+        """Raises Unknown, Invalid."""
+        user = self.find(name)
+        check_hash(password_hash, hashing_algorithm)
+        self._set_password(user, password_hash, hashing_algorithm)
+
+    def clear_password(self, name: str) -> None:
+        """From now on no password lets the user in. Raises Unknown."""
+        user = self.find(name)
+        self._set_password(user, b"", user.hashing_algorithm)
+
+    def set_tags(self, name: str, tags: Sequence[str]) -> None:
+        """Raises Unknown, Invalid."""
+        user = self.find(name)
+        user.tags = checked_tags(tags)
+        self._put(user)
+
+    def _set_password(self, user: User, password_hash: bytes, hashing_algorithm: str) -> None:
+        user.password_hash = password_hash
+        user.hashing_algorithm = hashing_algorithm
+        self._put(user)
+
+    def _put(self, user: User) -> None:
+        self._tell(True, user.stored())
+
+    def _tell(self, put: bool, record: Record) -> None:
+        change = Change(put, record)
+        for observer in self._observers:
+            observer.configured(change)
+
+    # Permissions
+
+    def restore_permission(self, stored: StoredPermission) -> None:
+        """Raises Unknown, Invalid."""
+        permission = Permission(stored.configure, stored.write, stored.read)
+        self.find(stored.user).permissions[stored.vhost] = permission
+
+    def restore_topic_permission(self, stored: StoredTopicPermission) -> None:
+        """Raises Unknown, Invalid."""
+        permission = TopicPermission(stored.user, stored.vhost, stored.write, stored.read)
+        self.find(stored.user).topic_permissions[stored.vhost, stored.exchange] = permission
+
+    def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+        """Raises Unknown, Invalid."""
+        there = self._vhost(vhost)
+        self.find(user)
+        stored = StoredPermission(user, vhost, configure, write, read)
+        self.restore_permission(stored)
+        there.changed()
+        self._tell(True, stored)
+
+    def clear_permission(self, user: str, vhost: str) -> None:
+        """None there is fine. Raises Unknown."""
+        self._vhost(vhost)
+        self._drop_permissions(self.find(user), [vhost], [])
+
+    def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
+        """The exchange need not be there. Raises Unknown, Invalid."""
+        there = self._vhost(vhost)
+        self.find(user)
+        check_text("the name of an exchange", exchange, NAME_LIMIT)
+        stored = StoredTopicPermission(user, vhost, exchange, write, read)
+        self.restore_topic_permission(stored)
+        there.changed()
+        self._tell(True, stored)
+
+    def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
+        """That on one exchange, or on all. None there is fine. Raises Unknown."""
+        self._vhost(vhost)
+        found = self.find(user)
+        keys = [key for key in found.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
+        self._drop_permissions(found, [], keys)
+
+    def drop_vhost(self, vhost: str) -> None:
+        """The permissions in a virtual host that goes."""
+        for user in self.all():
+            topics = [key for key in user.topic_permissions if key[0] == vhost]
+            self._drop_permissions(user, [vhost], topics)
+
+    def _drop_permissions(self, user: User, vhosts: list[str], topics: list[tuple[str, str]]) -> None:
+        for vhost, exchange in topics:
+            topic = user.topic_permissions.pop((vhost, exchange))
+            self._forget_routes(vhost)
+            self._tell(False, StoredTopicPermission(user.name, vhost, exchange, topic.write, topic.read))
+        for vhost in vhosts:
+            permission = user.permissions.pop(vhost, None)
+            if permission is not None:
+                self._forget_routes(vhost)
+                given = (permission.configure, permission.write, permission.read)
+                self._tell(False, StoredPermission(user.name, vhost, *given))
+
+    def _vhost(self, name: str) -> VHost:
+        vhost = self._vhosts.get(name)
+        if vhost is None:
+            raise Unknown(f'Virtual host "{name}" does not exist')
+        return vhost
+
+    def _forget_routes(self, vhost: str) -> None:
+        """Remembered routes passed the permissions that were."""
+        there = self._vhosts.get(vhost)
+        if there is not None:
+            there.changed()
+
+
+def checked(stored: StoredUser) -> StoredUser:
+    """One that can be, each tag once. Raises Invalid."""
+    check_text("the name of a user", stored.name, NAME_LIMIT, 1)
+    check_hash(stored.password_hash, stored.hashing_algorithm)
+    tags = checked_tags(stored.tags)
+    return StoredUser(stored.name, stored.password_hash, tags, stored.hashing_algorithm, stored.limits)
+
+
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Each once, in their order. Raises Invalid."""
+    once = tuple(dict.fromkeys(tags))
+    if len(once) > TAGS_LIMIT:
+        raise Invalid(f"a user has at most {TAGS_LIMIT} tags")
+    for tag in once:
+        check_text("a tag of a user", tag, NAME_LIMIT)
+    return once
+
+
+def forgotten() -> None:
+    """A login that was answered at once has nothing to forget."""

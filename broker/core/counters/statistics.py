@@ -1,0 +1,252 @@
+"""What is counted, by RabbitMQ's names: numbers that only grow, from the start of the broker on.
+
+Each is added to where it happens, in whole batches: to those of the queue, exchange or channel, and to those of the
+virtual host. So the sums need no visit to what lives, and keep what is gone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from ..messages.ports import Observer
+from ..queues.queue_settings import CLASSIC, QUORUM
+
+if TYPE_CHECKING:
+    from ..queues.queue import Queue
+
+SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)  # bounds in octets, inclusive
+ENDLESS = 1 << 62
+DISABLED, AT_MOST_ONCE = "disabled", "at_most_once"  # strategies: without a dead letter exchange, and with one
+
+
+class Publishing:
+    """Of a channel, a virtual host, the node. What a queue refuses is published, but not confirmed."""
+
+    __slots__ = ("publish", "confirm", "return_unroutable", "drop_unroutable")
+
+    def __init__(self) -> None:
+        self.publish = 0
+        self.confirm = 0
+        self.return_unroutable = 0
+        self.drop_unroutable = 0
+
+    def add(self, other: Publishing) -> None:
+        self.publish += other.publish
+        self.confirm += other.confirm
+        self.return_unroutable += other.return_unroutable
+        self.drop_unroutable += other.drop_unroutable
+
+
+class Delivering:
+    """Of a queue, a channel, a virtual host, the node. `no_ack` is what needs no acknowledgement.
+
+    What is counted here counts in `total` as well, if there is one.
+    """
+
+    __slots__ = ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "get_empty", "_total")
+
+    def __init__(self, total: Delivering | None = None) -> None:
+        self.get = 0
+        self.get_no_ack = 0
+        self.deliver = 0
+        self.deliver_no_ack = 0
+        self.redeliver = 0
+        self.ack = 0
+        self.get_empty = 0
+        self._total = total
+
+    @property
+    def deliver_get(self) -> int:
+        """All that went out, either way."""
+        return self.deliver + self.deliver_no_ack + self.get + self.get_no_ack
+
+    def delivered(self, count: int, no_ack: bool, redelivered: bool) -> None:
+        """To a consumer. HOT: bench A-M."""
+        if no_ack:
+            self.deliver_no_ack += count
+        else:
+            self.deliver += count
+        if redelivered:
+            self.redeliver += count
+        if self._total is not None:
+            self._total.delivered(count, no_ack, redelivered)
+
+    def got(self, no_ack: bool, redelivered: bool) -> None:
+        """By basic.get."""
+        if no_ack:
+            self.get_no_ack += 1
+        else:
+            self.get += 1
+        self.redeliver += redelivered
+        if self._total is not None:
+            self._total.got(no_ack, redelivered)
+
+    def found_nothing(self) -> None:
+        """By basic.get."""
+        self.get_empty += 1
+        if self._total is not None:
+            self._total.found_nothing()
+
+    def acked(self, count: int) -> None:
+        """HOT: bench B, D, I, L."""
+        self.ack += count
+        if self._total is not None:
+            self._total.acked(count)
+
+    def add(self, other: Delivering) -> None:
+        self.get += other.get
+        self.get_no_ack += other.get_no_ack
+        self.deliver += other.deliver
+        self.deliver_no_ack += other.deliver_no_ack
+        self.redeliver += other.redeliver
+        self.ack += other.ack
+        self.get_empty += other.get_empty
+
+
+class Sizes:
+    """How many published bodies were how long.
+
+    Bodies next to each other mostly are of one class: from above `low` to `high`, of which `run` have come.
+    """
+
+    __slots__ = ("low", "high", "run", "total_bytes", "_counts", "_class")
+
+    def __init__(self) -> None:
+        self.low = -1
+        self.high = SIZES[0]
+        self.run = 0
+        self.total_bytes = 0
+        self._counts = [0] * (len(SIZES) + 1)
+        self._class = 0
+
+    def turn(self, body_bytes: int) -> None:
+        """The next are about that long."""
+        self._counts[self._class] += self.run
+        self.run = 0
+        self._class = index = bisect_left(SIZES, body_bytes)
+        self.low = SIZES[index - 1] if index else -1
+        self.high = SIZES[index] if index < len(SIZES) else ENDLESS
+
+    def counts(self) -> list[int]:
+        """For each of SIZES, and for all that is longer; those of one class alone, not all up to it."""
+        counts = self._counts.copy()
+        counts[self._class] += self.run
+        return counts
+
+    def add(self, other: Sizes) -> None:
+        for index, count in enumerate(other.counts()):
+            self._counts[index] += count
+        self.total_bytes += other.total_bytes
+
+
+class Statistics:
+    """Of a virtual host, and of the node.
+
+    received_confirm  published on channels that confirm
+    routed            messages into queues: one that goes to three counts three times
+    delivering        by the type of the queue
+    dead_lettered     by type of the queue, strategy and reason
+    received_bytes    by connections that are closed; so are `sent_bytes`, `received_reads` and `sent_writes`
+    """
+
+    __slots__ = (
+        "publishing",
+        "received_confirm",
+        "routed",
+        "delivering",
+        "dead_lettered",
+        "sizes",
+        "received_bytes",
+        "sent_bytes",
+        "received_reads",
+        "sent_writes",
+    )
+
+    def __init__(self) -> None:
+        self.publishing = Publishing()
+        self.received_confirm = 0
+        self.routed = 0
+        self.delivering = {CLASSIC: Delivering(), QUORUM: Delivering()}
+        self.dead_lettered: dict[tuple[str, str, str], int] = {}
+        self.sizes = Sizes()
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.received_reads = 0
+        self.sent_writes = 0
+
+    def delivered(self) -> Delivering:
+        """From queues of all types."""
+        total = Delivering()
+        for delivering in self.delivering.values():
+            total.add(delivering)
+        return total
+
+    def died(self, type_: str, strategy: str, reason: str, count: int) -> None:
+        """A queue of that type has given up so many messages."""
+        key = (type_, strategy, reason)
+        self.dead_lettered[key] = self.dead_lettered.get(key, 0) + count
+
+    def add(self, other: Statistics) -> None:
+        self.publishing.add(other.publishing)
+        self.received_confirm += other.received_confirm
+        self.routed += other.routed
+        for type_, delivering in other.delivering.items():
+            self.delivering[type_].add(delivering)
+        for key, count in other.dead_lettered.items():
+            self.dead_lettered[key] = self.dead_lettered.get(key, 0) + count
+        self.sizes.add(other.sizes)
+        self.received_bytes += other.received_bytes
+        self.sent_bytes += other.sent_bytes
+        self.received_reads += other.received_reads
+        self.sent_writes += other.sent_writes
+
+
+class Attempts:
+    """To log in."""
+
+    __slots__ = ("succeeded", "failed")
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.failed = 0
+
+    def count(self, succeeded: bool) -> None:
+        self.succeeded += succeeded
+        self.failed += not succeeded
+
+
+class Churn:
+    """What came and went in the node. `queue_declared` counts declarations of what was there as well."""
+
+    __slots__ = (
+        "connection_created",
+        "connection_closed",
+        "channel_created",
+        "channel_closed",
+        "queue_declared",
+        "queue_created",
+        "queue_deleted",
+    )
+
+    def __init__(self) -> None:
+        self.connection_created = 0
+        self.connection_closed = 0
+        self.channel_created = 0
+        self.channel_closed = 0
+        self.queue_declared = 0
+        self.queue_created = 0
+        self.queue_deleted = 0
+
+
+class QueueChurn(Observer):
+    """Counts queues that come and go."""
+
+    def __init__(self, churn: Churn) -> None:
+        self._churn = churn
+
+    def queue_declared(self, queue: Queue) -> None:
+        self._churn.queue_created += 1
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self._churn.queue_deleted += 1

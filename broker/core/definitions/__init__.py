@@ -1,0 +1,1 @@
+"""Definitions: export, import, and their record in the metadata store."""

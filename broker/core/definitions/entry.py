@@ -1,0 +1,113 @@
+"""One entry of a document of definitions: its fields by type, and errors that name it."""
+
+from __future__ import annotations
+
+from ...amqp.errors import AMQPError, Invalid, OperatorError
+from ...amqp.field_table import Table
+from ...amqp.table_json import table_of_json
+from ..metadata.validation import boolean, check_text, term, text
+
+NAME_LIMIT = 255  # octets, of whatever stands in a short string of the protocol
+TEXT_LIMIT = 65_536
+FLAGS = {"true": True, "false": False}  # some tools write them as strings
+
+# section -> the fields that tell its items apart, and what they are called
+PLACES: dict[str, tuple[tuple[str, str], ...]] = {
+    "users": (("name", "user"),),
+    "vhosts": (("name", "vhost"),),
+    "permissions": (("vhost", "vhost"), ("user", "user")),
+    "topic_permissions": (("vhost", "vhost"), ("user", "user"), ("exchange", "exchange")),
+    "parameters": (("vhost", "vhost"), ("component", "component"), ("name", "key")),
+    "global_parameters": (("name", "key"),),
+    "policies": (("vhost", "vhost"), ("name", "policy")),
+    "exchanges": (("vhost", "vhost"), ("name", "exchange")),
+    "queues": (("vhost", "vhost"), ("name", "queue")),
+    "bindings": (
+        ("vhost", "vhost"),
+        ("source", "source"),
+        ("destination", "destination"),
+        ("routing_key", "routing key"),
+    ),
+}
+
+
+class Item:
+    """Every question raises Invalid where the field is not what it should be. `null` is as good as nothing."""
+
+    __slots__ = ("section", "fields")
+
+    def __init__(self, section: str, value: object) -> None:
+        self.section = section
+        if not isinstance(value, dict):
+            raise Invalid(f"{section} should be a list of maps, has {term(value)}")
+        self.fields: dict[str, object] = value
+
+    def refused(self, error: OperatorError | AMQPError) -> Invalid:
+        """What is wrong, and with which item."""
+        named = [(what, self.fields.get(key)) for key, what in PLACES[self.section]]
+        place = " / ".join([f'{what}: "{name}"' for what, name in named if isinstance(name, str)])
+        return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
+
+    def value(self, key: str) -> object:
+        if key not in self.fields:
+            raise Invalid(f'Key "{key}" not found in {self.section}')
+        return self.fields[key]
+
+    def text(self, key: str, default: str | None = None, most: int = NAME_LIMIT) -> str:
+        value = self.value(key) if default is None else self.fields.get(key)
+        return checked_text(key, default if value is None and default is not None else value, most)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.fields.get(key)
+        if value is None:
+            return default
+        if isinstance(value, str):
+            value = FLAGS.get(value, value)
+        line = boolean(key, value)
+        if line:
+            raise Invalid(line)
+        return value is True
+
+    def map(self, key: str) -> dict[str, object]:
+        """Empty where it is not there."""
+        value = map_of(self.fields.get(key) or {})
+        if not isinstance(value, dict):
+            raise Invalid(f"{key} should be a map, actually was {term(value)}")
+        return value
+
+    def tags(self) -> tuple[str, ...]:
+        """A list, or a text with commas, as older brokers wrote them."""
+        value = self.fields.get("tags") or []
+        if isinstance(value, str):
+            value = [tag.strip() for tag in value.split(",") if tag.strip()]
+        if not isinstance(value, list):
+            raise Invalid(f"tags should be a list, actually was {term(value)}")
+        return tuple([checked_text("tags", tag, NAME_LIMIT) for tag in value])
+
+    def arguments(self) -> Table:
+        return table_of_json(self.fields.get("arguments") or {})
+
+
+def map_of(value: object) -> object:
+    """A map that RabbitMQ has written as a list of pairs, as 3.10 does limits and definitions of operator policies; and
+    whatever else it is."""
+    if not isinstance(value, list):
+        return value
+    pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
+    return dict(pairs) if len(pairs) == len(value) else value
+
+
+def checked_text(key: str, value: object, most: int) -> str:
+    """Raises Invalid for what is no text, or not to be stored."""
+    if not isinstance(value, str):
+        raise Invalid(text(key, value))
+    check_text(key, value, most)
+    return value
+
+
+def entries(document: dict[str, object], section: str) -> list[object]:
+    """Raises Invalid."""
+    found = document.get(section, [])
+    if not isinstance(found, list):
+        raise Invalid(f"{section} should be a list, actually was {term(found)}")
+    return found

@@ -1,0 +1,346 @@
+"""The document of definitions: what operators take from one broker to another (spec/operator.md 1.9).
+
+Here it is written; `plan` reads it. It is plain values, of which others make JSON. All of it is sorted, so that two
+brokers with the same definitions write the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from ...amqp.errors import Unknown
+from ...amqp.table_json import json_of_table
+from ..access.users import User
+from ..exchanges.exchange import Exchange, binding_key
+from ..messages.binding import Binding, Destination
+from ..node.node import Node
+from ..policies.limits import NAME, VHOST_LIMITS
+from ..policies.parameters import POLICY, Parameter
+from ..policies.policies import Policy
+from ..queues.arguments import QUEUE_TYPE
+from ..queues.queue import Queue
+from ..queues.queue_settings import CLASSIC
+from ..vhost.vhost import RESERVED, VHost
+
+T = TypeVar("T")
+Document = dict[str, object]
+Items = list[Document]
+
+RUN = 500  # objects that are sorted in one step
+
+INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of what a plugin declares for itself
+IMPORTED_HASH = "imported_definition_hash_value"  # of what was loaded at the start, under RabbitMQ's name
+
+
+def is_internal(global_parameter: str) -> bool:
+    """Whether it is this broker's own, and no other's to take over."""
+    return global_parameter.startswith("internal_") or global_parameter == IMPORTED_HASH
+
+
+class Part:
+    """Objects as they were when the document was asked for, those of one virtual host or of the node.
+
+    `order` is the key by which they are sorted; `items` describes one of them, by no item where it is not exported.
+    """
+
+    __slots__ = ("_objects", "_order", "_items")
+
+    def __init__(self, objects: list[T], order: Callable[[T], Any], items: Callable[[T], Items]) -> None:
+        self._objects: list[Any] = objects
+        self._order: Callable[[Any], Any] = order
+        self._items: Callable[[Any], Items] = items
+
+    def batches(self) -> Iterator[Items]:
+        """The items in order, with a bounded amount of work at each step; a step may yield none."""
+        runs = []
+        for start in range(0, len(self._objects), RUN):
+            runs.append(sorted(self._objects[start : start + RUN], key=self._order))
+            yield []
+        for one in heapq.merge(*runs, key=self._order):
+            yield self._items(one)
+
+
+class Section:
+    """One list of the document, by its name."""
+
+    __slots__ = ("name", "parts")
+
+    def __init__(self, name: str, parts: list[Part]) -> None:
+        self.name = name
+        self.parts = parts
+
+    def batches(self) -> Iterator[Items]:
+        for part in self.parts:
+            yield from part.batches()
+
+
+def exported(node: Node, vhost: str | None = None) -> Document:
+    """All definitions, or what is in one virtual host, in a form without its name. Raises Unknown."""
+    head, sections = snapshot(node, vhost)
+    return head | {section.name: [item for items in section.batches() for item in items] for section in sections}
+
+
+def text_pieces(
+    head: Document, sections: list[Section], encode: Callable[[str, Document], bytes] = lambda name, item: encoded(item)
+) -> Iterator[bytes]:
+    """The JSON text of a snapshot in short pieces, of which some are empty: the caller may serve others in between.
+
+    `encode` writes the head, whose name is empty, and the items of the named section.
+    """
+    yield encode("", head)[:-1]
+    comma = b"," if head else b""
+    for section in sections:
+        yield comma + b'"' + section.name.encode() + b'":['
+        comma = b""
+        for items in section.batches():
+            text = b",".join([encode(section.name, item) for item in items])
+            yield comma + text if text else b""
+            comma = b"," if text else comma
+        yield b"]"
+        comma = b","
+    yield b"}"
+
+
+def encoded(item: Document) -> bytes:
+    return json.dumps(item, separators=(",", ":")).encode()
+
+
+def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section]]:
+    """Head and sections of the document. Which objects they hold does not change, though they are described later.
+
+    Raises Unknown.
+    """
+    head: Document = {
+        "rabbit_version": node.version,
+        "rabbitmq_version": node.version,
+        "product_name": node.product,
+        "product_version": node.version,
+    }
+    if vhost is None:
+        head |= {
+            "rabbitmq_definition_format": "cluster",
+            "original_cluster_name": node.cluster_name,
+            "explanation": f"Definitions of cluster '{node.cluster_name}'",
+        }
+        return head, of_cluster(node)
+    there = node.vhosts.get(vhost)
+    if there is None:
+        raise Unknown(f'Virtual host "{vhost}" does not exist')
+    head |= {
+        "rabbitmq_definition_format": "single_virtual_host",
+        "original_vhost_name": vhost,
+        "explanation": f"Definitions of virtual host '{vhost}'",
+        **described(there),
+        "limits": node.parameters.get(vhost, VHOST_LIMITS, NAME) or [],  # as RabbitMQ writes none
+    }
+    return head, [
+        Section("parameters", [parameters(node, vhost)]),
+        Section("policies", [policies(node, vhost)]),
+        Section("queues", [queues(there, {})]),
+        Section("exchanges", [exchanges(there, {})]),
+        Section("bindings", [bindings(there, {})]),
+    ]
+
+
+def of_cluster(node: Node) -> list[Section]:
+    vhosts = [node.vhosts[each] for each in sorted(node.vhosts)]
+    places: list[tuple[VHost, Document]] = [(each, {"vhost": each.name}) for each in vhosts]
+    names = {each.name for each in vhosts}
+    globals_ = node.parameters.globals()
+    users_ = node.users.unsorted()
+    return [
+        Section("users", [Part(users_, by_name, user_items)]),
+        Section("vhosts", [Part(vhosts, by_name, lambda each: [{"name": each.name, **described(each)}])]),
+        Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
+        Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
+        Section("parameters", [parameters(node, None)]),
+        Section("global_parameters", [Part(list(globals_.items()), lambda pair: pair[0], global_items)]),
+        Section("policies", [policies(node, None)]),
+        Section("queues", [queues(*place) for place in places]),
+        Section("exchanges", [exchanges(*place) for place in places]),
+        Section("bindings", [bindings(*place) for place in places]),
+    ]
+
+
+def by_name(one: User | VHost | Queue | Exchange) -> str:
+    return one.name
+
+
+def described(vhost: VHost) -> Document:
+    """A virtual host's metadata, once plainly and once together, as different versions of RabbitMQ read it."""
+    kept = vhost.metadata
+    queue_type = kept.default_queue_type or CLASSIC
+    metadata: Document = {
+        "description": kept.description,
+        "tags": list(kept.tags),
+        "default_queue_type": queue_type,
+    }
+    if kept.protected:
+        metadata["protected_from_deletion"] = True
+    return {
+        "description": kept.description,
+        "tags": list(kept.tags),
+        "default_queue_type": queue_type,
+        "metadata": metadata,
+    }
+
+
+def user_items(user: User) -> Items:
+    return [
+        {
+            "name": user.name,
+            "password_hash": user.password_hash.decode("ascii"),
+            "hashing_algorithm": user.hashing_algorithm,
+            "tags": list(user.tags),
+            "limits": dict(user.limits),
+        }
+    ]
+
+
+def permissions(vhosts: set[str], user: User) -> Items:
+    """Those in these virtual hosts: one that was made meanwhile is not in the document."""
+    return [
+        {
+            "user": user.name,
+            "vhost": vhost,
+            "configure": permission.configure,
+            "write": permission.write,
+            "read": permission.read,
+        }
+        for vhost, permission in sorted(user.permissions.items())
+        if vhost in vhosts
+    ]
+
+
+def topic_permissions(vhosts: set[str], user: User) -> Items:
+    return [
+        {
+            "user": user.name,
+            "vhost": vhost,
+            "exchange": exchange,
+            "write": permission.write,
+            "read": permission.read,
+        }
+        for (vhost, exchange), permission in sorted(user.topic_permissions.items())
+        if vhost in vhosts
+    ]
+
+
+def global_items(pair: tuple[str, object]) -> Items:
+    name, value = pair
+    return [] if is_internal(name) else [{"name": name, "value": value}]
+
+
+def parameters(node: Node, vhost: str | None) -> Part:
+    """With the operator policies and the limits of virtual hosts."""
+
+    def items(one: Parameter) -> Items:
+        if one.component == POLICY or vhost not in (None, one.vhost):
+            return []
+        item: Document = {"component": one.component, "name": one.name, "value": one.value}
+        return [item if vhost is not None else {"vhost": one.vhost, **item}]
+
+    return Part(node.parameters.unsorted(), lambda one: (one.vhost, one.component, one.name), items)
+
+
+def policies(node: Node, vhost: str | None) -> Part:
+    """In the order of `Policies.all`."""
+
+    def items(policy: Policy) -> Items:
+        item: Document = {
+            "name": policy.name,
+            "pattern": policy.pattern,
+            "apply-to": policy.apply_to,
+            "definition": dict(policy.definition),
+            "priority": policy.priority,
+        }
+        return [item if vhost is not None else {"vhost": policy.vhost, **item}]
+
+    return Part(node.policies.all(vhost), lambda policy: 0, items)
+
+
+def is_exported(end: Destination) -> bool:
+    """Not what goes with its connection, is predeclared, or was made by a plugin for itself, as federation's are."""
+    if isinstance(end, Queue):
+        return end.owner is None
+    assert isinstance(end, Exchange)
+    return end.arguments.get(INTERNAL_PURPOSE) is None and end.name != "" and not end.name.startswith(RESERVED)
+
+
+def exchanges(vhost: VHost, place: Document) -> Part:
+    """`place` is what its items begin with."""
+
+    def items(exchange: Exchange) -> Items:
+        if not is_exported(exchange):
+            return []
+        return [
+            place
+            | {
+                "name": exchange.name,
+                "type": exchange.type_name,
+                "durable": exchange.durable,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": json_of_table(exchange.arguments),
+            }
+        ]
+
+    return Part(list(vhost.exchanges.values()), by_name, items)
+
+
+def queues(vhost: VHost, place: Document) -> Part:
+    def items(queue: Queue) -> Items:
+        if not is_exported(queue):
+            return []
+        return [
+            place
+            | {
+                "name": queue.name,
+                "durable": queue.durable,
+                "auto_delete": queue.auto_delete,
+                "arguments": arguments_with_type(queue),
+            }
+        ]
+
+    return Part(list(vhost.queues.values()), by_name, items)
+
+
+def arguments_with_type(queue: Queue) -> Document:
+    """The arguments of a queue as JSON, with its type, as another broker may have another default."""
+    arguments = json_of_table(queue.arguments)
+    return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.rules.type)}
+
+
+def bindings(vhost: VHost, place: Document) -> Part:
+    """Those between what is exported, and between that and the predeclared exchanges, which are everywhere."""
+    outgoing: list[Binding] = []
+    for source in vhost.exchanges.values():
+        if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
+            outgoing += source.outgoing.values()
+    if vhost.unbindings:  # some still lead to what has been deleted
+        outgoing = [binding for binding in outgoing if vhost.has(binding.destination)]
+
+    def items(binding: Binding) -> Items:
+        end = binding.destination
+        if not (is_exported(end) or (isinstance(end, Exchange) and end.name.startswith(RESERVED))):
+            return []
+        return [
+            place
+            | {
+                "source": binding.source,
+                "destination": end.name,
+                "destination_type": end.kind,
+                "routing_key": binding.routing_key,
+                "arguments": json_of_table(binding.arguments),
+            }
+        ]
+
+    return Part(outgoing, order_of_binding, items)
+
+
+def order_of_binding(one: Binding) -> tuple[str, bytes]:
+    return one.source, binding_key(one.source, one.destination, one.routing_key, one.arguments)

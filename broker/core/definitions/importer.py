@@ -1,0 +1,419 @@
+"""What the import of a document of definitions will do (spec/operator.md 1.9).
+
+An import is all or nothing, which RabbitMQ's is not. So it is planned first: each step is checked by those who will be
+asked to do it, as if the steps before it had been done; and only a plan of which every step can be done is carried out.
+Clients may be served between any two steps; what they change meanwhile can make a step of the plan impossible.
+
+It adds, and deletes nothing. Exchanges and queues that are there stay as they are; all else is put in the place of what
+is there. What begins with `amq.` is every broker's own and is left out, with a word about it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ...amqp.errors import AMQPError, Invalid, OperatorError, Unknown
+from ...amqp.field_table import Table
+from ..access.passwords import SHA256
+from ..access.permissions import Permission, TopicPermission
+from ..access.users import checked
+from ..exchanges.exchange import check_exchange_arguments
+from ..exchanges.exchange_type import ExchangeType
+from ..messages.binding import Destination
+from ..metadata.records import StoredUser, StoredVHost
+from ..node.node import Node, check_metadata
+from ..policies.limits import NAME, VHOST_LIMITS, user_limits
+from ..policies.parameters import POLICY
+from ..policies.policies import OPERATOR_POLICY
+from ..queues.arguments import check_queue_arguments, check_queue_type, with_queue_type
+from ..queues.queue_settings import CLASSIC
+from ..vhost.vhost import EVENT, PREDECLARED, RESERVED, VHost, destination_type
+from .entry import TEXT_LIMIT, Item, entries, map_of
+from .exporter import Document, is_internal
+
+MD5 = "rabbit_password_hashing_md5"
+SHA256_SINCE = (3, 6)  # before that version, hashes of which nothing is said are MD5
+ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
+    "SHA256": SHA256,
+    "SHA512": "rabbit_password_hashing_sha512",
+    "MD5": MD5,
+}
+QUEUE_TYPES = {  # other names for no choice, and for the types
+    "undefined": "",
+    "rabbit_classic_queue": "classic",
+    "rabbit_quorum_queue": "quorum",
+    "rabbit_stream_queue": "stream",
+}
+KINDS = ("queue", "exchange")
+
+
+class PlannedVHost:
+    """A virtual host as it will be: what is `there` now, None where it is yet to be made, and what is added.
+
+    `skipped` are kind and name of what was left out. `max_queues` is the limit that holds, None without one; one that
+    the document itself sets holds for what comes later, so that whatever was exported can be imported.
+    """
+
+    __slots__ = ("name", "there", "default_queue_type", "max_queues", "exchanges", "queues", "skipped")
+
+    def __init__(self, name: str, there: VHost | None, default_queue_type: str, max_queues: int | None) -> None:
+        self.name = name
+        self.there = there
+        self.default_queue_type = default_queue_type
+        self.max_queues = max_queues
+        self.exchanges: dict[str, ExchangeType] = {}
+        self.queues: dict[str, str] = {}  # the type of each
+        self.skipped: set[tuple[str, str]] = set()
+
+    def __str__(self) -> str:
+        return f"vhost '{self.name}'"
+
+    def has(self, kind: str, name: str) -> bool:
+        if kind == "exchange":
+            return self.type_of(name) is not None
+        return name in self.queues or (self.there is not None and name in self.there.queues)
+
+    def type_of(self, exchange: str) -> ExchangeType | None:
+        """What routes for it, or would."""
+        there = self.there.exchanges.get(exchange) if self.there is not None else None
+        return there.type if there is not None else self.exchanges.get(exchange)
+
+    def destination_type(self, kind: str, name: str) -> str:
+        """`exchange`, or the type of the queue, which must be there."""
+        there = self.there.queues.get(name) if self.there is not None and kind == "queue" else None
+        if there is not None:
+            return destination_type(there)
+        return self.queues[name] if kind == "queue" else kind
+
+    def check_queues(self) -> None:
+        """Raises Invalid where there would be more than may be."""
+        count = len(self.there.queues) if self.there is not None else 0
+        if self.queues and self.max_queues is not None and count + len(self.queues) > self.max_queues:
+            raise Invalid(
+                f'Adding {len(self.queues)} queue(s) to virtual host "{self.name}" would exceed the limit of '
+                f"{self.max_queues} queue(s).\n\nThis virtual host currently has {count} queue(s) defined.\n\n"
+                "Import aborted!"
+            )
+
+
+class Plan:
+    """An import: first `check` is run to its end, then `carry_out`; both do one item at each step.
+
+    `warnings` are a line each on what is left out. `failures` are what could not be done, as the broker has changed
+    between the two.
+    """
+
+    def __init__(self, node: Node, document: object, vhost: str | None = None) -> None:
+        """All of a document, or, in that virtual host, those parts of it that are one's.
+
+        Raises Invalid for what is no document; Unknown where there is no such virtual host.
+        """
+        self.warnings: list[str] = []
+        self.failures: list[str] = []
+        self._node = node
+        self._only = vhost
+        self._steps: deque[Callable[[], object]] = deque()
+        self._vhosts: dict[str, PlannedVHost] = {}
+        self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # how many
+        self._users: set[str] = set()
+        self._parameters: dict[str, set[tuple[str, str]]] = {}  # those that are new, by component
+        if not isinstance(document, dict):
+            raise Invalid("definitions should be a map")
+        if vhost is not None and vhost not in node.vhosts:
+            raise Unknown(f'Virtual host "{vhost}" does not exist')
+        self._algorithm = algorithm_of(document)
+        self._document: Document = document
+
+    def carry_out(self) -> Iterator[None]:
+        """Do all that was planned. What cannot be done any more is left out, and the rest is done."""
+        while self._steps:
+            try:
+                self._steps.popleft()()
+            except (OperatorError, AMQPError) as error:
+                self.failures.append(error.text)
+            yield
+        self._node.pump()
+
+    def check_failures(self) -> None:
+        """Raises Invalid where something could not be done."""
+        if self.failures:
+            raise Invalid(
+                f"{len(self.failures)} definitions were not imported, as the broker has changed during the import; "
+                f"the first: {self.failures[0]}"
+            )
+
+    def check(self) -> Iterator[None]:
+        """Raises Invalid, with what is wrong and where."""
+        whole: tuple[tuple[str, Callable[[Item], None]], ...] = (
+            ("users", self._user),
+            ("vhosts", self._vhost),
+            ("permissions", self._permission),
+            ("topic_permissions", self._topic_permission),
+            ("global_parameters", self._global_parameter),
+        )
+        parts: tuple[tuple[str, Callable[[Item], None]], ...] = (
+            ("exchanges", self._exchange),
+            ("policies", self._policy),
+            ("parameters", self._parameter),
+            ("queues", self._queue),
+            ("bindings", self._binding),
+        )
+        for section, plan in parts if self._only is not None else whole + parts:
+            for entry in entries(self._document, section):
+                item = Item(section, entry)
+                try:
+                    plan(item)
+                except (OperatorError, AMQPError) as error:
+                    raise item.refused(error) from None
+                yield
+        for vhost in self._vhosts.values():
+            vhost.check_queues()
+
+    def _place(self, item: Item) -> PlannedVHost:
+        """The virtual host of an item."""
+        return self._found(self._only if self._only is not None else item.text("vhost"))
+
+    def _found(self, name: str) -> PlannedVHost:
+        planned = self._vhosts.get(name)
+        if planned is None:
+            there = self._node.vhosts.get(name)
+            if there is None:
+                raise Invalid(f'Please create virtual host "{name}" prior to importing definitions.')
+            limit = self._node.limits.vhost_queues(name)
+            planned = self._vhosts[name] = PlannedVHost(name, there, there.metadata.default_queue_type, limit)
+        return planned
+
+    def _skip(self, what: str, reason: str) -> None:
+        self.warnings.append(f"{what} is left out: {reason}")
+
+    # Who may do what
+
+    def _user(self, item: Item) -> None:
+        name = item.text("name")
+        given = item.text("hashing_algorithm", self._algorithm)
+        algorithm = ALGORITHMS.get(given, given)
+        password_hash = item.text("password_hash", "", TEXT_LIMIT).encode("utf-8", "surrogateescape")
+        if "password" in item.fields and "password_hash" in item.fields:
+            raise Invalid("both_password_and_password_hash_are_provided")
+        if "password" in item.fields:
+            algorithm, password_hash = SHA256, self._hashed(item.text("password", None, TEXT_LIMIT))
+        old = self._node.users.get(name)
+        limits = old.limits if old is not None else {}
+        if "limits" in item.fields:
+            limits = user_limits(name, item.map("limits"))
+        stored = checked(StoredUser(name, password_hash, item.tags(), algorithm, limits))
+        self._users.add(name)
+        self._steps.append(partial(self._node.users.put, stored))
+
+    def _hashed(self, password: str) -> bytes:
+        """By RabbitMQ's algorithm, which is done at once. Raises Invalid for one that the rules refuse."""
+        users = self._node.users
+        users.rules.check(password)
+        assert users.hashing is not None, "a node that operators can reach has it"
+        hashes: list[bytes] = []
+        users.hashing.hash(password.encode("utf-8", "surrogateescape"), SHA256, hashes.append)
+        return hashes[0]
+
+    def _permission(self, item: Item) -> None:
+        user, vhost = self._known_user(item), self._place(item).name
+        given = [item.text(key, None, TEXT_LIMIT) for key in ("configure", "write", "read")]
+        Permission(*given)
+        self._steps.append(partial(self._node.users.set_permission, user, vhost, *given))
+
+    def _topic_permission(self, item: Item) -> None:
+        user, vhost, exchange = self._known_user(item), self._place(item).name, item.text("exchange")
+        given = [item.text(key, None, TEXT_LIMIT) for key in ("write", "read")]
+        TopicPermission(user, vhost, *given)
+        self._steps.append(partial(self._node.users.set_topic_permission, user, vhost, exchange, *given))
+
+    def _known_user(self, item: Item) -> str:
+        name = item.text("user")
+        if name not in self._users and self._node.users.get(name) is None:
+            raise Invalid(f'User "{name}" does not exist')
+        return name
+
+    # Virtual hosts and parameters
+
+    def _vhost(self, item: Item) -> None:
+        name = item.text("name")
+        given = Item("vhosts", {**item.fields, **item.map("metadata")})
+        type_ = given.text("default_queue_type", "")
+        type_ = QUEUE_TYPES.get(type_, type_)
+        description, tags = given.text("description", "", TEXT_LIMIT), given.tags()
+        protected = given.flag("protected_from_deletion", False)
+        check_metadata(StoredVHost(name, description, tags, type_, protected))
+        if name in self._vhosts or name in self._node.vhosts:
+            planned = self._found(name)
+            planned.default_queue_type = type_ or planned.default_queue_type
+            self._steps.append(
+                partial(
+                    self._node.update_vhost,
+                    name,
+                    description if "description" in given.fields else None,
+                    tags if "tags" in given.fields else None,
+                    type_ or None,
+                    protected if "protected_from_deletion" in given.fields else None,
+                )
+            )
+        else:
+            self._node.limits.check_vhost(name, self._new["vhost"])
+            self._new["vhost"] += 1
+            planned = self._vhosts[name] = PlannedVHost(name, None, type_ or self._node.default_queue_type, None)
+            predeclared = [(exchange, kind) for exchange, kind, _ in PREDECLARED]
+            predeclared += [(EVENT, "topic")] if name == self._node.default_vhost else []
+            for exchange, kind in predeclared:
+                planned.exchanges[exchange] = self._node.registry.create(kind, exchange, Table.EMPTY)
+            self._new["exchange"] += len(predeclared)
+            self._steps.append(partial(self._node.add_vhost, name, description, tags, type_))
+            if protected:
+                self._steps.append(partial(self._node.update_vhost, name, protected=True))
+        limits = item.map("limits")
+        if limits:
+            self._put(planned, VHOST_LIMITS, NAME, limits)
+
+    def _policy(self, item: Item) -> None:
+        value = {
+            "pattern": item.value("pattern"),
+            "definition": map_of(item.value("definition")),
+            "priority": item.fields.get("priority", 0),
+            "apply-to": item.fields.get("apply-to", "all"),
+        }
+        self._put(self._place(item), POLICY, item.text("name", None, TEXT_LIMIT), value)
+
+    def _parameter(self, item: Item) -> None:
+        component = item.text("component", None, TEXT_LIMIT)
+        if component == POLICY:
+            raise Invalid("policies may not be set using this method")
+        value = item.value("value")
+        if component == OPERATOR_POLICY and isinstance(value, dict) and "definition" in value:
+            value = {**value, "definition": map_of(value["definition"])}
+        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value)
+
+    def _put(self, vhost: PlannedVHost, component: str, name: str, value: object) -> None:
+        parameters = self._node.parameters
+        new = self._parameters.setdefault(component, set())
+        parameters.check(vhost.name, component, name, value, len(new - {(vhost.name, name)}))
+        if parameters.get(vhost.name, component, name) is None:
+            new.add((vhost.name, name))
+        if component == VHOST_LIMITS:
+            vhost.max_queues = None
+        self._steps.append(partial(parameters.put, vhost.name, component, name, value))
+
+    def _global_parameter(self, item: Item) -> None:
+        name, value = item.text("name", None, TEXT_LIMIT), item.value("value")
+        if is_internal(name):
+            self._skip(f"global parameter '{name}'", "each broker has its own")
+            return
+        self._node.parameters.check_global(name, value)
+        self._steps.append(partial(self._node.parameters.set_global, name, value))
+
+    # Exchanges, queues and bindings
+
+    def _is_reserved(self, vhost: PlannedVHost, kind: str, name: str) -> bool:
+        """Whether it is left out: no document makes what every broker has or names by itself."""
+        reserved = name == "" or name.startswith(RESERVED)
+        if reserved:
+            vhost.skipped.add((kind, name))
+            self._skip(f"{kind} '{name}' in {vhost}", "its name is reserved")
+        return reserved
+
+    def _exchange(self, item: Item) -> None:
+        vhost, name, type_ = self._place(item), item.text("name"), item.text("type")
+        arguments = item.arguments()
+        flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
+        if self._is_reserved(vhost, "exchange", name) or vhost.has("exchange", name):
+            return
+        made = self._node.registry.create(type_, name, arguments)
+        check_exchange_arguments(arguments, f"exchange '{name}' in {vhost}")
+        self._node.limits.check_exchange(vhost, name, self._new["exchange"])
+        self._new["exchange"] += 1
+        vhost.exchanges[name] = made
+        self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
+
+    def _queue(self, item: Item) -> None:
+        vhost, name, arguments = self._place(item), item.text("name"), item.arguments()
+        durable, auto_delete = item.flag("durable", True), item.flag("auto_delete", False)
+        given = item.text("type", "")
+        type_ = QUEUE_TYPES.get(given, given)
+        if self._is_reserved(vhost, "queue", name) or vhost.has("queue", name):
+            return
+        if type_ not in ("", "classic"):  # which a queue without an argument is
+            arguments = with_queue_type(arguments, type_)
+        elif not type_ and durable and not auto_delete:
+            arguments = with_queue_type(arguments, vhost.default_queue_type)
+        where = f"queue '{name}' in {vhost}"
+        check_queue_arguments(arguments, where)
+        check_queue_type(arguments, where, durable, False, auto_delete)
+        self._node.limits.check_all_queues(name, self._new["queue"])
+        self._new["queue"] += 1
+        vhost.queues[name] = arguments.text("x-queue-type") or CLASSIC
+        self._steps.append(partial(self._declare_queue, vhost.name, name, durable, auto_delete, arguments))
+
+    def _binding(self, item: Item) -> None:
+        vhost, arguments = self._place(item), item.arguments()
+        source, name, key = item.text("source"), item.text("destination"), item.text("routing_key", "")
+        kind = item.text("destination_type")
+        if kind not in KINDS:
+            raise Invalid(f"destination_type should be one of queue, exchange, actually was {kind}")
+        if source == "":
+            self._skip(f"binding of the default exchange to {kind} '{name}' in {vhost}", "each queue has its own")
+            return
+        for end_kind, end in (("exchange", source), (kind, name)):
+            if vhost.has(end_kind, end):
+                continue
+            if (end_kind, end) not in vhost.skipped:
+                raise Invalid(f"no {end_kind} '{end}' in {vhost}")
+            self._skip(
+                f"binding of exchange '{source}' to {kind} '{name}' in {vhost}", f"there is no {end_kind} '{end}'"
+            )
+            return
+        type_ = vhost.type_of(source)
+        assert type_ is not None
+        type_.check(key, arguments, vhost.destination_type(kind, name))
+        self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
+
+    # Steps
+
+    def _vhost_of(self, name: str) -> VHost:
+        """Raises Unknown where it was deleted since the plan was made."""
+        vhost = self._node.vhosts.get(name)
+        if vhost is None:
+            raise Unknown(f'Virtual host "{name}" does not exist')
+        return vhost
+
+    def _declare_exchange(
+        self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> None:
+        there = self._vhost_of(vhost)
+        if name not in there.exchanges:  # it may have been declared since the plan was made
+            there.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
+
+    def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
+        there = self._vhost_of(vhost)
+        if name not in there.queues:
+            there.declare_queue(name, durable, False, auto_delete, arguments, None, as_is=True)
+
+    def _bind(self, vhost: str, source: str, kind: str, name: str, key: str, arguments: Table) -> None:
+        there = self._vhost_of(vhost)
+        end: Destination = there.queue(name) if kind == "queue" else there.exchange(name)
+        there.bind(source, end, key, arguments)
+
+
+def algorithm_of(document: Document) -> str:
+    """That of hashes of which nothing is said, by the version that wrote them."""
+    version = document.get("rabbitmq_version") or document.get("rabbit_version")
+    if not isinstance(version, str):
+        return SHA256
+    numbers = [int(part) for part in version.split(".")[:2] if part.isascii() and part.isdigit()]
+    return MD5 if numbers and tuple(numbers) < SHA256_SINCE else SHA256
+
+
+def imported(node: Node, document: object, vhost: str | None = None) -> list[str]:
+    """Import it, or nothing; what was left out of it, a line each. Raises Invalid, Unknown."""
+    plan = Plan(node, document, vhost)
+    for work in (plan.check(), plan.carry_out()):
+        deque(work, maxlen=0)
+    plan.check_failures()
+    return plan.warnings

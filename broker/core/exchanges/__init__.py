@@ -1,0 +1,1 @@
+"""Exchanges: types, decorators, routing."""

@@ -1,0 +1,85 @@
+"""An exchange of any type that drops duplicates before its type routes them (spec/core.md 19.9)."""
+
+from __future__ import annotations
+
+from ...amqp.field_table import Table
+from ..messages.binding import Destination
+from ..messages.message import Message
+from ..queues.deduplication import Deduplication
+from ..queues.enqueue_result import STORED, TAKEN, Receipt
+from ..queues.queue import Queue
+from ..vhost.exchange_host import ExchangeHost
+from .decorator import EnclosingType
+from .sink import Sink
+
+
+class DeduplicatingExchange(EnclosingType):
+    """A duplicate counts as routed, but goes nowhere: it is not returned, and no alternate exchange gets it.
+
+    A message is remembered once the queues of its route took it: one that was refused, returned or rolled back may be
+    published again.
+    """
+
+    __slots__ = ("deduplication", "_dropped", "_host", "_recorder")
+
+    records = True
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self.deduplication = Deduplication(arguments)
+        self._host: ExchangeHost | None = None
+        self._dropped: list[Destination] = []
+        self._recorder: Recorder | None = None
+
+    def attach(self, host: ExchangeHost) -> None:
+        self._host = host
+        self._dropped = [Nowhere(host)]
+        self._recorder = Recorder(host, self.deduplication)
+        super().attach(host)
+
+    @property
+    def recorder(self) -> Sink | None:
+        return self._recorder
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        assert self._host is not None, "it was attached"
+        now_ms = self._host.clock.now_ms()
+        if self.deduplication.is_duplicate(message, now_ms):
+            return self._dropped
+        return super().route(keys, message)
+
+
+class Recorder(Sink):
+    """Remembers the messages that the queues of a route took."""
+
+    __slots__ = ("_deduplication",)
+
+    def __init__(self, host: ExchangeHost, deduplication: Deduplication) -> None:
+        super().__init__(host)
+        self._deduplication = deduplication
+
+    def drops(self, message: Message) -> bool:
+        """Whether its like was taken since it was routed, as two in one transaction are; it is counted then."""
+        return self._deduplication.is_duplicate(message, self.host.clock.now_ms())
+
+    def take(self, messages: list[Message]) -> Receipt:
+        now_ms = self.host.clock.now_ms()
+        for message in messages:
+            if not self._deduplication.has_seen(message, now_ms):
+                self._deduplication.add(message, now_ms)
+        return TAKEN
+
+
+def split_recorders(queues: tuple[Queue, ...]) -> tuple[tuple[Queue, ...], tuple[Recorder, ...]]:
+    """The queues of a route, and the recorders behind them."""
+    recorders = tuple([queue for queue in queues if isinstance(queue, Recorder)])
+    return (queues[: -len(recorders)], recorders) if recorders else (queues, ())
+
+
+class Nowhere(Sink):
+    """Drops duplicates. They are confirmed when what the journal has now is on disk: that may be their originals."""
+
+    __slots__ = ()
+
+    def take(self, messages: list[Message]) -> Receipt:
+        return STORED

@@ -1,0 +1,121 @@
+"""An exchange: its flags, its bindings, and the type that routes for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...amqp.errors import PreconditionFailed
+from ...amqp.field_table import Table, same, type_name
+from ..messages.binding import Binding, Destination
+from ..queues.arguments import EXCHANGE_ARGUMENTS, check_same_flags, inequivalent_argument
+from ..queues.queue_settings import NO_POLICY
+from .exchange_type import ExchangeType
+
+if TYPE_CHECKING:
+    from ..policies.policies import Policy
+
+ALTERNATE = ("alternate-exchange", "x-alternate-exchange")  # RabbitMQ's name, and LavinMQ's
+
+
+class Exchange(Destination):
+    """`outgoing` are the bindings of which it is the source, `incoming` those that lead to it, by `binding_key`.
+
+    `number` is what the journal knows by what its type stores; 0 where that is not to outlive the broker.
+    """
+
+    __slots__ = (
+        "vhost",
+        "type",
+        "type_name",
+        "durable",
+        "auto_delete",
+        "internal",
+        "arguments",
+        "policy",
+        "effective",
+        "number",
+        "incoming",
+        "outgoing",
+        "publish_in",
+        "publish_out",
+    )
+    kind = "exchange"
+
+    def __init__(
+        self,
+        vhost: str,
+        name: str,
+        type_: ExchangeType,
+        type_name: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+    ) -> None:
+        super().__init__(name)
+        self.vhost = vhost
+        self.type = type_
+        self.type_name = type_name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments
+        self.policy: Policy | None = None
+        self.effective: Mapping[str, object] = NO_POLICY
+        self.incoming: dict[bytes, Binding] = {}
+        self.outgoing: dict[bytes, Binding] = {}
+        self.number = 0
+        self.publish_in = 0
+        self.publish_out = 0  # into queues: a message that goes to three counts three times
+
+    def __str__(self) -> str:
+        return f"exchange '{self.name}' in vhost '{self.vhost}'"
+
+    @property
+    def alternate(self) -> str | None:
+        """Where a message goes for which this exchange finds nothing (spec/core.md 5.6)."""
+        for key in ALTERNATE:
+            name = self.arguments.text(key)
+            if name is not None:
+                return name
+        ruled = self.effective.get(ALTERNATE[0])
+        return ruled if isinstance(ruled, str) else None
+
+    def check_same(self, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table) -> None:
+        """Raises PreconditionFailed (406) where another declaration differs."""
+        flags: tuple[tuple[str, object, object], ...] = (
+            ("type", type_name, self.type_name),
+            ("durable", durable, self.durable),
+            ("auto_delete", auto_delete, self.auto_delete),
+            ("internal", internal, self.internal),
+        )
+        check_same_flags(str(self), flags)
+        for key in (ALTERNATE[0], *EXCHANGE_ARGUMENTS, *self.type.compared):
+            if not same(arguments.get(key), self.arguments.get(key)):
+                raise inequivalent_argument(key, str(self), arguments, self.arguments)
+
+    def configure(self, policy: Policy | None, effective: Mapping[str, object]) -> None:
+        """Work by this policy from now on (spec/core.md 22). Remembered routes are for the caller to forget."""
+        self.policy, self.effective = policy, effective
+
+
+def check_exchange_arguments(arguments: Table, where: str) -> None:
+    """Raises PreconditionFailed (406); `where` is `exchange 'x' in ...`."""
+    for key in ALTERNATE:
+        value = arguments.get(key)
+        if value is not None and value[0] != "S":
+            raise PreconditionFailed(f"invalid type '{type_name(value)}' for arg '{key}' in {where}")
+    for key, check in EXCHANGE_ARGUMENTS.items():
+        value = arguments.get(key)
+        if value is not None:
+            check(key, value, where)
+
+
+def binding_key(source: str, destination: Destination, routing_key: str, arguments: Table) -> bytes:
+    """The identity of a binding (spec/core.md 7): equal for two bindings that are the same."""
+    names = [
+        name.encode("utf-8", "surrogateescape") for name in (source, destination.kind, destination.name, routing_key)
+    ]
+    # Each with its length in front: a name may hold any octet, so none could part them.
+    return b"".join([bytes((len(name),)) + name for name in names]) + arguments.key()

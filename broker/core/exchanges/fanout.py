@@ -1,0 +1,28 @@
+"""The fanout exchange: a message goes to all that is bound, whatever the keys (spec/core.md 18)."""
+
+from ...amqp.field_table import Table
+from ..messages.binding import Binding, Destination
+from ..messages.message import Message
+from .bound_destinations import Destinations
+from .exchange_type import ExchangeType, Notice
+
+
+class FanoutExchange(ExchangeType):
+    description = "AMQP fanout exchange, as per the AMQP specification"
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self._bound = Destinations()
+
+    def bound(self, binding: Binding) -> list[Notice]:
+        self._bound.add(binding.destination)
+        return []
+
+    def unbound(self, binding: Binding) -> list[Notice]:
+        self._bound.remove(binding.destination)
+        return []
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        return self._bound.all()

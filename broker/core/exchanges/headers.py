@@ -1,0 +1,169 @@
+"""The headers exchange: a binding's arguments are the headers that a message must have.
+
+Bindings are indexed by name and value of a header, so a publish looks only at those that share one with it: a binding
+that asks for any header is under each, one that asks for all under the rarest of them when it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...amqp import properties
+from ...amqp.errors import PreconditionFailed
+from ...amqp.field_table import FLOATS, INTEGERS, OCTETS, Table, Value, equal_header, term_of, type_name
+from ..messages.binding import Binding, Destination
+from ..messages.message import Message
+from .exchange_type import ExchangeType, Notice
+
+X_MATCH = "x-match"
+BOUND_FROM = "x-bound-from"  # what links of federation add to bindings; messages never have it
+MODES = ("all", "any", "all-with-x", "any-with-x")
+
+
+_Term = tuple[str, str, object]
+"""The name of a header, a class of types that may be equal, and the value."""
+
+
+class _Wanted:
+    """The headers that one binding asks for; `terms` are what the index has it under."""
+
+    __slots__ = ("any", "destination", "headers", "terms")
+
+    def __init__(self, binding: Binding) -> None:
+        mode = match_mode(binding.arguments)
+        with_x = mode.endswith("-with-x")
+        self.destination = binding.destination
+        self.any = mode.startswith("any")
+        self.headers = [
+            (key, value)
+            for key, value in binding.arguments.items()
+            if key not in (X_MATCH, BOUND_FROM) and (with_x or not key.startswith("x-"))
+        ]
+        self.terms: list[_Term] = []
+
+    def matches(self, sent: Table) -> bool:
+        """Whether these headers hold one (any) or each (all) of what is asked. Of nothing, all is met and any not."""
+        for key, wanted in self.headers:
+            value = sent.get(key)
+            if (value is not None and equal_header(wanted, value)) == self.any:
+                return self.any
+        return not self.any
+
+
+class HeadersExchange(ExchangeType):
+    description = "AMQP headers exchange, as per the AMQP specification"
+
+    __slots__ = ("_bound", "_index", "_unconditional")
+
+    by_key = False
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self._bound: dict[_Identity, _Wanted] = {}
+        self._index: dict[_Term, dict[_Identity, _Wanted]] = {}
+        self._unconditional: dict[_Identity, _Wanted] = {}  # they ask for all of nothing
+
+    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        match_mode(arguments)
+
+    def bound(self, binding: Binding) -> list[Notice]:
+        identity, wanted = _identity(binding), _Wanted(binding)
+        self._bound[identity] = wanted
+        terms = [_term(key, value) for key, value in wanted.headers]
+        if wanted.any:
+            wanted.terms = terms
+        elif terms:
+            wanted.terms = [min(terms, key=lambda term: len(self._index.get(term, ())))]
+        else:
+            self._unconditional[identity] = wanted
+        for term in wanted.terms:
+            self._index.setdefault(term, {})[identity] = wanted
+        return []
+
+    def unbound(self, binding: Binding) -> list[Notice]:
+        identity = _identity(binding)
+        self._unconditional.pop(identity, None)
+        for term in dict.fromkeys(self._bound.pop(identity).terms):
+            indexed = self._index[term]
+            del indexed[identity]
+            if not indexed:
+                del self._index[term]
+        return []
+
+    def release(self) -> Iterator[None]:
+        while self._bound:
+            self._bound.popitem()
+            yield
+        while self._index:
+            self._index.popitem()
+            yield
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        found = [wanted.destination for wanted in self._unconditional.values()]
+        sent = properties.headers(message.property_bytes)
+        if sent is None or not self._index:
+            return found
+        index = self._index
+        for key, value in sent.items():
+            for term in _terms_sent(key, value):
+                indexed = index.get(term)
+                if indexed is not None:
+                    found += [wanted.destination for wanted in indexed.values() if wanted.matches(sent)]
+        return found
+
+
+def match_mode(arguments: Table) -> str:
+    """The x-match of a binding; `all` when absent. 406 when it is none of MODES or no string."""
+    value: Value | None = arguments.get(X_MATCH)
+    if value is None:
+        return "all"
+    mode = arguments.text(X_MATCH)
+    if mode is None:
+        raise PreconditionFailed(
+            f"Invalid x-match field type {type_name(value)} (value {term_of(value)}); expected longstr"
+        )
+    if mode not in MODES:
+        raise PreconditionFailed(
+            f"Invalid x-match field value {term_of(value)}; expected all, any, all-with-x, or any-with-x"
+        )
+    return mode
+
+
+def _term(key: str, bound: Value) -> _Term:
+    """The term under which a binding asks for this header."""
+    letter, content = bound
+    if letter == "V":
+        return key, "V", None
+    if letter == "T":
+        return key, "T", content
+    return key, _class(letter), _hashable(content)
+
+
+def _terms_sent(key: str, sent: Value) -> list[_Term]:
+    """The terms of all headers that a binding may ask for and this one satisfies (`equal_header`)."""
+    letter, content = sent
+    terms: list[_Term] = [(key, "V", None)]
+    if letter == "T" or letter in INTEGERS:
+        terms.append((key, "T", content))
+    if letter != "T":
+        terms.append((key, _class(letter), _hashable(content)))
+    return terms
+
+
+def _class(letter: str) -> str:
+    """One letter for all types whose values may be equal."""
+    return "I" if letter in INTEGERS else "S" if letter in OCTETS else "d" if letter in FLOATS else letter
+
+
+def _hashable(content: object) -> object:
+    if not isinstance(content, list):
+        return content
+    return tuple([(letter, _hashable(each)) for letter, each in content])
+
+
+_Identity = tuple[Destination, str, bytes]
+
+
+def _identity(binding: Binding) -> _Identity:
+    """What tells two bindings of one exchange apart."""
+    return binding.destination, binding.routing_key, binding.arguments.key()

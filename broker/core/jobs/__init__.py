@@ -1,0 +1,1 @@
+"""Jobs: work that takes more than one turn of the event loop."""

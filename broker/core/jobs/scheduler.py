@@ -1,0 +1,145 @@
+"""The scheduler of a node: the queues that wait to be pumped, and jobs that take more than one turn of the loop.
+
+Each call into the core runs to its end, and nothing else is served meanwhile. Whatever may concern 100,000 messages or
+objects is therefore a job: it changes at once what an observer can see, and does the rest in slices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..messages.ports import Clock
+
+if TYPE_CHECKING:
+    from ..queues.queue import Queue
+
+Job = Iterator[int]
+"""A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""
+
+Report = Callable[[str, str, dict[str, object]], None]
+
+SLICE = 500  # messages in one step of a job
+TURN_COST = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
+OBJECT_COST = 50  # of the end of one queue, exchange, channel or connection
+RETRY_MS = 1_000  # until a queue whose pump has failed is pumped again
+
+
+class Scheduler:
+    """`pending` are the queues that wait to be pumped. `report` writes one line to the log: event, level, fields."""
+
+    __slots__ = ("pending", "report", "_clock", "_jobs", "_left", "_running", "_expected")
+
+    def __init__(self, clock: Clock) -> None:
+        self.pending: deque[Queue] = deque()
+        self.report: Report = lambda event, level, fields: None
+        self._clock = clock
+        self._jobs: deque[tuple[str, Job, Callable[[], None]]] = deque()
+        self._left = TURN_COST  # what jobs may still cost in this turn
+        self._running = False
+        self._expected = False  # the next turn
+
+    def __len__(self) -> int:
+        """How many jobs are not done."""
+        return len(self._jobs)
+
+    # Queues
+
+    def pump(self) -> None:
+        """Deliver what can be delivered now, also what a delivery itself makes ready."""
+        pending = self.pending
+        while pending:
+            queue = pending.popleft()
+            try:
+                queue.pump()
+            except Exception as error:  # a bug, or the disk: it must end no other queue's turn, nor a connection
+                self.pump_failed(queue, error)
+
+    def pump_failed(self, queue: Queue, error: Exception) -> None:
+        """Report it, and pump the queue again after a while, not before: each publish to it would fail anew."""
+        self.report("queue_failed", "error", {"queue": queue.name, "vhost": queue.vhost, "exc_info": error})
+        if queue.dirty and queue not in self.pending:
+            return  # it waits already
+        if queue.dirty:
+            self.pending.remove(queue)
+        queue.dirty = True  # so that nobody else marks it
+
+        def again() -> None:
+            queue.dirty = False
+            if not queue.deleted:
+                queue.mark()
+                self.pump()
+
+        self._clock.call_at(self._clock.now_ms() + RETRY_MS, again)
+
+    # Jobs
+
+    def start(self, name: str, job: Job, failed: Callable[[], None] = lambda: None) -> None:
+        """Do the job, as much of it as this turn has room for; jobs take turns.
+
+        `name` is for the log. `failed` is called when the job raises, and has to release whoever waits for it.
+        """
+        self._jobs.append((name, job, failed))
+        if not self._running:
+            self._run()
+            self._expect()
+
+    def finish(self, job: Job | None = None) -> None:
+        """Do this job to its end, or all of them: the node stops, or nobody can wait for it."""
+        if job is None:
+            while self._jobs:
+                self._left = TURN_COST
+                self._run()
+            return
+        [entry] = [entry for entry in self._jobs if entry[1] is job]
+        self._jobs.remove(entry)
+        running, self._running = self._running, True  # so that what it starts waits for a turn
+        try:
+            while self._step(*entry) is not None:
+                pass
+        finally:
+            self._running = running
+        self._expect()
+
+    def _run(self) -> None:
+        """Give each job a step, and again, as long as this turn has room."""
+        jobs = self._jobs
+        self._running = True
+        try:
+            while jobs and self._left > 0:
+                entry = jobs.popleft()
+                cost = self._step(*entry)
+                if cost is not None:
+                    self._left -= cost
+                    jobs.append(entry)
+        finally:
+            self._running = False
+
+    def _step(self, name: str, job: Job, failed: Callable[[], None]) -> int | None:
+        """The cost of one step; None when the job is over. One that fails, by a bug, ends no other."""
+        try:
+            return next(job)
+        except StopIteration:
+            return None
+        except Exception as error:
+            self.report("job_failed", "error", {"job": name, "exc_info": error})
+        try:
+            failed()
+        except Exception as error:
+            self.report("job_failed", "error", {"job": f"{name}: what follows its failure", "exc_info": error})
+        return None
+
+    def _expect(self) -> None:
+        """Another turn is to come: jobs are left, or what they cost has to be forgotten."""
+        if not self._expected and (self._jobs or self._left < TURN_COST):
+            self._expected = True
+            self._clock.call_at(self._clock.now_ms(), self._turn)
+
+    def _turn(self) -> None:
+        self._expected = False
+        self._left = TURN_COST
+        if self._jobs:
+            self._run()
+            self.pump()
+            self._expect()

@@ -1,0 +1,1 @@
+"""Records of the metadata store, and validation of operators' input."""

@@ -1,0 +1,99 @@
+"""The shape of a parameter's value: which keys it has and what each may hold, told in RabbitMQ's words.
+
+Values are what JSON knows: dict, list, str, int, float, bool and None. A rule gives the line that says what is wrong
+with a value, empty where nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...amqp.errors import Invalid
+from ...amqp.field_table import term_of
+
+LARGEST = (1 << 63) - 1
+Rule = Callable[[str, object], str]
+
+
+def term(value: object) -> str:
+    """A value of JSON as Erlang writes it, such as `[{<<"max-length">>,-1}]` without the brackets."""
+    if isinstance(value, dict):
+        return "#{" + ",".join([f"{term(key)} => {term(part)}" for key, part in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([term(part) for part in value]) + "]"
+    if isinstance(value, str):
+        return term_of(("S", value.encode("utf-8", "surrogatepass")))
+    if value is None:
+        return "null"
+    return term_of(("d" if isinstance(value, float) else "l", value))
+
+
+def fields_of(value: dict[str, object]) -> str:
+    """Its keys and values as a list of pairs."""
+    return "[" + ",".join([f"{{{term(key)},{term(part)}}}" for key, part in sorted(value.items())]) + "]"
+
+
+def whole(value: object) -> int | None:
+    """The integer that it is, also as `5.0`; None for all else, and for what no counter can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not value.is_integer():
+        return None
+    return int(value) if abs(value) <= LARGEST else None
+
+
+def number(key: str, value: object) -> str:
+    """An integer or a fraction, of any size."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ""
+    return f"{key} should be a number, actually was {term(value)}"
+
+
+def integer(key: str, value: object) -> str:
+    return "" if whole(value) is not None else f"{key} should be a number, actually was {term(value)}"
+
+
+def text(key: str, value: object) -> str:
+    return "" if isinstance(value, str) else f"{key} should be binary, actually was {term(value)}"
+
+
+def boolean(key: str, value: object) -> str:
+    return "" if isinstance(value, bool) else f"{key} should be boolean, actually was {term(value)}"
+
+
+def one_of(*names: str) -> Rule:
+    def rule(key: str, value: object) -> str:
+        if isinstance(value, str) and value in names:
+            return ""
+        return f"{key} should be one of {term(list(names))}, actually was {term(value)}"
+
+    return rule
+
+
+def check_text(what: str, value: str, most: int, least: int = 0) -> None:
+    """Whether it can be stored: octets from `least` to `most`, and no half of a surrogate pair, which JSON can name.
+
+    Raises Invalid.
+    """
+    try:
+        octets = len(value.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise Invalid(f"{what} is not UTF-8") from None
+    if not least <= octets <= most:
+        raise Invalid(f"{what} has {least} to {most} octets")
+
+
+def misshapen(name: str, value: object, rules: dict[str, Rule], mandatory: tuple[str, ...] = ()) -> list[str]:
+    """All that is wrong with the value of the parameter of that name."""
+    if not isinstance(value, dict):
+        return [f"Unrecognised terms {term(value)} in {name}"]
+    lines = []
+    for key, rule in rules.items():
+        if key in value:
+            lines.append(rule(key, value[key]))
+        elif key in mandatory:
+            lines.append(f'Key "{key}" not found in {name}')
+    unknown = {key: part for key, part in value.items() if key not in rules}
+    if unknown:
+        lines.append(f"Unrecognised terms {fields_of(unknown)} in {name}")
+    return [line for line in lines if line]

@@ -1,0 +1,1 @@
+"""The node: all virtual hosts, users and connections of one broker."""

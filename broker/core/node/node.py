@@ -1,0 +1,220 @@
+"""What the whole broker shares: virtual hosts, users, parameters, clock, journal, and queues that wait to be pumped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...amqp.errors import Invalid, Unknown
+from ..access.users import Users
+from ..counters.connection_counts import Census
+from ..counters.histogram import Latencies
+from ..counters.statistics import Attempts, Churn, Statistics
+from ..exchanges.registry import Registry
+from ..jobs.scheduler import Job, Scheduler
+from ..messages.ports import Clock, Journal, Observer
+from ..metadata.records import Change, StoredVHost
+from ..metadata.validation import check_text
+from ..policies.limits import Limits
+from ..policies.parameters import CLUSTER_NAME, Parameters
+from ..policies.policies import Policies
+from ..policies.upstream_parameters import register_upstreams
+from ..queues.paged_tail import Budget
+from ..queues.queue_numbers import Numbering
+from ..telemetry.detailed_rates import Breakdown
+from ..telemetry.event_exchange import Events
+from ..telemetry.firehose import Firehose
+from ..telemetry.resource_alarms import Alarms
+from ..vhost.vhost import EVENT, VHost
+
+VHOST_NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open
+VHOST_TEXT_LIMIT = 65_536
+QUEUE_TYPES = ("", "classic", "quorum")  # empty is none chosen
+
+
+class Node:
+    """`pending` are the queues that have something to deliver, or somebody new to deliver to (`scheduler`).
+
+    `default_queue_type` is that of virtual hosts made from now on, where they are given none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cluster_name: str,
+        clock: Clock,
+        journal: Journal,
+        users: Users,
+        message_memory_bytes: int = 1 << 62,
+        registry: Registry | None = None,
+    ) -> None:
+        self.name = name
+        self._first_cluster_name = cluster_name
+        self.clock = clock
+        self.journal = journal
+        self.users = users
+        self.registry = registry or Registry()
+        self.vhosts: dict[str, VHost] = {}
+        self.observers: list[Observer] = []
+        users.attach(self.vhosts, self.observers)
+        self.parameters = Parameters(self.vhosts, self.observers)
+        self.parameters.user = self._user
+        register_upstreams(self.parameters, self._barred)
+        self.policies = Policies(self.parameters, self.vhosts, self.observers)
+        self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
+        self.product = "RabbitMQ"  # clients and tools switch features on by these two
+        self.version = "4.3.5"
+        self.default_vhost = "/"
+        self.system_exchanges = [EVENT]  # of the default virtual host, for what the broker itself has to tell
+        self.default_queue_type = ""
+        self.scheduler = Scheduler(clock)
+        self.pending = self.scheduler.pending
+        self.numbering = Numbering()
+        self.budget = Budget(message_memory_bytes)
+        self.open_connections = 0
+        self.census = Census()
+        self.churn = Churn()
+        self.breakdown: Breakdown | None = None  # where somebody wants it
+        self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
+        self.commits = Latencies()  # of batches of the journal: the write, and the sync
+        self._ending: dict[str, VHost] = {}  # deleted, and not all of it has been released
+        self._drops: dict[str, Job] = {}  # which release them
+        self._gone = Statistics()  # of virtual hosts that were deleted
+        # What was stored, could not be made again at the start, and is still missing: a line each.
+        self.not_restored: Callable[[], list[str]] = list
+        self.events = Events(self)
+        self.alarms = Alarms()
+
+    @property
+    def cluster_name(self) -> str:
+        """The global parameter, else the name that the node began with."""
+        name = self.parameters.globals().get(CLUSTER_NAME)
+        return name if isinstance(name, str) else self._first_cluster_name
+
+    def statistics(self) -> Statistics:
+        """Of all virtual hosts that there are and were, summed up anew."""
+        total = Statistics()
+        vhosts = [*self.vhosts.values(), *self._ending.values()]
+        for each in [self._gone, *[vhost.statistics for vhost in vhosts]]:
+            total.add(each)
+        return total
+
+    # Virtual hosts
+
+    def add_vhost(
+        self, name: str, description: str = "", tags: Sequence[str] = (), default_queue_type: str = ""
+    ) -> VHost:
+        """Create it, or give the one that is there, as it is. Raises Invalid."""
+        vhost = self.vhosts.get(name)
+        if vhost is not None:
+            return vhost
+        metadata = StoredVHost(name, description, tuple(tags), default_queue_type or self.default_queue_type)
+        check_metadata(metadata)
+        self.limits.check_vhost(name)
+        vhost = self.restore_vhost(metadata)
+        self._tell(Change(True, metadata))
+        return vhost
+
+    def restore_vhost(self, metadata: StoredVHost) -> VHost:
+        """One that was stored; nobody is told."""
+        if metadata.name in self._drops:  # observers know queues and exchanges by name
+            self.scheduler.finish(self._drops[metadata.name])
+        vhost = VHost(metadata.name, self)
+        vhost.metadata = metadata
+        self.vhosts[metadata.name] = vhost
+        return vhost
+
+    def update_vhost(
+        self,
+        name: str,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        default_queue_type: str | None = None,
+        protected: bool | None = None,
+    ) -> None:
+        """Change what is given; None leaves it. Raises Unknown, Invalid."""
+        vhost = self._vhost(name)
+        old = vhost.metadata
+        metadata = StoredVHost(
+            name,
+            old.description if description is None else description,
+            old.tags if tags is None else tuple(tags),
+            old.default_queue_type if default_queue_type is None else default_queue_type,
+            old.protected if protected is None else protected,
+        )
+        check_metadata(metadata)
+        vhost.metadata = metadata
+        self._tell(Change(True, metadata))
+
+    def delete_vhost(self, name: str) -> None:
+        """With all that is in it. Its connections end first, so that nobody sees their queues go.
+
+        It is gone at once, for everybody; what was in it is released in slices. Raises Unknown; Invalid where it is
+        protected.
+        """
+        vhost = self._vhost(name)
+        if vhost.metadata.protected:
+            raise Invalid(f"cannot delete virtual host '{name}': it is protected from deletion")
+        del self.vhosts[name]
+        self._tell(Change(False, vhost.metadata))
+        self._ending[name] = vhost
+        self._drops[name] = drop = self._drop(vhost)
+        self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
+        self.parameters.drop_vhost(name)
+        self.policies.vhost_deleted(name)
+        self.users.drop_vhost(name)
+
+    def _drop(self, vhost: VHost) -> Job:
+        yield from vhost.drop_all()
+        self._dropped(vhost)
+
+    def _dropped(self, vhost: VHost) -> None:
+        del self._ending[vhost.name], self._drops[vhost.name]
+        self._gone.add(vhost.statistics)
+
+    def set_tracing(self, name: str, on: bool) -> None:
+        """Switch the firehose of a virtual host, until the next stop (spec/core.md 24.1). Raises Unknown."""
+        vhost = self._vhost(name)
+        vhost.firehose = Firehose(vhost, self.name) if on else None
+        vhost.changed()
+
+    def _vhost(self, name: str) -> VHost:
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise Unknown(f'Virtual host "{name}" does not exist')
+        return vhost
+
+    def _tell(self, change: Change) -> None:
+        for observer in self.observers:
+            observer.configured(change)
+
+    def _user(self) -> str:
+        """The user who acts now; empty for the node itself, and for an operator's tool on this machine."""
+        user = self.users.get(self.events.actor)
+        return "" if user is None else user.name
+
+    def _barred(self, vhost: str) -> str:
+        """The user who acts now, if that is one who may not connect to this virtual host; else an empty text."""
+        user = self.users.get(self.events.actor)
+        return "" if user is None or vhost in user.permissions else user.name
+
+    def finish(self) -> None:
+        """Before the node stops: jobs are done, and what queues have given up goes where it is to go."""
+        self.scheduler.finish()
+        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
+        while dying := [queue for queue in queues if len(queue.dying)]:
+            for queue in dying:
+                queue.dying.bury_all()
+
+    def pump(self) -> None:
+        """Deliver what can be delivered now, also what a delivery itself makes ready."""
+        self.scheduler.pump()
+
+
+def check_metadata(metadata: StoredVHost) -> None:
+    """Raises Invalid."""
+    check_text("the name of a virtual host", metadata.name, VHOST_NAME_LIMIT, 1)
+    check_text("the description of a virtual host", metadata.description, VHOST_TEXT_LIMIT)
+    for tag in metadata.tags:
+        check_text("a tag of a virtual host", tag, VHOST_TEXT_LIMIT)
+    if metadata.default_queue_type not in QUEUE_TYPES:
+        raise Invalid(f"default queue type '{metadata.default_queue_type}' is not supported")

@@ -1,0 +1,1 @@
+"""Policies, runtime parameters and limits."""

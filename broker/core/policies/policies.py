@@ -1,0 +1,280 @@
+"""Policies: which hold for an exchange or a queue, and when that changes (spec/core.md 22).
+
+At most one policy and one operator policy hold for each, those of the highest priority; of equal ones that with the
+lower name. They are kept as parameters of two components, which only the doors here set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...amqp.errors import Invalid, PreconditionFailed
+from ..exchanges.exchange import Exchange
+from ..jobs.scheduler import Job
+from ..messages.ports import Observer
+from ..metadata.patterns import Pattern
+from ..metadata.validation import Rule, integer, misshapen, term, whole
+from ..queues.queue import Queue
+from ..queues.queue_settings import NO_POLICY
+from .parameters import POLICY, Component, Parameters
+from .policy_keys import UNSUPPORTED, Definition, definition_lines, merged
+
+if TYPE_CHECKING:
+    from ..vhost.vhost import VHost
+
+OPERATOR_POLICY = "operator_policy"
+SLICE, LOOK_COST, APPLY_COST = 100, 3, 10  # queues and exchanges in a step of a job, and their cost (`scheduler`)
+
+# apply-to -> what it means: exchanges, and types of queues
+APPLY_TO: dict[str, tuple[bool, frozenset[str]]] = {
+    "queues": (False, frozenset(("classic", "quorum", "stream"))),
+    "classic_queues": (False, frozenset(("classic",))),
+    "quorum_queues": (False, frozenset(("quorum",))),
+    "streams": (False, frozenset(("stream",))),
+    "exchanges": (True, frozenset()),
+    "all": (True, frozenset(("classic", "quorum", "stream"))),
+}
+
+
+class Policy:
+    """Never changed, but replaced. `pattern` is searched for in names."""
+
+    __slots__ = ("vhost", "name", "pattern", "definition", "priority", "apply_to", "_compiled")
+
+    def __init__(
+        self, vhost: str, name: str, pattern: str, definition: Definition, priority: int, apply_to: str
+    ) -> None:
+        """Raises Invalid."""
+        self.vhost = vhost
+        self.name = name
+        self.pattern = pattern
+        self.definition = definition
+        self.priority = priority
+        self.apply_to = apply_to
+        self._compiled = Pattern(pattern or ".*", stored=True)
+
+    def applies(self, target: Queue | Exchange) -> bool | None:
+        """Whether it could hold for this one, as far as this policy goes; None if searching the name takes too long."""
+        exchanges, types = APPLY_TO[self.apply_to]
+        if isinstance(target, Queue):
+            type_ = target.rules.type
+            if type_ not in types or not UNSUPPORTED.get(type_, frozenset()).isdisjoint(self.definition):
+                return False
+        elif not exchanges:
+            return False
+        return self._compiled.search(target.name)
+
+    def gives_up(self, name: str) -> bool:
+        """Whether searching this name takes too long."""
+        return self._compiled.search(name) is None
+
+
+class PolicyComponent(Component):
+    """How policies are kept: pattern, definition, priority, apply-to. `ranked` are by virtual host, the best first.
+
+    `unknown` are the names of those that could not be restored.
+    """
+
+    __slots__ = ("operator", "ranked", "unknown", "_policies")
+
+    def __init__(self, name: str, policies: Policies) -> None:
+        super().__init__(name)
+        self.operator = name == OPERATOR_POLICY
+        self.ranked: dict[str, list[Policy]] = {}
+        self.unknown: dict[str, set[str]] = {}
+        self._policies = policies
+
+    def validate(self, name: str, value: object) -> list[str]:
+        return self._validate(name, value, pattern)
+
+    def validate_stored(self, name: str, value: object) -> list[str]:
+        return self._validate(name, value, stored_pattern)
+
+    def _validate(self, name: str, value: object, pattern: Rule) -> list[str]:
+        rules: dict[str, Rule] = {"priority": integer, "pattern": pattern, "apply-to": apply_to, "definition": no_rule}
+        lines = misshapen(name, value, rules, ("priority", "pattern", "definition"))
+        if isinstance(value, dict) and "definition" in value:
+            lines += definition_lines(value["definition"], self.operator)
+        return lines
+
+    def not_restored(self, vhost: str, name: str) -> None:
+        self.unknown.setdefault(vhost, set()).add(name)
+
+    def changed(self, vhost: str, name: str, value: object) -> None:
+        self.unknown.get(vhost, set()).discard(name)
+        ranked = self.ranked.setdefault(vhost, [])
+        old = next((policy for policy in ranked if policy.name == name), None)
+        new = made(vhost, name, value) if isinstance(value, dict) else None
+        left = [policy for policy in ranked if policy is not old]
+        left += [new] if new is not None else []
+        self.ranked[vhost] = sorted(left, key=lambda policy: (-policy.priority, policy.name))
+        if not left:
+            del self.ranked[vhost]
+        self._policies.changed(vhost, old, new)
+
+    def best(self, target: Queue | Exchange) -> Policy | None:
+        """That of an operator is a limit: it holds, too, where searching the name takes too long."""
+        for policy in self.ranked.get(target.vhost, ()):
+            found = policy.applies(target)
+            if found or (found is None and self.operator):
+                return policy
+        return None
+
+
+class Policies:
+    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
+        self._parameters = parameters
+        self._vhosts = vhosts
+        self._observers = observers
+        self._user = PolicyComponent(POLICY, self)
+        self._operator = PolicyComponent(OPERATOR_POLICY, self)
+        self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of two that hold together
+        parameters.register(self._user)
+        parameters.register(self._operator)
+
+    # For operators
+
+    def set(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: object,
+        priority: object = 0,
+        apply_to: str = "all",
+        operator: bool = False,
+    ) -> bool:
+        """Whether it is new. It holds at once. Raises Invalid, Unknown."""
+        value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
+        return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value)
+
+    def clear(self, vhost: str, name: str, operator: bool = False) -> None:
+        """What held without it holds again, at once. Raises Unknown."""
+        self._parameters.drop(vhost, OPERATOR_POLICY if operator else POLICY, name)
+
+    def get(self, vhost: str, name: str, operator: bool = False) -> Policy | None:
+        return next((policy for policy in self.all(vhost, operator) if policy.name == name), None)
+
+    def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
+        """By virtual host, the lowest priority first."""
+        ranked = (self._operator if operator else self._user).ranked
+        return [policy for at in sorted(ranked) if vhost in (None, at) for policy in reversed(ranked[at])]
+
+    def matching(self, target: Queue | Exchange) -> list[Policy]:
+        """All that could hold for this one, the best first."""
+        return [policy for policy in self._user.ranked.get(target.vhost, ()) if policy.applies(target)]
+
+    # For the core
+
+    def check_queue_name(self, vhost: VHost, name: str) -> None:
+        """Refuse a new queue of which it is not known whether an operator policy holds: its pattern takes too long with
+        the name, or could not be restored. Raises PreconditionFailed (406).
+        """
+        for policy_name in self._operator.unknown.get(vhost.name, ()):
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}' in {vhost}: operator policy '{policy_name}' could not be restored at "
+                "the start, so its limits are not known; it has to be set anew"
+            )
+        for policy in self._operator.ranked.get(vhost.name, ()):
+            if policy.gives_up(name):
+                raise PreconditionFailed(
+                    f"cannot declare queue '{name}' in {vhost}: matching its name with the pattern of operator policy "
+                    f"'{policy.name}' takes too long"
+                )
+
+    def vhost_deleted(self, vhost: str) -> None:
+        """Forget which policies of it could not be restored."""
+        self._operator.unknown.pop(vhost, None)
+
+    def apply(self, target: Queue | Exchange) -> bool:
+        """Have it work by what holds for it now; whether that is anything else than before."""
+        policy = self._user.best(target)
+        if isinstance(target, Queue):
+            operator = self._operator.best(target)
+            if policy is target.policy and operator is target.operator_policy:
+                return False
+            target.configure(policy, operator, self._effective(policy, operator))
+        else:
+            if policy is target.policy:
+                return False
+            target.configure(policy, self._effective(policy, None))
+        return True
+
+    def _effective(self, policy: Policy | None, operator: Policy | None) -> Definition:
+        """The same object for the same policies, by which queues know that they have the same rules."""
+        if operator is None:
+            return policy.definition if policy is not None else NO_POLICY
+        if policy is None:
+            return operator.definition
+        known = self._merged.get((policy, operator))
+        if known is None:
+            known = self._merged[policy, operator] = merged(policy.definition, operator.definition)
+        return known
+
+    def changed(self, vhost: str, old: Policy | None, new: Policy | None) -> None:
+        """Look again at those for which the old policy holds or the new one could, and tell of what changed."""
+        self._merged.clear()  # a policy that is gone may be among them
+        there = self._vhosts.get(vhost)
+        if there is None:
+            return
+        there.scheduler.start("change of a policy", self._apply_all(there, old, new))
+        there.pump()  # what a new limit has no room for goes now
+
+    def _apply_all(self, vhost: VHost, old: Policy | None, new: Policy | None) -> Job:
+        """A job, as there may be many. What is declared meanwhile works by the new policy from the first."""
+        targets: list[Queue | Exchange] = [*vhost.exchanges.values(), *vhost.queues.values()]
+        for at in range(0, len(targets), SLICE):
+            some = [target for target in targets[at : at + SLICE] if vhost.has(target)]
+            touched = [target for target in some if holds(old, target) or could_hold(new, target)]
+            changed = [target for target in touched if self.apply(target)]
+            if changed:
+                vhost.changed()  # an alternate exchange may be another
+            for target in changed:
+                for observer in self._observers:
+                    observer.policy_changed(target)
+            yield LOOK_COST * len(some) + APPLY_COST * len(changed)
+
+
+def could_hold(policy: Policy | None, target: Queue | Exchange) -> bool:
+    return policy is not None and policy.applies(target) is not False
+
+
+def holds(policy: Policy | None, target: Queue | Exchange) -> bool:
+    if policy is None:
+        return False
+    return target.policy is policy or (isinstance(target, Queue) and target.operator_policy is policy)
+
+
+def made(vhost: str, name: str, value: dict[str, object]) -> Policy:
+    """Of a value that was validated."""
+    definition, text_ = value["definition"], value["pattern"]
+    assert isinstance(definition, dict) and isinstance(text_, str)
+    priority, apply_to_ = whole(value["priority"]) or 0, value.get("apply-to", "all")
+    assert isinstance(apply_to_, str)
+    return Policy(vhost, name, text_, definition, priority, apply_to_)
+
+
+def no_rule(key: str, value: object) -> str:
+    return ""
+
+
+def pattern(key: str, value: object, stored: bool = False) -> str:
+    if not isinstance(value, str):
+        return f"{key} should be a binary but was {term(value)}"
+    try:
+        Pattern(value or ".*", stored=stored)
+    except Invalid as error:
+        return f"{key} should be regular expression but is invalid: {error.text}"
+    return ""
+
+
+def stored_pattern(key: str, value: object) -> str:
+    return pattern(key, value, stored=True)
+
+
+def apply_to(key: str, value: object) -> str:
+    if isinstance(value, str) and value in APPLY_TO:
+        return ""
+    *names, last = [f"'{name}'" for name in APPLY_TO]
+    shown = value if isinstance(value, str) else term(value)
+    return f"{key} '{shown}' unrecognised; should be one of: {', '.join(names)}, or {last}"

@@ -1,0 +1,171 @@
+"""What a policy may say: its keys, the values of each, and what becomes of a key that two policies set (core.md 22).
+
+A definition that says what the type of a queue does not know does not hold for that queue at all, as in RabbitMQ
+(operator.md 10, 1.10). To that a delivery limit belongs for classic queues, although they know it as an argument: a
+policy meant for quorum queues would otherwise begin to limit others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from ...amqp.errors import Invalid
+from ..metadata.patterns import Pattern
+from ..metadata.validation import fields_of, term, whole
+from ..queues.arguments import SHORT_STRING
+
+Definition = Mapping[str, object]
+Allowed = Callable[[object], bool]
+
+FEDERATION = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
+DEDUPLICATE, MULTI_HOP = "federation-deduplicate", "federation-multi-hop"  # Warren's own: of exchanges, of queues
+PATTERN_BYTES = 1024
+LARGEST_SEGMENT = 3_000_000_000
+MIRRORING = (  # of RabbitMQ 3, accepted so that its definitions can be imported; they mean nothing here
+    *("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size"),
+    *("ha-promote-on-shutdown", "ha-promote-on-failure"),
+)
+
+
+def at_least(least: int, most: int = (1 << 63) - 1) -> Allowed:
+    def allowed(value: object) -> bool:
+        number = whole(value)
+        return isinstance(value, int) and number is not None and least <= number <= most
+
+    return allowed
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def is_name(value: object) -> bool:
+    """That of an exchange, or a routing key: a short string on the wire."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return len(value.encode("utf-8", "surrogateescape")) <= SHORT_STRING
+    except UnicodeEncodeError:
+        return False
+
+
+def among(*values: object) -> Allowed:
+    return lambda value: not isinstance(value, bool) and value in values
+
+
+def is_age(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}[YMDhms]", value) is not None
+
+
+def is_pattern(value: object) -> bool:
+    if not isinstance(value, str) or len(value.encode("utf-8", "surrogatepass")) > PATTERN_BYTES:
+        return False
+    try:
+        Pattern(value or ".*")
+    except Invalid:
+        return False
+    return True
+
+
+def anything(value: object) -> bool:
+    return True
+
+
+# key -> what it may be, and what RabbitMQ says where it is not
+KEYS: dict[str, tuple[Allowed, str]] = {
+    "alternate-exchange": (is_name, "is not a valid alternate exchange name"),
+    "consumer-disconnected-timeout": (at_least(0), "is not a valid consumer disconnected timeout"),
+    "consumer-timeout": (at_least(0), "is not a valid consumer timeout"),
+    "dead-letter-exchange": (is_name, "is not a valid dead letter exchange name"),
+    "dead-letter-routing-key": (is_name, "is not a valid dead letter routing key"),
+    "dead-letter-strategy": (among("at-most-once", "at-least-once"), "is not a valid dead letter strategy"),
+    "delivery-limit": (at_least(-(1 << 63)), "is not a valid delivery limit"),
+    "expires": (at_least(1), "is not a valid queue expiry"),
+    DEDUPLICATE: (is_flag, "is not a valid federation deduplicate flag"),
+    MULTI_HOP: (is_flag, "is not a valid federation multi-hop flag"),
+    "federation-upstream": (is_text, "is not a valid federation upstream name"),
+    "federation-upstream-pattern": (is_pattern, "is not a valid federation upstream pattern"),
+    "federation-upstream-set": (is_text, "is not a valid federation upstream set name"),
+    "initial-cluster-size": (at_least(0), "is not a valid cluster size"),
+    "max-age": (is_age, "is not a valid max age"),
+    "max-in-memory-bytes": (at_least(0), "is not a valid maximum memory in bytes"),
+    "max-in-memory-length": (at_least(0), "is not a valid maximum memory in bytes"),
+    "max-length": (at_least(0), "is not a valid maximum length"),
+    "max-length-bytes": (at_least(0), "is not a valid maximum length in bytes"),
+    "message-ttl": (at_least(0), "is not a valid message TTL"),
+    "overflow": (among("drop-head", "reject-publish", "reject-publish-dlx"), "is not a valid overflow value"),
+    "queue-leader-locator": (
+        among("client-local", "balanced", "random", "least-leaders"),
+        "is not a valid queue leader locator value",
+    ),
+    "queue-master-locator": (
+        among("client-local", "min-masters", "random"),
+        "invalid queue-master-locator value",
+    ),
+    "queue-mode": (among("default", "lazy"), "is not a valid queue-mode value"),
+    "queue-version": (among(1, 2), "is not a valid queue-version value"),
+    "stream-filter-size-bytes": (at_least(16, 255), "is not a valid filter size. Valid range is 16-255"),
+    "stream-max-segment-size-bytes": (at_least(0, LARGEST_SEGMENT), "is not a valid segment size"),
+    "target-group-size": (at_least(0), "is not a valid target group size"),
+    **dict.fromkeys(MIRRORING, (anything, "")),
+}
+OPERATOR_KEYS = frozenset(
+    (
+        *("expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes"),
+        *("delivery-limit", "queue-version", "overflow", "target-group-size"),
+    )
+)
+_STREAMS = ("max-age", "stream-max-segment-size-bytes", "stream-filter-size-bytes", "initial-cluster-size")
+# type of queue -> keys that it does not know
+UNSUPPORTED: dict[str, frozenset[str]] = {
+    "classic": frozenset(
+        (
+            *_STREAMS,
+            *("delivery-limit", "dead-letter-strategy", "max-in-memory-length", "max-in-memory-bytes"),
+            *("target-group-size", "consumer-disconnected-timeout"),
+        )
+    ),
+    "quorum": frozenset((*_STREAMS, *MIRRORING, "queue-mode", "queue-version", "queue-master-locator")),
+}
+TOGETHER = f"cannot specify {FEDERATION[0]}, {FEDERATION[1]} or {FEDERATION[2]} together"
+
+
+def definition_lines(value: object, operator: bool) -> list[str]:
+    """What is wrong with a definition: the first bad value in the order of keys, or else all keys that are unknown."""
+    if not isinstance(value, dict):
+        return [f"definition should be a map, actually was {term(value)}"]
+    if not value:
+        return ["no policy provided"]
+    known = [key for key in sorted(value) if key in KEYS and (not operator or key in OPERATOR_KEYS)]
+    for key in known:
+        allowed, wrong = KEYS[key]
+        if not allowed(value[key]):
+            return [f"{term(value[key])} {wrong}"]
+    unknown = {key: part for key, part in value.items() if key not in known}
+    if unknown:
+        return [f"{fields_of(unknown)} are not recognised policy settings"]
+    if sum([key in value for key in FEDERATION]) > 1:
+        return [TOGETHER]
+    return []
+
+
+def merged(definition: Definition, operator: Definition) -> Definition:
+    """What holds where both do: the tighter of two numbers, else what the operator says."""
+    effective = dict(definition)
+    for key, theirs in operator.items():
+        effective[key] = tighter(key, definition[key], theirs) if key in definition else theirs
+    return effective
+
+
+def tighter(key: str, ours: object, theirs: object) -> object:
+    """Of two delivery limits the larger where one of them is none, which is negative, as in RabbitMQ."""
+    if not isinstance(ours, int) or not isinstance(theirs, int) or key == "queue-version":
+        return theirs
+    if key == "delivery-limit" and min(ours, theirs) < 0:
+        return max(ours, theirs)
+    return min(ours, theirs)

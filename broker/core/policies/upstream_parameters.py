@@ -1,0 +1,173 @@
+"""Parameters of federation: what an upstream, and a set of upstreams, may say (spec/federation.md 1, 2).
+
+Nothing is connected to here. What RabbitMQ takes is taken, so that its exports can be imported, also numbers that no
+link can work by (a negative prefetch) and an empty list of URIs: their links say so. What is told of a URI names
+neither user, password nor query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
+
+from ..metadata.validation import Rule, boolean, misshapen, number, one_of, term, text
+from .parameters import Component, Parameters
+
+UPSTREAM, UPSTREAM_SET, LEGACY = "federation-upstream", "federation-upstream-set", "federation"
+
+_NOT_IN_URI = re.compile(r"[\x00-\x1f\x7f]")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CREDENTIALS = re.compile(r"://.*@", re.DOTALL)
+_UNCONFIGURABLE = frozenset(
+    ("host", "port", "username", "virtual_host", "ssl_options", "client_properties", "socket_options")
+)
+_INTEGERS = frozenset(("heartbeat", "connection_timeout", "channel_max", "frame_max"))
+_MECHANISMS = frozenset(("plain", "amqplain", "external", "crdemo"))
+# Options of TLS that are not any text; an `amqp` URI may have them too and does not use them
+_TLS = {
+    "verify": frozenset(("verify_peer", "verify_none")),
+    "fail_if_no_peer_cert": frozenset(("true", "false")),
+    "customize_hostname_check": frozenset(("https",)),
+}
+
+
+def uri_fault(uri: str) -> str:
+    """Why it is no URI of an upstream, as a word of RabbitMQ's; empty where it is one."""
+    if _NOT_IN_URI.search(uri):
+        return "invalid_character"
+    if _BAD_ESCAPE.search(uri):
+        return "invalid_escape"
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as error:
+        return "port_out_of_range" if "ort" in str(error) else "invalid_host"
+    scheme = parts.scheme.lower()
+    if scheme not in ("amqp", "amqps") or not uri.lower().startswith(scheme + "://"):
+        return f"{{unexpected_uri_scheme,{term(scheme)}}}"
+    if port == 0:
+        return "port_out_of_range"
+    if not parts.hostname and (port is not None or parts.netloc.endswith(":")):
+        return "port_requires_host"
+    if "/" in parts.path[1:]:
+        return "invalid_vhost"
+    if not all(is_utf8(part) for part in (parts.netloc, parts.path)):
+        return "invalid_utf8"
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        fault = option_fault(name, value, scheme == "amqps")
+        if fault:
+            return fault
+    return ""
+
+
+def option_fault(name: str, value: str, tls: bool) -> str:
+    """Likewise for an option in the query. One that is not known means nothing."""
+    if name in _UNCONFIGURABLE:
+        return f"{{parameter_unconfigurable_in_query,{name}}}"
+    if (name in _INTEGERS or tls and name == "depth") and not re.fullmatch("[0-9]{1,10}", value):
+        return f"{{not_an_integer,{name}}}"
+    if name == "auth_mechanism" and value.lower() not in _MECHANISMS:
+        return "unknown_mechanism"
+    allowed = _TLS.get(name) if tls else None
+    return f"{{unsupported_value,{name}}}" if allowed is not None and value not in allowed else ""
+
+
+def is_utf8(escaped: str) -> bool:
+    try:
+        unquote_to_bytes(escaped).decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
+
+
+def safe_uri(uri: str) -> str:
+    """Without user, password and query. Where these cannot be told apart, little more than the scheme is left."""
+    shown, mark, query = re.split("([?#])", uri + "?", maxsplit=1)
+    return _CREDENTIALS.sub("://", f"{shown}{mark}@" if "@" in query else shown)
+
+
+def one_uri(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        return f"{key} should be list, actually was {term(value)}"
+    fault = uri_fault(value)
+    return f'"{safe_uri(value)}" not a valid URI: {fault}' if fault else ""
+
+
+def uris(key: str, value: object) -> str:
+    """One, or a list of some; told is the first that is none."""
+    if not isinstance(value, list):
+        return one_uri(key, value)
+    return next((line for line in [one_uri(key, uri) for uri in value] if line), "")
+
+
+OPTIONS: dict[str, Rule] = {
+    "exchange": text,
+    "queue": text,
+    "consumer-tag": text,
+    "prefetch-count": number,
+    "reconnect-delay": number,
+    "max-hops": number,
+    "expires": number,
+    "message-ttl": number,
+    "trust-user-id": boolean,
+    "ack-mode": one_of("no-ack", "on-publish", "on-confirm"),
+    "queue-type": one_of("classic", "quorum"),
+    "bind-nowait": boolean,
+    "resource-cleanup-mode": one_of("default", "never"),
+    "channel-use-mode": one_of("multiple", "single"),
+}
+
+
+def direct_vhosts(uri: object) -> list[str]:
+    """The virtual hosts of this broker that a legal value of `uri` leads into without any password."""
+    all_ = [urlsplit(one) for one in (uri if isinstance(uri, list) else [str(uri)])]
+    return [unquote(parts.path[1:]) for parts in all_ if not parts.hostname and parts.path]
+
+
+class Upstream(Component):
+    """`barred` names the user who is at it and may not connect to this virtual host; empty where there is none. A URI
+    that was stored when more was taken for one is told of by its links."""
+
+    __slots__ = ("_barred",)
+    keeps = True
+    acts_for_user = True
+
+    def __init__(self, name: str, barred: Callable[[str], str]) -> None:
+        super().__init__(name)
+        self._barred = barred
+
+    def validate(self, name: str, value: object) -> list[str]:
+        lines = misshapen(name, value, {"uri": uris, **OPTIONS}, ("uri",))
+        if not lines and isinstance(value, dict):
+            for vhost in direct_vhosts(value["uri"]):
+                user = self._barred(vhost)
+                lines += [f'user "{user}" may not connect to vhost "{vhost}"'] if user else []
+        return lines
+
+
+class UpstreamSet(Component):
+    """An upstream may be named before it is there, and more than once. The set `all` is taken and never asked for."""
+
+    __slots__ = ()
+    keeps = True
+
+    def validate(self, name: str, value: object) -> list[str]:
+        if not isinstance(value, list):
+            return [f"{name} should be list, actually was {term(value)}"]
+        rules = {"upstream": text, **OPTIONS}
+        return [line for element in value for line in misshapen(name, element, rules, ("upstream",))]
+
+
+class Legacy(Component):
+    """What RabbitMQ's user interface still asks for; there is none, and none can be set."""
+
+    __slots__ = ()
+
+    def validate(self, name: str, value: object) -> list[str]:
+        return ["name not recognised"]
+
+
+def register_upstreams(parameters: Parameters, barred: Callable[[str], str]) -> None:
+    for component in (Upstream(UPSTREAM, barred), UpstreamSet(UPSTREAM_SET), Legacy(LEGACY)):
+        parameters.register(component)

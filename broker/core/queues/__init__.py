@@ -1,0 +1,1 @@
+"""Queues: messages, consumers, expiry, dead-lettering and flow control."""

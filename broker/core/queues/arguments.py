@@ -1,0 +1,239 @@
+"""Arguments of queue.declare: which are known, which values they take, and which must agree on a redeclaration.
+
+Source: spec/core.md 6.1, 6.4 and 29. Arguments that are not known are kept and mean nothing.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ...amqp.errors import PreconditionFailed
+from ...amqp.field_table import Table, Value, same, text_of, type_name
+
+INTEGERS = "bBsuIilL"
+LONGEST_MS = 315_360_000_000  # ten years
+CACHE_LIMIT = 10_000_000  # values that a deduplication may remember; each takes some 250 octets
+OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
+QUEUE_TYPE = "x-queue-type"
+SHORT_STRING = 255  # octets at most
+ARGUMENTS_BYTES = 16_384  # of the arguments of one declaration, binding or consumer, which stay in memory with it
+
+
+def refused(key: str, where: str, reason: str) -> PreconditionFailed:
+    return PreconditionFailed(f"invalid arg '{key}' for {where}: {reason}")
+
+
+def integer(key: str, value: Value, where: str) -> int:
+    """Raises PreconditionFailed (406) where the value is of no integer type."""
+    kind, number = value
+    if kind not in INTEGERS or not isinstance(number, int):
+        raise refused(key, where, f'"expected integer, got {type_name(value)}"')
+    return number
+
+
+def not_negative(key: str, value: Value, where: str) -> None:
+    number = integer(key, value, where)
+    if number < 0:
+        raise refused(key, where, f"{{value_negative,{number}}}")
+
+
+def duration(key: str, value: Value, where: str) -> None:
+    not_negative(key, value, where)
+    number = integer(key, value, where)
+    if number > LONGEST_MS:
+        raise refused(key, where, f"{{value_too_large,{number}}}")
+
+
+def expiry(key: str, value: Value, where: str) -> None:
+    if integer(key, value, where) == 0:
+        raise refused(key, where, "{value_zero,0}")
+    duration(key, value, where)
+
+
+def priority(key: str, value: Value, where: str) -> None:
+    not_negative(key, value, where)
+    number = integer(key, value, where)
+    if number > 255:
+        raise refused(key, where, f"{{max_value_exceeded,{number}}}")
+
+
+def any_integer(key: str, value: Value, where: str) -> None:
+    integer(key, value, where)
+
+
+def exchange_name(key: str, value: Value, where: str) -> None:
+    if value[0] != "S":
+        raise PreconditionFailed(f"invalid type '{type_name(value)}' for arg '{key}' in {where}")
+
+
+def text(key: str, value: Value, where: str) -> bytes:
+    if value[0] != "S" or not isinstance(value[1], bytes):
+        raise refused(key, where, f"{{unacceptable_type,{type_name(value)}}}")
+    return value[1]
+
+
+def any_text(key: str, value: Value, where: str) -> None:
+    text(key, value, where)
+
+
+def routing_key(key: str, value: Value, where: str) -> None:
+    octets = len(text(key, value, where))
+    if octets > SHORT_STRING:  # messages could not be delivered with it
+        raise refused(key, where, f'"a routing key has at most {SHORT_STRING} octets, got {octets}"')
+
+
+def overflow(key: str, value: Value, where: str) -> None:
+    if text(key, value, where) not in OVERFLOWS:
+        raise refused(key, where, "invalid_overflow")
+
+
+def boolean(key: str, value: Value, where: str) -> None:
+    if value[0] != "t":
+        raise refused(key, where, f"{{unacceptable_type,{type_name(value)}}}")
+
+
+def queue_type(key: str, value: Value, where: str) -> None:
+    name = text(key, value, where)
+    if name == b"stream":
+        raise refused(key, where, '"streams are not supported by this broker: use a classic or a quorum queue"')
+    if name not in (b"classic", b"quorum"):
+        shown = name.decode("utf-8", "replace")
+        raise refused(key, where, f"\"unsupported queue type '{shown}'\"")
+
+
+def queue_mode(key: str, value: Value, where: str) -> None:
+    name = text(key, value, where)
+    if name not in (b"lazy", b"default"):
+        shown = name.decode("utf-8", "replace")
+        raise refused(key, where, f"\"unsupported queue mode '{shown}'\"")
+
+
+def queue_version(key: str, value: Value, where: str) -> None:
+    number = integer(key, value, where)
+    if number not in (1, 2):
+        raise refused(key, where, f"\"unsupported queue version '{number}'\"")
+
+
+def leader_locator(key: str, value: Value, where: str) -> None:
+    if text(key, value, where) not in (b"client-local", b"balanced"):
+        raise refused(key, where, "invalid_queue_locator_arg")
+
+
+def cache_size(key: str, value: Value, where: str) -> None:
+    number = integer(key, value, where)
+    if not 0 < number <= CACHE_LIMIT:
+        raise refused(key, where, f'"expected an integer from 1 to {CACHE_LIMIT}, got {number}"')
+
+
+CLASSIC_ALONE = ("x-max-priority", "x-queue-mode")  # a quorum queue has its own priorities, and one mode
+
+Check = Callable[[str, Value, str], object]
+
+DEDUPLICATION: dict[str, Check] = {  # spec/core.md 19.9
+    "x-message-deduplication": boolean,
+    "x-cache-size": cache_size,
+    "x-cache-ttl": duration,
+    "x-deduplication-header": any_text,
+}
+EXCHANGE_ARGUMENTS: dict[str, Check] = {"x-delayed-exchange": boolean, **DEDUPLICATION}  # of any type
+
+KNOWN: dict[str, Check] = {
+    "x-expires": expiry,
+    "x-message-ttl": duration,
+    "x-dead-letter-exchange": exchange_name,
+    "x-dead-letter-routing-key": routing_key,
+    "x-dead-letter-strategy": any_text,
+    "x-max-length": not_negative,
+    "x-max-length-bytes": not_negative,
+    "x-max-priority": priority,
+    "x-overflow": overflow,
+    "x-single-active-consumer": boolean,
+    QUEUE_TYPE: queue_type,
+    "x-queue-mode": queue_mode,
+    "x-queue-version": queue_version,
+    "x-consumer-timeout": not_negative,
+    "x-delivery-limit": any_integer,
+    "x-queue-master-locator": any_text,
+    "x-queue-leader-locator": leader_locator,
+    **DEDUPLICATION,
+}
+
+
+def check_size(arguments: Table) -> None:
+    """Raises PreconditionFailed (406)."""
+    size = len(arguments.raw)
+    if size > ARGUMENTS_BYTES:
+        raise PreconditionFailed(f"arguments of {size} bytes are larger than the limit of {ARGUMENTS_BYTES}")
+
+
+def check_queue_arguments(arguments: Table, where: str) -> None:
+    """Raises PreconditionFailed (406) for the first argument whose value cannot be; `where` is `queue 'q' in ...`."""
+    for key, value in arguments.items():
+        check = KNOWN.get(key)
+        if check is not None:
+            check(key, value, where)
+    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
+        raise refused("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
+
+
+def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+    """Raises PreconditionFailed (406) for what a quorum queue cannot be (spec/core.md 26)."""
+    if arguments.text(QUEUE_TYPE) != "quorum":
+        return
+    for forbidden, property_ in (
+        (not durable, "non-durable"),
+        (exclusive, "exclusive-owner"),
+        (auto_delete, "auto-delete"),
+    ):
+        if forbidden:
+            raise PreconditionFailed(f"invalid property '{property_}' for {where}")
+    for key in CLASSIC_ALONE:
+        if key in arguments:
+            raise PreconditionFailed(f"invalid arg '{key}' for {where} of queue type rabbit_quorum_queue")
+
+
+def with_queue_type(arguments: Table, type_: str) -> Table:
+    """The arguments, with this type where it is one and they name none (spec/core.md 6.1)."""
+    if not type_ or QUEUE_TYPE in arguments:
+        return arguments
+    return arguments.with_items([(QUEUE_TYPE, ("S", type_.encode()))])
+
+
+def differing_queue_argument(received: Table, current: Table) -> str | None:
+    """The first known argument in which the two differ; a queue type that is not given is `classic`."""
+    for key in KNOWN:
+        new, old = received.get(key), current.get(key)
+        if key == QUEUE_TYPE:
+            new, old = new or ("S", b"classic"), old or ("S", b"classic")
+        if not same(new, old):
+            return key
+    return None
+
+
+def plain(value: object) -> str:
+    """As RabbitMQ prints it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_same_flags(where: str, flags: Iterable[tuple[str, object, object]]) -> None:
+    """Raises PreconditionFailed (406) for the first, as (name, received, current), that differs."""
+    for what, received, current in flags:
+        if received != current:
+            raise inequivalent(what, where, plain(received), plain(current))
+
+
+def inequivalent(what: str, where: str, received: str, current: str) -> PreconditionFailed:
+    shown = f"received '{received}' but current is '{current}'"
+    return PreconditionFailed(f"inequivalent arg '{what}' for {where}: {shown}")
+
+
+def inequivalent_argument(key: str, where: str, received: Table, current: Table) -> PreconditionFailed:
+    """The two forms of the text: both there, or one of them `none` (spec/core.md 3, 29)."""
+    new, old = received.get(key), current.get(key)
+    if key == QUEUE_TYPE:
+        new, old = new or ("S", b"classic"), old or ("S", b"classic")
+    if new is not None and old is not None:
+        return inequivalent(key, where, text_of(new), text_of(old))
+    shown = [
+        f"the value '{text_of(value)}' of type '{type_name(value)}'" if value is not None else "none"
+        for value in (new, old)
+    ]
+    return PreconditionFailed(f"inequivalent arg '{key}' for {where}: received {shown[0]} but current is {shown[1]}")

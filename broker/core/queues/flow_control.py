@@ -1,0 +1,53 @@
+"""The publishers that a queue holds back while it has consumers and too much for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..messages.ports import Publisher
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+# While a queue has consumers that drain it, publishers are held back above the first mark until it falls to the second,
+# in messages and in octets: enough to keep a consumer busy for some milliseconds, little enough to bound memory, to
+# stay in the processor's cache, and to be short of a latency that anybody sees.
+HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
+RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
+
+
+class Publishers:
+    """`held` are those that wait for one queue to drain."""
+
+    __slots__ = ("_queue", "held")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.held: list[Publisher] = []
+
+    def congested(self) -> bool:
+        """Whether a publisher should wait for the consumers that are there. A queue without any just grows."""
+        lines = self._queue.lines
+        return (lines.count > HOLD_ABOVE or lines.body_bytes > HOLD_ABOVE_BYTES) and len(self._queue.consumers) > 0
+
+    def hold(self, publisher: Publisher) -> None:
+        """Tell this one when the queue has drained."""
+        if publisher not in self.held:
+            self.held.append(publisher)
+
+    def forget(self, publisher: Publisher) -> None:
+        """This one has gone."""
+        if publisher in self.held:
+            self.held.remove(publisher)
+
+    def look(self) -> None:
+        """Release them if the queue has drained."""
+        queue = self._queue
+        if (queue.ready < RELEASE_BELOW and queue.ready_bytes < RELEASE_BELOW_BYTES) or not len(queue.consumers):
+            self.release()
+
+    def release(self) -> None:
+        held = self.held
+        self.held = []
+        for publisher in held:
+            publisher.drained(self._queue)

@@ -1,0 +1,459 @@
+"""A queue: its ready messages in lines, what is out with consumers, and the hand-over between the two.
+
+What a queue does beyond that is in its rules: messages and queues that expire, limits of length, priorities, dead
+letters, messages that come back too often. Each costs only the queues that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...amqp.field_table import Table
+from ..counters.statistics import DISABLED, Delivering
+from ..messages.binding import Binding, Destination
+from ..messages.message import Message, total_bytes
+from ..messages.message_state import Life
+from ..messages.ports import Consumer, Pages
+from .consumers import Consumers, SingleActiveConsumers
+from .dead_lettering import Dying
+from .deduplication import Deduplication
+from .expiry import Expiry
+from .fifo import LEVEL_SHIFT, Line, due
+from .flow_control import Publishers
+from .message_log import CHANNEL, DELETED, PURGED
+from .persistent_totals import Kept
+from .queue_expiry import Lease
+from .queue_host import Home
+from .queue_settings import NO_POLICY, NONE, QUORUM
+from .ready_messages import Lines
+from .release import release
+
+if TYPE_CHECKING:
+    from ..policies.policies import Policy
+
+SLICE = 5_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
+
+
+class Queue(Destination):
+    """`number` is what the journal knows it by, 0 where it is not durable.
+
+    `owner` is the connection that has it exclusively, or None. A `dirty` queue stands in line to be pumped.
+    """
+
+    __slots__ = (
+        "home",
+        "vhost",
+        "durable",
+        "number",
+        "owner",
+        "auto_delete",
+        "arguments",
+        "policy",
+        "operator_policy",
+        "effective",
+        "rules",
+        "incoming",
+        "consumers",
+        "lines",
+        "unacked",
+        "had_consumer",
+        "deleted",
+        "dirty",
+        "paused",
+        "_resumed",
+        "published",
+        "delivered_bytes",
+        "delivering",
+        "unacked_bytes",
+        "kept",
+        "dropped",
+        "expired",
+        "publishers",
+        "deduplication",
+        "lease",
+        "dying",
+        "_expiry",
+        "_came_back",
+        "_feeding",
+        "_pumped",
+        "_slice",
+        "_journal",
+        "demand_followers",
+    )
+    kind = "queue"
+
+    def __init__(
+        self, home: Home, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
+    ) -> None:
+        super().__init__(name)
+        self.home, self.vhost = home, home.name
+        self.durable, self.number = durable, number
+        self.owner = owner
+        self.auto_delete = auto_delete
+        self.arguments = arguments
+        self.policy: Policy | None = None
+        self.operator_policy: Policy | None = None
+        self.effective: Mapping[str, object] = NO_POLICY
+        self.rules = home.rulebook.rules(arguments, NO_POLICY)
+        self.incoming: dict[bytes, Binding] = {}
+        self.consumers = SingleActiveConsumers(self.rules.type == QUORUM) if self.rules.single else Consumers()
+        self.lines = Lines(self, self.rules, number, home.journal, home.budget)
+        self.unacked = self.unacked_bytes = 0
+        self.had_consumer = self.deleted = self.dirty = False
+        self.paused = 0  # jobs that bring back what is to be delivered first
+        self._resumed: list[Callable[[], None]] = []  # whoever waits for the end of them
+        self.published = self.delivered_bytes = 0
+        self.delivering = Delivering(home.statistics.delivering[self.rules.type])
+        self.kept = Kept()
+        self.dropped = self.expired = 0  # for a limit of length; for a time to live
+        self.publishers = Publishers(self)
+        self.deduplication = Deduplication(arguments) if self.rules.deduplicates else None
+        self.lease = Lease(self)
+        self.dying = Dying(self)
+        self._expiry = Expiry(self)
+        self.demand_followers: tuple[Callable[[], None], ...] = ()  # what looks whether consumers here want more
+        self._came_back = self._feeding = False
+        self._pumped = 0  # of what was published, when last pumped
+        self._slice = SLICE  # how many more may expire or be dropped now
+        self._journal = home.journal
+        self.lease.renew()
+
+    def __str__(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.vhost}'"
+
+    @property
+    def ready(self) -> int:
+        """How many messages wait to be delivered."""
+        return self.lines.count
+
+    @property
+    def ready_bytes(self) -> int:
+        """The sum of their bodies; an estimate while some cannot be read (`Lines`)."""
+        return max(self.lines.body_bytes, 0)
+
+    def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
+        """Work by these policies from now on. What is queued keeps the deadline that it has (spec/core.md 14, 22)."""
+        self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
+        self.rules = self.home.rulebook.rules(self.arguments, effective)
+        self.lease.changed()
+        self.mark()
+
+    # What comes in
+
+    def push(self, messages: list[Message], body_bytes: int) -> None:
+        """Take messages at the tail, stored if they are to be; `body_bytes` is all their bodies. HOT: bench A-M."""
+        lines, count = self.lines, len(messages)
+        lines.default.push(messages, body_bytes)
+        lines.count += count
+        lines.body_bytes += body_bytes
+        self.published += count
+        if not self.dirty:
+            self.dirty = True
+            self.home.pending.append(self)
+
+    def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
+        """Likewise, at the tail of what has that priority; any of them may have a deadline."""
+        self.lines.push(level, messages, body_bytes)
+        self.published += len(messages)
+        self.mark()
+
+    def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
+        """A delivered message comes back to its original place, to be delivered as redelivered.
+
+        In a quorum queue it does not count as a failed attempt where a consumer `nacked` it (spec/core.md 9.9, 13.6).
+        """
+        if not self._returned(message):
+            return
+        if self.rules.counts and not (nacked and self.rules.type == QUORUM):
+            life = message.life or Life(level=position >> LEVEL_SHIFT)
+            life.attempts += 1
+            if NONE < self.rules.delivery_limit < life.attempts:
+                self.bury([message], "delivery_limit")
+                return
+            if self.number and message.persistent:
+                self._journal.count(self.number, message.id, message.place, life.attempts)
+            message = message.counted(life)
+        self.home.requeued(self, message, reason)
+        self.lines.back(position, message)
+        self._came_back = True
+        self.mark()
+
+    def restore(self, pages: Pages, body_bytes: int, levels: bytes = b"", timed: bool = False) -> None:
+        """What a stop of the broker left."""
+        self.kept.add(len(pages), body_bytes)
+        self.lines.restore(pages, body_bytes, levels if self.rules.levels else b"", timed)
+        if timed or self.rules.trims:
+            self.mark()
+
+    def mark(self) -> None:
+        """Have the node pump this queue soon: something may be deliverable."""
+        if not self.dirty:
+            self.dirty = True
+            self.home.pending.append(self)
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume` was called as often as this."""
+        self.paused += 1
+
+    def resume(self) -> None:
+        """A job has brought back what is to be delivered first."""
+        self.paused -= 1
+        self.mark()
+        if not self.paused:
+            waiting, self._resumed = self._resumed, []
+            for fn in waiting:
+                fn()
+
+    def when_resumed(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once the queue is not paused any more."""
+        self._resumed.append(fn)
+
+    # What goes out
+
+    def pump(self) -> None:
+        """Feed consumers, and see off what the queue has given up; soon again where that is much. HOT: bench A-M."""
+        self.dirty = False
+        self.feed()
+        if self.dying.waiting:
+            self.dying.bury_slice(self.published - self._pumped)
+        self._pumped = self.published
+        if self.demand_followers and not self.ready:
+            self._demand_changed()
+        if self.dying.waiting or not self._slice:
+            self._expiry.at_once()
+
+    def feed(self) -> None:
+        """Hand ready messages to consumers until either run out, and let go of what may not stay. HOT: bench A-M."""
+        if self._feeding:
+            return  # what it delivers is traced, into this very queue
+        self._feeding = True
+        self._slice = 0 if self.dying.waiting and self.dying.many else SLICE + self.published - self._pumped
+        try:
+            timed = self.lines.timed
+            if timed:
+                self._expire()
+            if self._came_back and self.rules.trims:
+                self._trim()  # what comes back to a full queue goes, though somebody could take it
+            self._came_back = False
+            if len(self.consumers) and self._slice and not self.paused:
+                self._deliver()
+            if self.rules.trims:
+                self._trim()
+            if timed:
+                self._expire()  # what is in front now
+                self._expiry.expect()
+        finally:
+            self._feeding = False
+        if self.publishers.held:
+            self.publishers.look()
+
+    def _deliver(self) -> None:
+        consumers, lines = self.consumers, self.lines
+        while (line := lines.first()) is not None:
+            if line.timed:
+                self._expire()
+                if not self._slice:
+                    return  # what is in front may be due as well
+            if not line.fresh and not line.returned:
+                if not consumers.any_ready():
+                    return
+                lines.read_back(line)
+                if not line.fresh:
+                    if len(line.backlog):
+                        if not line.exhausted:  # very many cannot be read: others have their turn first
+                            self._expiry.at_once()
+                        return
+                    continue
+            # When something has come back it goes first, one by one: it is rare, and has a position of its own.
+            takers, room = consumers.take_turn(1 if line.returned else len(line.fresh), lines.average_bytes)
+            if not takers:
+                return
+            if line.returned:
+                position, message, again = lines.pop(line)
+                self.delivered_bytes += message.body_bytes
+                self._hand(takers[0], [message], position, 1, again, message.body_bytes)
+            else:
+                self._hand_fresh(line, takers, min(len(line.fresh), room * len(takers)))
+
+    def _hand_fresh(self, line: Line, takers: list[Consumer], count: int) -> None:
+        """Up to so many to these consumers in turn."""
+        position = line.head
+        again = position < line.restored_until
+        if again:
+            count = min(count, line.restored_until - position)
+        lines = self.lines
+        all_bytes = lines.body_bytes if count == lines.count else -1
+        messages, taken_bytes = line.take(count, all_bytes, self.home.clock.now_ms() if line.timed else 0)
+        lines.count -= len(messages)
+        lines.body_bytes -= taken_bytes
+        self.delivered_bytes += taken_bytes
+        step = len(takers)
+        if step == 1:
+            self._hand(takers[0], messages, position, 1, again, taken_bytes)
+            return
+        self.consumers.rotate(takers, len(messages))
+        if len({id(taker.line) for taker in takers}) == step:
+            for index, taker in enumerate(takers[: len(messages)]):
+                some = messages[index::step]
+                self._hand(taker, some, position + index, step, again, total_bytes(some))
+        else:
+            for index, message in enumerate(messages):
+                self._hand(takers[index % step], [message], position + index, 1, again, message.body_bytes)
+
+    def _hand(
+        self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool, body_bytes: int
+    ) -> None:
+        self.delivering.delivered(len(messages), consumer.no_ack, redelivered)
+        if not consumer.no_ack:
+            self.unacked += len(messages)
+            self.unacked_bytes += body_bytes
+        else:
+            self.done(messages, body_bytes)
+        consumer.deliver(messages, position, step, redelivered)
+
+    def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
+        """The next message as (position, message, redelivered) for basic.get, or None when nothing is ready."""
+        self.lease.renew()
+        if self.lines.timed:
+            self._slice = SLICE
+            self._expire()
+            self.mark()
+        line = self.lines.front()
+        if line is None or line.timed and due(line.next, self.home.clock.now_ms()):
+            self.delivering.found_nothing()
+            return None  # of very many that are due, some are left
+        position, message, redelivered = self.lines.pop(line)
+        self._expire()  # what was due behind it does not count as left
+        self.delivering.got(no_ack, redelivered)
+        if not no_ack:
+            self.unacked += 1
+            self.unacked_bytes += message.body_bytes
+        else:
+            self.done([message])
+        return position, message, redelivered
+
+    # What ends
+
+    def settle(self, messages: list[Message]) -> None:
+        """Delivered messages are acknowledged. HOT: bench B, D, I, L."""
+        body_bytes = total_bytes(messages)
+        self.unacked -= len(messages)
+        self.unacked_bytes -= body_bytes
+        self.delivering.acked(len(messages))
+        self.done(messages, body_bytes)
+
+    def reject(self, position: int, message: Message) -> None:
+        """A delivered message is refused for good."""
+        if self._returned(message):
+            self.bury([message], "rejected")
+
+    def _returned(self, message: Message) -> bool:
+        """No consumer has it any more; False where that is its end, as the queue has gone."""
+        self.unacked -= 1
+        self.unacked_bytes -= message.body_bytes
+        if self.deleted:
+            self.home.left(self, [message], DELETED)
+            self.done([message])
+        return not self.deleted
+
+    def bury(self, messages: list[Message], reason: str) -> None:
+        """They will not be delivered: to the dead letter exchange with them, if there is one (spec/core.md 13)."""
+        self.home.left(self, messages, reason)
+        if self.rules.dead_letter_exchange is not None:
+            self.dying.add(messages, reason)
+            if not self._feeding:
+                self.mark()
+            return
+        self.home.statistics.died(self.rules.type, DISABLED, reason, len(messages))
+        self.done(messages)
+
+    def done(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
+        """The journal need not keep them for this queue; the sum of their bodies, where it is known. HOT: bench D."""
+        if self.number:
+            stored = [message for message in messages if message.persistent]
+            settle = self._journal.settle_moved if moved else self._journal.settle
+            for message in stored:
+                settle(self.number, message.id, message.place)
+            all_of_them = body_bytes >= 0 and len(stored) == len(messages)
+            self.kept.remove(len(stored), body_bytes if all_of_them else total_bytes(stored))
+
+    def _expire(self) -> None:
+        dead = self.lines.expired(self.home.clock.now_ms(), self._slice)
+        if dead:
+            self._slice -= len(dead)
+            self.expired += len(dead)
+            self.bury(dead, "expired")
+
+    def _trim(self) -> None:
+        """Drop from the front what is too much (spec/core.md 15)."""
+        dropped = self.lines.surplus(self.rules.max_length, self.rules.max_bytes, self._slice)
+        if dropped:
+            self._slice -= len(dropped)
+            self.dropped += len(dropped)
+            self.bury(dropped, "maxlen")
+
+    def purge(
+        self,
+        reason: str = PURGED,
+        finished: Callable[[], None] = lambda: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Drop what is ready, not what is out (spec/core.md 6.6); how many there were.
+
+        They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows; or
+        `failed` where a bug keeps it from that.
+        """
+        self.home.cleared(self)
+        count, average_bytes = self.lines.count, self.lines.average_bytes
+        removed = self.lines.remove_all()
+        self.kept.limit(self.unacked + self.dying.kept, self.unacked_bytes + self.dying.kept_bytes)
+        self.publishers.release()
+        if count or any(len(line.backlog) for line in removed):  # also what the disk did not give, and is not ready
+            job = release(self, removed, average_bytes, reason, finished)
+            self.home.scheduler.start(f"purge of {self}", job, failed)
+        else:
+            finished()
+        return count
+
+    def end(self) -> None:
+        """It is deleted: nothing is ready, and nothing will be. What it has given up is still dead-lettered."""
+        self.deleted = True
+        if self.dying.waiting:
+            self.home.scheduler.start(f"dead letters of {self}", self.dying.bury_rest())
+        self.lease.end()
+        self._expiry.end()
+
+    # Consumers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.consumers.add(consumer)
+        self.had_consumer = True
+        self.mark()
+
+    def remove_consumer(self, consumer: Consumer) -> bool:
+        """False when it was not there: a consumer can end and its queue go at the same time."""
+        if not self.consumers.remove(consumer):
+            return False
+        if not len(self.consumers):
+            self.lease.renew()
+        self.mark()
+        return True
+
+    def finish_ended(self) -> None:
+        """Have consumers leave now whose channel is over: a successor must not wait for the slices of its end."""
+        for consumer in self.consumers.ended():
+            consumer.finish()
+
+    def wake(self, consumer: Consumer) -> None:
+        """The consumer has room again."""
+        self.consumers.wake(consumer)
+        if self.ready:
+            self.mark()
+        elif self.demand_followers:
+            self._demand_changed()
+
+    def _demand_changed(self) -> None:
+        """The queue is empty, or a consumer of an empty queue has room."""
+        for follower in self.demand_followers:
+            follower()

@@ -1,0 +1,47 @@
+"""The release of what a purge, or the end of a queue, took out of its lines, as a job: there may be millions.
+
+Nobody can see these messages any more. What is left to do is to give up their memory and what the journal keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..jobs.scheduler import SLICE, Job
+from ..messages.message import Message, total_bytes
+from .fifo import Removed
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: str, finished: Callable[[], None]) -> Job:
+    """`finished` is called when all is settled in the journal; `average_bytes` is that of a body."""
+    for line in removed:
+        while line.fresh:
+            fresh = line.fresh
+            yield _settle(queue, [fresh.popleft() for _ in range(min(SLICE, len(fresh)))], reason)
+        while line.returned:
+            returned = line.returned[-SLICE:]
+            del line.returned[-SLICE:]
+            yield _settle(queue, [message for _, message, _ in returned], reason)
+        while len(line.backlog):
+            queue.home.left_paged(queue, line.backlog.seqs(SLICE), average_bytes, reason)
+            pages = line.backlog.take(SLICE)
+            for id_, place in pages:
+                queue.home.journal.settle(queue.number, id_, place)
+            yield len(pages)
+    finished()
+
+
+def _settle(queue: Queue, messages: list[Message], reason: str) -> int:
+    """Messages that are in memory; how many they are."""
+    home = queue.home
+    home.left(queue, messages, reason)
+    home.budget.add(-len(messages), -total_bytes(messages))
+    if queue.number:
+        for message in messages:
+            if message.persistent:
+                home.journal.settle(queue.number, message.id, message.place)
+    return len(messages)

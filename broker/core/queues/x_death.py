@@ -1,0 +1,163 @@
+"""What becomes of a message that a queue gives up: its copy for the dead letter exchange (spec/core.md 13). Pure.
+
+Its history stands in the `x-death` header, the latest death first, one entry for each queue and reason. A history that
+a client sent is none of ours (`Message.died` tells): the first death in this broker replaces it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...amqp import properties
+from ...amqp.field_table import Table, Value
+from ..messages.message import Address, Message, content_frames
+from ..messages.message_state import Life
+
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
+
+DEATHS = "x-death"
+FIRST = ("x-first-death-reason", "x-first-death-queue", "x-first-death-exchange")
+LAST = ("x-last-death-reason", "x-last-death-queue", "x-last-death-exchange")
+DELIVERY_COUNT = "x-delivery-count"
+HISTORY = (*LAST, *FIRST, DEATHS, DELIVERY_COUNT)
+REMEMBERED = 256  # deaths whose octets are kept: of many messages that die in a second, all but one are then cheap
+COUNT_BYTES = 15  # of the field `count`, with which an entry begins
+
+
+def dead_lettered(
+    message: Message, queue: str, reason: str, exchange: str, routing_key: str | None, timestamp_s: int
+) -> Message:
+    """The copy that goes to `exchange`, with the configured routing key or, without one, its own."""
+    address = Address(exchange, message.address.routing_key if routing_key is None else routing_key)
+    blind = message.blind if routing_key is None else ()
+    return copied(message, address, properties_of_dead(message, queue, reason, timestamp_s), blind)
+
+
+def copied(message: Message, address: Address, property_bytes: bytes, blind: tuple[str, ...]) -> Message:
+    frames = content_frames(0, property_bytes, message.body)
+    copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
+    copy.life = Life(died=True, blind=blind)
+    return copy
+
+
+def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: int) -> bytes:
+    """Its properties with this death in its history, and without the expiration."""
+    raw = message.property_bytes
+    headers = properties.headers(raw) or Table.EMPTY
+    own = message.address
+    expiration = properties.text(raw, properties.EXPIRATION)
+    if message.died:
+        deaths = _deaths(headers)
+        entry = _taken(deaths, queue, reason)
+        if entry is None:
+            entry = _entry(queue, reason, own.exchange, _own_keys(message, headers, deaths), expiration, timestamp_s)
+        fields = _names(LAST, queue, reason, own.exchange)
+        if FIRST[0] not in headers:
+            fields += _names(FIRST, queue, reason, own.exchange)
+        fields.append((DEATHS, ("A", [("F", Table(entry)), *[("F", death) for death in deaths]])))
+        headers = headers.without((DELIVERY_COUNT,)).with_items(fields)
+    else:
+        keys = _own_keys(message, headers, [])
+        first = _first_death(queue, reason, own.exchange, keys, expiration, timestamp_s)
+        headers = Table(headers.without(HISTORY).raw + first)
+    changed = properties.replace(raw, properties.HEADERS, headers)
+    if expiration is not None:
+        changed = properties.replace(changed, properties.EXPIRATION, None)
+    return changed
+
+
+def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
+    """What a message that dies is routed by: the configured key alone, or all of its own (spec/core.md 13.2)."""
+    if configured is not None:
+        return (configured,)
+    headers = properties.headers(message.property_bytes) or Table.EMPTY
+    return (*_own_keys(message, headers, _deaths(headers) if message.died else []), *message.blind)
+
+
+def cycles(message: Message, queue: str) -> bool:
+    """Whether a dead-lettered copy must not go to this queue: it died there before, and nobody rejected it since."""
+    raw = message.property_bytes
+    if queue.encode("utf-8", "surrogateescape") not in raw:
+        return False  # the usual answer, given without decoding
+    for death in _deaths(properties.headers(raw) or Table.EMPTY):
+        if death.text("reason") == REJECTED:
+            return False
+        if death.text("queue") == queue:
+            return True
+    return False
+
+
+def _deaths(headers: Table) -> list[Table]:
+    """The entries of x-death, the latest first."""
+    value = headers.get(DEATHS)
+    if value is None or not isinstance(value[1], list):
+        return []
+    return [death for _, death in value[1] if isinstance(death, Table)]
+
+
+def _taken(deaths: list[Table], queue: str, reason: str) -> bytes | None:
+    """The entry of that queue and reason, off the list and one death richer; all else in it is of the first death.
+
+    The entries are ours, so what they begin with is known: only octets are compared.
+    """
+    wanted = Table.encode_items([("reason", _text(reason)), ("queue", _text(queue))])
+    for index, death in enumerate(deaths):
+        if death.raw.startswith(wanted, COUNT_BYTES):
+            del deaths[index]
+            count = int.from_bytes(death.raw[COUNT_BYTES - 8 : COUNT_BYTES], "big")
+            return Table.encode_items([("count", ("l", count + 1))]) + death.raw[COUNT_BYTES:]
+    return None
+
+
+@lru_cache(REMEMBERED)
+def _entry(
+    queue: str, reason: str, exchange: str, keys: tuple[str, ...], expiration: str | None, timestamp_s: int
+) -> bytes:
+    """The entry of a first death in this queue for this reason."""
+    fields: list[tuple[str, Value]] = [
+        ("count", ("l", 1)),
+        ("reason", _text(reason)),
+        ("queue", _text(queue)),
+        ("time", ("T", timestamp_s)),
+        ("exchange", _text(exchange)),
+        ("routing-keys", ("A", [_text(key) for key in keys])),
+    ]
+    if expiration is not None:
+        fields.append(("original-expiration", _text(expiration)))
+    return Table.encode_items(fields)
+
+
+@lru_cache(REMEMBERED)
+def _first_death(
+    queue: str, reason: str, exchange: str, keys: tuple[str, ...], expiration: str | None, timestamp_s: int
+) -> bytes:
+    """All the headers of a message that never died before. HOT: bench S, X."""
+    entry = Table(_entry(queue, reason, exchange, keys, expiration, timestamp_s))
+    fields = _names(LAST, queue, reason, exchange) + _names(FIRST, queue, reason, exchange)
+    return Table.encode_items([*fields, (DEATHS, ("A", [("F", entry)]))])
+
+
+def _names(keys: tuple[str, str, str], queue: str, reason: str, exchange: str) -> list[tuple[str, Value]]:
+    """Under these keys: why and where it died, and where it had been published."""
+    return list(zip(keys, [_text(reason), _text(queue), _text(exchange)], strict=True))
+
+
+def _own_keys(message: Message, headers: Table, deaths: list[Table]) -> tuple[str, ...]:
+    """The routing key and CC.
+
+    A configured key replaces them all, yet the CC header stays. So CC counts no more once a message has died under
+    another routing key than the one it has now.
+    """
+    own = message.address.routing_key
+    copied = headers.get("CC")
+    if copied is None or not isinstance(copied[1], list):
+        return (own,)
+    for death in deaths:
+        keys = death.get("routing-keys")
+        if keys is not None and isinstance(keys[1], list) and keys[1] and keys[1][0] != _text(own):
+            return (own,)
+    return (own, *[key.decode("utf-8", "surrogateescape") for kind, key in copied[1] if kind == "S"])
+
+
+def _text(text: str) -> Value:
+    return ("S", text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,84 @@
+"""What passed between two of a channel, an exchange and a queue: counted only where somebody has asked for it, since
+each batch of messages then costs a look-up or two more, and each pair memory. Numbers are as in `statistics.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..counters.statistics import Delivering, Publishing
+from ..messages.ports import Observer
+from ..queues.queue import Queue
+
+if TYPE_CHECKING:
+    from ..exchanges.exchange import Exchange
+
+
+class Lane:
+    """Of one channel: what it published to each exchange, confirms apart, and what it got of each queue."""
+
+    __slots__ = ("exchanges", "queues", "_routed")
+
+    def __init__(self, routed: dict[Exchange, dict[Queue, int]]) -> None:
+        self.exchanges: dict[Exchange, Publishing] = {}
+        self.queues: dict[Queue, Delivering] = {}
+        self._routed = routed
+
+    def published(self, exchange: Exchange, queues: tuple[Queue, ...], count: int, mandatory: bool) -> None:
+        """So many, each for all of these queues."""
+        counted = self.exchanges.get(exchange)
+        if counted is None:
+            counted = self.exchanges[exchange] = Publishing()
+        counted.publish += count
+        if not queues:
+            if mandatory:
+                counted.return_unroutable += count
+            else:
+                counted.drop_unroutable += count
+            return
+        routed = self._routed.setdefault(exchange, {})
+        for queue in queues:
+            if type(queue) is Queue:  # others are nobody's business, and no observer is told of their end
+                routed[queue] = routed.get(queue, 0) + count
+
+    def of(self, queue: Queue) -> Delivering:
+        """What this channel gets of it."""
+        counted = self.queues.get(queue)
+        if counted is None:
+            counted = self.queues[queue] = Delivering()
+        return counted
+
+    def acked(self, queue: Queue, count: int) -> None:
+        """Of what is not counted any more nothing is."""
+        counted = self.queues.get(queue)
+        if counted is not None:
+            counted.acked(count)
+
+
+class Breakdown(Observer):
+    """Of all channels. `routed` is how many messages went from which exchange, to which they were published, to which
+    queue. What is deleted is forgotten."""
+
+    def __init__(self) -> None:
+        self.routed: dict[Exchange, dict[Queue, int]] = {}
+        self._lanes: set[Lane] = set()
+
+    def open(self) -> Lane:
+        """For a channel."""
+        lane = Lane(self.routed)
+        self._lanes.add(lane)
+        return lane
+
+    def close(self, lane: Lane) -> None:
+        self._lanes.discard(lane)
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        self.routed.pop(exchange, None)
+        for lane in self._lanes:
+            lane.exchanges.pop(exchange, None)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        for routed in self.routed.values():
+            routed.pop(queue, None)
+        for lane in self._lanes:
+            lane.queues.pop(queue, None)

@@ -1,0 +1,271 @@
+"""The event exchange: what happens in the broker, as messages for whoever binds to it (spec/core.md 24.2).
+
+The topic exchange `amq.rabbitmq.event` of the default vhost gets a message without a body for each event; the routing
+key names it, and the headers are its fields, of the names and types that RabbitMQ gives them. What is configured or
+declared is heard of as an observer; sessions and alarms tell the rest by `emit`. Nothing is built when nobody listens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...amqp.field_table import Table
+from ...amqp.properties import Properties
+from ...logs.redaction import redacted
+from ..exchanges.exchange import Exchange
+from ..messages.binding import Binding
+from ..messages.message import Address, framed
+from ..messages.ports import Observer
+from ..metadata.records import (
+    Change,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredPermission,
+    StoredTopicPermission,
+    StoredUser,
+    StoredVHost,
+)
+from ..queues.queue import Queue
+from ..vhost.vhost import EVENT
+from .event_fields import bounded, terms, typed
+
+if TYPE_CHECKING:
+    from ..node.node import Node
+
+INTERNAL = "rmq-internal"  # who does what nobody asked for, by RabbitMQ's name
+POLICIES = ("policy", "operator_policy")
+VHOST_LIMITS = "vhost-limits"
+
+
+class Events(Observer):
+    """`actor` is who makes things happen now: a user, or one of RabbitMQ's names for an operator's door. `hooks` are
+    told of each event, by name and fields, in the middle of what the core does.
+
+    Of vhosts and users is kept what was there last, as their records do not say what has changed.
+    """
+
+    __slots__ = ("actor", "hooks", "_node", "_vhosts", "_users", "_pumps")
+
+    def __init__(self, node: Node) -> None:
+        self.actor = INTERNAL
+        self.hooks: list[Callable[[str, Table], object]] = []
+        self._node = node
+        self._vhosts: set[str] = set()
+        self._users: dict[str, StoredUser] = {}
+        self._pumps = False  # soon, by the clock
+
+    def begin(self) -> None:
+        """All that there is now was there before; what comes from now on is news."""
+        self._vhosts = set(self._node.vhosts)
+        self._users = {user.name: user.stored() for user in self._node.users.all()}
+        self._node.observers.append(self)
+        self._node.alarms.hooks.append(self._alarm_changed)
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        exchange = self._exchange()
+        return bool(self.hooks) or (exchange is not None and len(exchange.outgoing) > 0)
+
+    def _exchange(self) -> Exchange | None:
+        vhost = self._node.vhosts.get(self._node.default_vhost)
+        return vhost.exchanges.get(EVENT) if vhost is not None else None
+
+    def emit(self, name: str, fields: Mapping[str, object]) -> None:
+        """Publish an event, such as `alarm.set`."""
+        if not self.heard:
+            return
+        now_ms = self._node.clock.now_ms()
+        told = {key: typed(value) for key, value in fields.items()}
+        told["timestamp_in_ms"] = ("l", now_ms)
+        headers = bounded(told)
+        for hook in list(self.hooks):
+            hook(name, headers)
+        exchange = self._exchange()
+        if exchange is None or not exchange.outgoing:
+            return
+        properties = Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000)
+        message = framed(Address(EVENT, name), properties, b"")
+        vhost = self._node.vhosts[self._node.default_vhost]
+        vhost.enqueue([message], 0, True, vhost.route(exchange, (name,), message)[0])
+        if not self._pumps:  # operators' doors do not pump, and have no reason to
+            self._pumps = True
+            self._node.clock.call_at(now_ms, self._pump)
+
+    def _pump(self) -> None:
+        self._pumps = False
+        self._node.pump()
+
+    def _alarm_changed(self, resource: str, on: bool) -> None:
+        self.emit(f"alarm.{'set' if on else 'cleared'}", {"source": resource, "node": self._node.name})
+
+    def _tell(self, name: str, fields: dict[str, object]) -> None:
+        fields["user_who_performed_action"] = self.actor
+        self.emit(name, fields)
+
+    # Exchanges, queues, bindings
+
+    def exchange_declared(self, exchange: Exchange) -> None:
+        if self.heard:
+            fields: dict[str, object] = {
+                "name": exchange.name,
+                "vhost": exchange.vhost,
+                "type": exchange.type_name,
+                "durable": exchange.durable,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": terms(exchange.arguments),
+                "policy": exchange.policy.name if exchange.policy is not None else "",
+            }
+            self._tell("exchange.created", fields)
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        if self.heard:
+            self._tell("exchange.deleted", {"name": exchange.name, "vhost": exchange.vhost})
+
+    def queue_declared(self, queue: Queue) -> None:
+        if self.heard:
+            fields: dict[str, object] = {
+                "name": queue.name,
+                "vhost": queue.vhost,
+                "type": queue_type(queue),
+                "durable": queue.durable,
+                "auto_delete": queue.auto_delete,
+                "exclusive": queue.owner is not None,
+                "owner_pid": str(queue.owner or ""),
+                "arguments": terms(queue.arguments),
+            }
+            self._tell("queue.created", fields)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        if self.heard:
+            self._tell("queue.deleted", {"name": queue.name, "vhost": queue.vhost})
+
+    def bound(self, vhost: str, binding: Binding) -> None:
+        self._binding("binding.created", vhost, binding)
+
+    def unbound(self, vhost: str, binding: Binding) -> None:
+        self._binding("binding.deleted", vhost, binding)
+
+    def _binding(self, name: str, vhost: str, binding: Binding) -> None:
+        if self.heard:
+            fields: dict[str, object] = {
+                "vhost": vhost,
+                "source_name": binding.source,
+                "source_kind": "exchange",
+                "destination_name": binding.destination.name,
+                "destination_kind": binding.destination.kind,
+                "routing_key": binding.routing_key,
+                "arguments": terms(binding.arguments),
+            }
+            self._tell(name, fields)
+
+    def policy_changed(self, target: Queue | Exchange) -> None:
+        """Told of queues alone, as in RabbitMQ."""
+        if not isinstance(target, Queue) or not self.heard:
+            return
+        fields: dict[str, object] = {"name": target.name, "vhost": target.vhost, "type": queue_type(target)}
+        policy = target.policy or target.operator_policy
+        if policy is None:
+            self._tell("queue.policy.cleared", fields)
+            return
+        fields |= {"pattern": policy.pattern, "definition": dict(policy.definition)}
+        fields |= {"priority": policy.priority, "apply-to": policy.apply_to}
+        self._tell("queue.policy.updated", fields)
+
+    # What operators configure
+
+    def configured(self, change: Change) -> None:
+        record = change.record
+        if isinstance(record, StoredParameter):
+            self._parameter(change.put, record)
+        elif isinstance(record, StoredGlobalParameter):
+            fields: dict[str, object] = {"component": "global", "name": record.name}
+            if change.put:
+                fields["value"] = redacted(record.name, json.loads(record.value))
+            self._tell(f"parameter.{'set' if change.put else 'cleared'}", fields)
+        elif isinstance(record, StoredPermission):
+            fields = {"user": record.user, "vhost": record.vhost}
+            if change.put:
+                fields |= {"configure": record.configure, "write": record.write, "read": record.read}
+            self._tell(f"permission.{'created' if change.put else 'deleted'}", fields)
+        elif isinstance(record, StoredTopicPermission):
+            fields = {"user": record.user, "vhost": record.vhost, "exchange": record.exchange}
+            if change.put:
+                fields |= {"write": record.write, "read": record.read}
+            self._tell(f"topic.permission.{'created' if change.put else 'deleted'}", fields)
+        elif isinstance(record, StoredVHost):
+            self._vhost(change.put, record)
+        elif isinstance(record, StoredUser):
+            self._user(change.put, record)
+
+    def _parameter(self, put: bool, record: StoredParameter) -> None:
+        if not self.heard:
+            return
+        value = json.loads(record.value) if put else None
+        component = record.component
+        if component != "policy":
+            fields: dict[str, object] = {"vhost": record.vhost, "component": component, "name": record.name}
+            if put:
+                fields["value"] = redacted(record.name, value)
+            self._tell(f"parameter.{'set' if put else 'cleared'}", fields)
+        if component in POLICIES:
+            fields = {"vhost": record.vhost, "name": record.name}
+            if isinstance(value, dict):
+                fields |= value
+            cleared = "policy.cleared" if component == "policy" else "operator.policy.cleared"
+            self._tell("policy.set" if put else cleared, fields)
+        elif component == VHOST_LIMITS:
+            fields = {"vhost": record.vhost, "name": record.name}
+            if isinstance(value, dict):
+                fields |= value
+            self._tell(f"vhost.limits.{'set' if put else 'cleared'}", fields)
+
+    def _vhost(self, put: bool, record: StoredVHost) -> None:
+        """A new one comes with its exchanges. Other metadata of one that was there is no event."""
+        name = record.name
+        if not put:
+            self._vhosts.discard(name)
+            self._tell("vhost.deleted", {"name": name})
+            return
+        if name in self._vhosts:
+            return
+        self._vhosts.add(name)
+        for exchange in self._node.vhosts[name].exchanges.values():
+            self.exchange_declared(exchange)
+        fields: dict[str, object] = {
+            "name": name,
+            "description": record.description,
+            "tags": ",".join(record.tags),
+            "default_queue_type": record.default_queue_type or "undefined",
+            "tracing": False,
+            "cluster_state": {self._node.name: "running"},
+        }
+        self._tell("vhost.created", fields)
+
+    def _user(self, put: bool, record: StoredUser) -> None:
+        """What of it is another than before. That the broker itself hashes a password anew changes nothing."""
+        name = record.name
+        if not put:
+            self._users.pop(name, None)
+            self._tell("user.deleted", {"name": name})
+            return
+        old = self._users.get(name)
+        self._users[name] = record
+        if old is None:
+            self._tell("user.created", {"name": name})
+            old = StoredUser(name, record.password_hash, ())
+        if record.password_hash != old.password_hash and self.actor != INTERNAL:
+            self._tell(f"user.password.{'changed' if record.password_hash else 'cleared'}", {"name": name})
+        if record.tags != old.tags:
+            self._tell("user.tags.set", {"name": name, "tags": list(record.tags)})
+        if record.limits != old.limits:
+            fields: dict[str, object] = {"name": "limits", "username": name}
+            self._tell(f"user.limits.{'set' if record.limits else 'cleared'}", fields | record.limits)
+
+
+def queue_type(queue: Queue) -> str:
+    """As RabbitMQ names what serves it."""
+    return f"rabbit_{queue.rules.type}_queue"

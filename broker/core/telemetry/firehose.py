@@ -1,0 +1,105 @@
+"""The firehose: a copy of every message that is published or delivered, for whoever watches (spec/core.md 24.1).
+
+The copies go to the topic exchange `amq.rabbitmq.trace` of the same vhost, with the key `publish.<exchange>` or
+`deliver.<queue>`; the body is that of the message, and the headers say all else. They are not traced in turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...amqp.errors import SyntaxFault
+from ...amqp.field_table import Table, check, value_of
+from ...amqp.properties import Properties
+from ..messages.message import Address, Message, framed
+from ..queues.origin import Origin
+from ..queues.queue import Queue
+from ..queues.x_death import routing_keys
+from .event_fields import HEADERS_LIMIT_BYTES, bounded, shortened
+
+if TYPE_CHECKING:
+    from ..vhost.vhost import VHost
+
+TRACE = "amq.rabbitmq.trace"
+
+
+class Firehose:
+    """That of one vhost, as long as it is switched on."""
+
+    __slots__ = ("_vhost", "_node")
+
+    def __init__(self, vhost: VHost, node: str) -> None:
+        self._vhost = vhost
+        self._node = node
+
+    def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[Queue, ...]) -> None:
+        """A message was routed by these keys, and goes to these queues."""
+        fields = self._fields(origin, message, keys)
+        fields["routed_queues"] = [queue.name for queue in queues]
+        self._emit(f"publish.{message.address.exchange}", fields, message)
+
+    def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
+        """A message went to a consumer, or to a basic.get."""
+        if message.address.exchange == TRACE:
+            return
+        fields = self._fields(origin, message, routing_keys(message, None))
+        fields["redelivered"] = int(redelivered)
+        self._emit(f"deliver.{queue}", fields, message)
+
+    def _fields(self, origin: Origin, message: Message, keys: tuple[str, ...]) -> dict[str, object]:
+        return {
+            "exchange_name": message.address.exchange,
+            "routing_keys": list(keys),
+            "properties": described(message.properties),
+            "node": self._node,
+            "vhost": self._vhost.name,
+            "connection": origin.connection,
+            "channel": origin.channel,
+            "user": origin.user,
+        }
+
+    def _emit(self, key: str, fields: dict[str, object], message: Message) -> None:
+        exchange = self._vhost.exchanges.get(TRACE)
+        if exchange is None or not exchange.outgoing:
+            return
+        key = shortened(key)
+        headers = bounded({name: value_of(value) for name, value in fields.items()})
+        copy = framed(Address(TRACE, key), Properties(headers=headers), message.body)
+        queues = self._vhost.route(exchange, (key,), copy)[0]
+        self._vhost.enqueue([copy], copy.body_bytes, False, queues)
+
+
+def described(properties: Properties) -> Table:
+    """Those that are set, as a table: numbers I where they fit, strings S, headers as they are.
+
+    Without headers that are too long or nested too deep for a table in a table.
+    """
+    given = (
+        ("content_type", properties.content_type),
+        ("content_encoding", properties.content_encoding),
+        ("headers", properties.headers),
+        ("delivery_mode", properties.delivery_mode),
+        ("priority", properties.priority),
+        ("correlation_id", properties.correlation_id),
+        ("reply_to", properties.reply_to),
+        ("expiration", properties.expiration),
+        ("message_id", properties.message_id),
+        ("timestamp", signed(properties.timestamp)),
+        ("type", properties.type),
+        ("user_id", properties.user_id),
+        ("app_id", properties.app_id),
+        ("cluster_id", properties.cluster_id),
+    )
+    fields = {name: value_of(value) for name, value in given if value is not None}
+    table = bounded(fields, HEADERS_LIMIT_BYTES // 2)
+    try:
+        check(Table.of({"properties": table}).raw)
+    except SyntaxFault:
+        del fields["headers"]
+        return Table.of(fields)
+    return table
+
+
+def signed(timestamp: int | None) -> int | None:
+    """As a table holds it, in which there is no larger number than a signed one of 64 bits."""
+    return timestamp if timestamp is None or timestamp < 1 << 63 else timestamp - (1 << 64)

@@ -1,0 +1,1 @@
+"""Virtual hosts: exchanges, queues and bindings under one name."""

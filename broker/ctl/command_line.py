@@ -1,0 +1,149 @@
+"""The command line, read: options stand anywhere, before the command, behind it or between its arguments."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+import click
+
+from .catalogue import COMMANDS, GROUPS
+from .command import SHORT, Command, Request
+
+USAGE_STATUS = 64  # EX_USAGE
+
+# long name -> short ones; those that take a value, and those that do not
+GLOBAL_VALUES = {
+    "node": "-n",
+    "timeout": "-t",
+    "formatter": "",
+    "data": "",
+    "url": "",
+    "password-file": "",
+    "erlang-cookie": "",
+    "rabbitmq-home": "",
+    "script-name": "",
+    "vhost": "-p",
+}
+GLOBAL_FLAGS = {"quiet": "-q", "silent": "-s", "longnames": "-l", "no-table-headers": "", "dry-run": ""}
+GLOBAL_FLAGS |= {"help": "-?", "version": ""}
+
+WHERE = (
+    "--data DIR   the folder of the node's data, with its control socket; default: $RABBITMQ_MNESIA_DIR or ./data",
+    "--url URL    the node's HTTP API in its place, http://USER@HOST:15672, for most commands",
+    "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD",
+)
+CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; rather too much is left out than too little
+
+SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
+
+
+class Wrong(Exception):
+    """A command line that cannot be followed; the text is what there is to print."""
+
+
+def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
+    """The options of all commands: of one name they are all of one kind. `short` are the short ones of some."""
+    values, flags = dict(GLOBAL_VALUES), dict(GLOBAL_FLAGS)
+    for command in COMMANDS.values():
+        values |= {name: short.get(name, "") for name in command.values}
+        flags |= {name: short.get(name, "") for name in command.flags if name not in flags}
+    found: list[click.Parameter] = [
+        click.Option([f"--{name}", *([short] if short else []), name.replace("-", "_")], is_flag=is_flag, default=None)
+        for names, is_flag in ((values, False), (flags, True))
+        for name, short in names.items()
+    ]
+    found.append(click.Argument(["words"], nargs=-1, type=click.UNPROCESSED))
+    return found
+
+
+def parse(line: list[str]) -> Request:
+    """Its command is empty where help is wanted of all. Raises Wrong."""
+    command = command_of(line)
+    own = COMMANDS[command].short if command in COMMANDS else SHORT
+    parser = click.Command("warrenctl", params=parameters(own), add_help_option=False)
+    try:
+        context = parser.make_context("warrenctl", list(line), resilient_parsing=False)
+    except click.NoSuchOption as error:
+        raise Wrong(complaint(f"Invalid options for this command:\n{error.option_name} : ", line)) from None
+    except click.UsageError as error:
+        raise Wrong(complaint(" ".join(error.format_message().split()), line)) from None
+    words = [str(word) for word in context.params.pop("words")]
+    given = {name.replace("_", "-"): value for name, value in context.params.items() if value is not None}
+    options: dict[str, str | bool] = {name: value for name, value in given.items() if value is not False}
+    name = words.pop(0) if words else ""
+    if name == "help":
+        name, options["help"] = words.pop(0) if words else "", True
+    if not name:
+        return Request("", [], options)
+    if name not in COMMANDS:
+        raise Wrong(unknown(name))
+    request = Request(name, words, options)
+    if not options.get("help"):
+        check(COMMANDS[name], request, line)
+    return request
+
+
+def command_of(line: list[str]) -> str:
+    """The first word that is neither an option nor the value of one, empty where there is none.
+
+    It is found before the line is parsed, because short options mean different things to different commands.
+    """
+    parser = click.Command(
+        "warrenctl", params=parameters(), add_help_option=False, context_settings={"ignore_unknown_options": True}
+    )
+    try:
+        words = parser.make_context("warrenctl", list(line), resilient_parsing=True).params["words"]
+    except click.UsageError:  # an option without its value, which the whole line is refused for
+        return ""
+    return next((word for word in words or () if not word.startswith("-")), "")
+
+
+def check(command: Command, request: Request, line: list[str]) -> None:
+    """Raises Wrong."""
+    known = {*GLOBAL_VALUES, *GLOBAL_FLAGS, *command.values, *command.flags}
+    strange = [f"--{name} : " for name in request.options if name not in known]
+    if strange:
+        raise Wrong(complaint("\n".join(["Invalid options for this command:", *strange]), line, command))
+    if len(request.arguments) < command.least:
+        raise Wrong(complaint("not enough arguments.", line, command))
+    if command.most is not None and len(request.arguments) > command.most:
+        raise Wrong(complaint("too many arguments.", line, command))
+
+
+def complaint(text: str, line: list[str], command: Command | None = None) -> str:
+    shown = " ".join([CREDENTIALS.sub("//", word) for word in line])
+    lines = [f"Error (argument validation): {text}", "Arguments given:", "\t" + shown]
+    return "\n".join([*lines, "", usage(command)])
+
+
+def unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, COMMANDS, 1)
+    hint = [f"Did you mean '{close[0]}'? "] if close else [""]
+    return "\n".join(["", f"Command '{name}' not found. ", *hint, *([] if close else [usage(None)])])
+
+
+def usage(command: Command | None) -> str:
+    if command is None:
+        return f"Usage\n\nwarrenctl {SWITCHES} <command> [<command options>]"
+    lines = [f"Usage\n\nwarrenctl {SWITCHES} {command.usage}"]
+    if "<column>" in command.usage:
+        from .http.commands import COLUMNS  # with the libraries of the HTTP API, which few commands need
+
+        lines += ["", "<column>", f"\tmust be one of {', '.join(COLUMNS[command.name])}"]
+    return "\n".join(lines)
+
+
+def help_of(command: Command) -> str:
+    return f"\n{usage(command)}\n\n{command.about}\n"
+
+
+def help_of_all() -> str:
+    lines = ["", usage(None), "", *WHERE, "", "Available commands:", ""]
+    for title, commands in GROUPS.items():
+        lines += [f"{title}:", ""]
+        lines += [f"   {command.name:<34}{command.about}" for command in sorted(commands, key=lambda one: one.name)]
+        lines.append("")
+    lines += ["Use 'warrenctl help <command>' to learn more about a specific command"]
+    return "\n".join(lines)

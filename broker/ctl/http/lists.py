@@ -1,0 +1,154 @@
+"""Lists of what is in virtual hosts, and of who is connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from ...control.answers import Rows
+from ...control.columns import Columns, listed
+from .request import Handler, HTTPCall, Item
+
+
+def told(*names: str) -> Callable[[Item], Any]:
+    """What lies there in an object; None where nothing does."""
+
+    def read(item: Item) -> Any:
+        value: Any = item
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    return read
+
+
+def columns(*names: str, **others: Callable[[Item], Any]) -> Columns[Item]:
+    """Of the same names as the API's, and others."""
+    return {name: told(name) for name in names} | others
+
+
+def table_of(name: str) -> Callable[[Item], Any]:
+    """Arguments and the like; RabbitMQ writes no arguments as a list."""
+    return lambda item: item.get(name) or {}
+
+
+def pid(name: str) -> str:
+    """Of a connection or a channel, whose name is told by HTTP and whose pid is not: one word."""
+    return quote(name, safe=":.->")
+
+
+QUEUE: Columns[Item] = columns(
+    *("name", "durable", "auto_delete", "policy", "operator_policy", "exclusive", "exclusive_consumer_tag"),
+    *("messages", "messages_ready", "messages_unacknowledged", "messages_ready_ram", "messages_unacknowledged_ram"),
+    *("messages_ram", "messages_persistent", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged"),
+    *("message_bytes_ram", "message_bytes_persistent", "head_message_timestamp", "disk_reads", "disk_writes"),
+    *("consumers", "consumer_utilisation", "consumer_capacity", "memory", "state", "type", "leader", "members"),
+    "online",
+    arguments=table_of("arguments"),
+    effective_policy_definition=table_of("effective_policy_definition"),
+    pid=lambda queue: f"<{queue['vhost']}.{queue['name']}>".replace(" ", "_"),
+    owner_pid=lambda queue: pid(queue["owner_pid_details"]["name"]) if queue.get("owner_pid_details") else None,
+    exclusive_consumer_pid=lambda queue: None,
+)
+EXCHANGE: Columns[Item] = columns(
+    *("name", "type", "durable", "auto_delete", "internal", "policy"), arguments=table_of("arguments")
+)
+BINDING: Columns[Item] = {
+    "source_name": told("source"),
+    "source_kind": lambda binding: "exchange",
+    "destination_name": told("destination"),
+    "destination_kind": told("destination_type"),
+    "routing_key": told("routing_key"),
+    "arguments": table_of("arguments"),
+}
+CONNECTION: Columns[Item] = columns(
+    *("name", "port", "host", "peer_port", "peer_host", "ssl", "ssl_protocol", "ssl_cipher", "peer_cert_subject"),
+    *("peer_cert_issuer", "peer_cert_validity", "state", "channels", "auth_mechanism", "user", "vhost", "timeout"),
+    *("frame_max", "channel_max", "user_provided_name", "recv_oct", "recv_cnt", "send_oct", "send_cnt", "send_pend"),
+    "connected_at",
+    pid=lambda connection: pid(connection["name"]),
+    protocol=lambda connection: "{0,9,1}" if connection.get("protocol") == "AMQP 0-9-1" else connection.get("protocol"),
+    client_properties=table_of("client_properties"),
+)
+CHANNEL: Columns[Item] = columns(
+    *("name", "number", "user", "vhost", "transactional", "confirm", "consumer_count", "messages_unacknowledged"),
+    *("messages_uncommitted", "acks_uncommitted", "messages_unconfirmed", "prefetch_count", "global_prefetch_count"),
+    pid=lambda channel: pid(channel["name"]),
+    connection=lambda channel: pid(channel["connection_details"]["name"]),
+)
+CONSUMER: Columns[Item] = columns(
+    *("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status", "exclusive"),
+    queue_name=told("queue", "name"),
+    channel_pid=lambda consumer: pid(consumer["channel_details"]["name"]),
+    arguments=table_of("arguments"),
+)
+CONSUMERS = ("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments")
+FEATURE: Columns[Item] = columns("name", "state", "stability", "provided_by", "desc", "doc_url")
+DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", "desc")
+
+
+def of_vhost(call: HTTPCall, what: str) -> list[Item]:
+    """None of a virtual host that there is not."""
+    return call.listed(what, call.vhost_name)
+
+
+def list_queues(call: HTTPCall) -> Rows:
+    queues = of_vhost(call, "queues")
+    if call.flag("offline"):
+        queues = [queue for queue in queues if queue.get("state") in ("down", "stopped", "crashed")]
+    return listed(QUEUE, call.arguments, ("name", "messages"), queues)
+
+
+def list_exchanges(call: HTTPCall) -> Rows:
+    return listed(EXCHANGE, call.arguments, ("name", "type"), of_vhost(call, "exchanges"))
+
+
+def list_bindings(call: HTTPCall) -> Rows:
+    return listed(BINDING, call.arguments, tuple(BINDING), of_vhost(call, "bindings"))
+
+
+def list_consumers(call: HTTPCall) -> Rows:
+    return listed(CONSUMER, call.arguments, CONSUMERS, of_vhost(call, "consumers"))
+
+
+def list_connections(call: HTTPCall) -> Rows:
+    default = ("user", "peer_host", "peer_port", "state")
+    return listed(CONNECTION, call.arguments, default, connections(call))
+
+
+def connections(call: HTTPCall) -> list[Item]:
+    """Clients', as the control socket tells of no others."""
+    return [one for one in call.api.get("connections") if one.get("type") != "direct"]
+
+
+def list_channels(call: HTTPCall) -> Rows:
+    default = ("pid", "user", "consumer_count", "messages_unacknowledged")
+    return listed(CHANNEL, call.arguments, default, call.api.get("channels"))
+
+
+def list_feature_flags(call: HTTPCall) -> Rows:
+    return listed(FEATURE, call.arguments, ("name", "state"), call.api.get("feature-flags"))
+
+
+def list_deprecated_features(call: HTTPCall) -> Rows:
+    return listed(DEPRECATED, [], tuple(DEPRECATED), call.api.get("deprecated-features"))
+
+
+def list_exchange_types(call: HTTPCall) -> Rows:
+    """The API does not tell who brought them."""
+    types = call.api.get("overview")["exchange_types"]
+    return Rows(["name"], ([type_["name"]] for type_ in sorted(types, key=lambda one: str(one["name"]))))
+
+
+COMMANDS: dict[str, Handler] = {
+    "list_bindings": list_bindings,
+    "list_channels": list_channels,
+    "list_connections": list_connections,
+    "list_consumers": list_consumers,
+    "list_deprecated_features": list_deprecated_features,
+    "list_exchange_types": list_exchange_types,
+    "list_exchanges": list_exchanges,
+    "list_feature_flags": list_feature_flags,
+    "list_queues": list_queues,
+}

@@ -1,0 +1,108 @@
+"""Permissions."""
+
+from __future__ import annotations
+
+from ...control.answers import Rows, no_user, unknown_user, unknown_vhost
+from .client import Missing
+from .request import Handler, HTTPCall, Item
+
+RIGHTS = ("configure", "write", "read")
+TOPIC_RIGHTS = ("exchange", "write", "read")
+
+
+def patterns(names: tuple[str, ...], values: list[str]) -> dict[str, str]:
+    return dict(zip(names, values, strict=True))
+
+
+def set_permissions(call: HTTPCall) -> None:
+    user, *values = call.arguments
+    check(call, user)
+    call.api.put("permissions", call.vhost_name, user, body=patterns(RIGHTS, values))
+
+
+def check(call: HTTPCall, user: str) -> None:
+    """User and virtual host are there. Raises Refused (67, 69)."""
+    check_user(call, user)
+    if call.there("vhosts", call.vhost_name) is None:
+        raise unknown_vhost(call.vhost_name)
+
+
+def check_user(call: HTTPCall, user: str) -> None:
+    """Raises Refused (67)."""
+    if call.there("users", user) is None:
+        raise unknown_user(user)
+
+
+def set_permissions_globally(call: HTTPCall) -> None:
+    user, *values = call.arguments
+    call.user(user)
+    for vhost in call.api.get("vhosts", columns="name"):
+        call.api.put("permissions", vhost["name"], user, body=patterns(RIGHTS, values))
+
+
+def clear_permissions(call: HTTPCall) -> None:
+    """A user or a virtual host that there is not has no permissions, and that is fine, as in RabbitMQ."""
+    user = call.arguments[0]
+    if call.there("permissions", call.vhost_name, user) is not None:
+        call.api.delete("permissions", call.vhost_name, user)
+
+
+def rows(found: list[Item], columns: tuple[str, ...]) -> Rows:
+    return Rows(list(columns), ([one[column] for column in columns] for one in found))
+
+
+def list_permissions(call: HTTPCall) -> Rows:
+    call.vhost()
+    return rows(call.api.get("vhosts", call.vhost_name, "permissions"), ("user", *RIGHTS))
+
+
+def of_user(call: HTTPCall, what: str) -> list[Item]:
+    """Raises Refused (67)."""
+    user = call.arguments[0]
+    try:
+        found: list[Item] = call.api.get("users", user, what)
+    except Missing:
+        raise no_user(user) from None
+    return found
+
+
+def list_user_permissions(call: HTTPCall) -> Rows:
+    return rows(of_user(call, "permissions"), ("vhost", *RIGHTS))
+
+
+def set_topic_permissions(call: HTTPCall) -> None:
+    user, *values = call.arguments
+    check(call, user)
+    call.api.put("topic-permissions", call.vhost_name, user, body=patterns(TOPIC_RIGHTS, values))
+
+
+def clear_topic_permissions(call: HTTPCall) -> None:
+    user, *exchange = call.arguments
+    call.user(user)
+    call.vhost()
+    try:
+        call.api.delete("topic-permissions", call.vhost_name, user, *exchange)
+    except Missing:
+        return  # there are none
+
+
+def list_topic_permissions(call: HTTPCall) -> Rows:
+    call.vhost()
+    return rows(call.api.get("vhosts", call.vhost_name, "topic-permissions"), ("user", *TOPIC_RIGHTS))
+
+
+def list_user_topic_permissions(call: HTTPCall) -> Rows:
+    return rows(of_user(call, "topic-permissions"), ("vhost", *TOPIC_RIGHTS))
+
+
+COMMANDS: dict[str, Handler] = {
+    "clear_permissions": clear_permissions,
+    "clear_topic_permissions": clear_topic_permissions,
+    "list_permissions": list_permissions,
+    "list_topic_permissions": list_topic_permissions,
+    "list_user_permissions": list_user_permissions,
+    "list_user_topic_permissions": list_user_topic_permissions,
+    "set_permissions": set_permissions,
+    "set_permissions_globally": set_permissions_globally,
+    "set_topic_permissions": set_topic_permissions,
+}

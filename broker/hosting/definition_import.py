@@ -1,0 +1,97 @@
+"""Imports of definitions into a broker that serves clients, and slices of such long work."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+from ..amqp.errors import AMQPError, OperatorError
+from ..core.definitions.importer import Plan
+from ..core.node.node import Node
+from ..runtime.supervisor import Supervisor
+
+SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
+RELEASED = 500  # items of a document that are given back to the heap in one step
+
+
+class Imports:
+    """The imports of one node, one at a time.
+
+    A document is checked as a whole before any of it is imported. One whose import has begun is imported to its end,
+    also when its client leaves. `acting` has what is done within be done by the user of that name.
+    """
+
+    def __init__(
+        self, node: Node, supervisor: Supervisor, acting: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        self._node = node
+        self._supervisor = supervisor
+        self._acting = acting
+        self._lock = asyncio.Lock()
+
+    async def run(self, document: object, vhost: str | None, actor: str) -> list[str]:
+        """Import it all or nothing, and use the document up. What was left out, a line each.
+
+        Raises Invalid, Unknown.
+        """
+        work = Import(document, vhost)
+        task = self._supervisor.run("definitions_import", self._perform(work, actor))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not work.begun:
+                task.cancel()
+            raise
+        if work.error is not None:
+            raise work.error
+        assert work.plan is not None
+        work.plan.check_failures()
+        return work.plan.warnings
+
+    async def _perform(self, work: Import, actor: str) -> None:
+        async with self._lock:
+            try:
+                plan = work.plan = Plan(self._node, work.document, work.vhost)
+                await in_turns(plan.check())
+                work.begun = True
+                await in_turns(plan.carry_out(), lambda: self._acting(actor))
+            except (OperatorError, AMQPError) as error:
+                work.error = error
+            await in_turns(release(work.document))
+
+
+class Import:
+    """One import: `begun` once something may have changed, `error` if it was refused."""
+
+    __slots__ = ("document", "vhost", "plan", "begun", "error")
+
+    def __init__(self, document: object, vhost: str | None) -> None:
+        self.document = document
+        self.vhost = vhost
+        self.plan: Plan | None = None
+        self.begun = False
+        self.error: OperatorError | AMQPError | None = None
+
+
+async def in_turns(steps: Iterable[object], context: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+    """Do all steps, in several turns of the loop where that takes long, each within a context of its own."""
+    iterator = iter(steps)
+    while True:
+        with context():
+            until = time.perf_counter() + SLICE_S
+            for _ in iterator:
+                if time.perf_counter() >= until:
+                    break
+            else:
+                return
+        await asyncio.sleep(0)
+
+
+def release(document: object) -> Iterator[None]:
+    """Empty the lists of a document in steps: to give 100,000 maps back to the heap at once would hold the loop."""
+    for section in document.values() if isinstance(document, dict) else ():
+        while isinstance(section, list) and section:
+            del section[-RELEASED:]
+            yield

@@ -1,0 +1,86 @@
+"""Plugins: found by the entry points of what is installed; exchange types are entered in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+from ..core.exchanges.exchange_type import ExchangeType
+from ..core.exchanges.registry import Registry
+from .host import Command, Service
+
+EXCHANGE_TYPES = "warren.exchange_types"  # the name of an entry point is the type's name on the wire
+SERVICES = "warren.services"
+COMMANDS = "warren.commands"  # the name of an entry point is that of the command
+BROKEN_PLUGIN = 70  # EX_SOFTWARE of sysexits: the status of a start that a plugin prevents
+
+Made = TypeVar("Made", Command, Service)
+
+
+class PluginError(Exception):
+    """A plugin cannot be used; the text is one line that names it and its distribution."""
+
+
+def load_exchange_types(registry: Registry) -> None:
+    """Raises PluginError."""
+    for entry, distribution in installed(EXCHANGE_TYPES):
+        load(entry, f"exchange type '{entry.name}' of {distribution}", partial(register, registry, entry, distribution))
+
+
+def load_services() -> dict[str, Service]:
+    """By the names of their entry points. Raises PluginError."""
+    services: dict[str, Service] = {}
+    for entry, distribution in installed(SERVICES):
+        load(entry, f"service '{entry.name}' of {distribution}", partial(make, services, Service, entry))
+    return services
+
+
+def load_commands(taken: Collection[str]) -> dict[str, Command]:
+    """By the names of their entry points; `taken` are names that none may have. Raises PluginError."""
+    commands: dict[str, Command] = {}
+    for entry, distribution in installed(COMMANDS):
+        what = f"command '{entry.name}' of {distribution}"
+        if entry.name in taken:
+            raise PluginError(f"{what}: the name is taken, it is built in")
+        load(entry, what, partial(make, commands, Command, entry))
+    return commands
+
+
+def installed(group: str) -> Iterator[tuple[EntryPoint, str]]:
+    """What is to be loaded, by name, each with the name and version of its distribution."""
+    names: dict[int, str] = {}  # of distributions, whose metadata takes a while to parse
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        if id(entry.dist) not in names:
+            names[id(entry.dist)] = distribution_of(entry)
+        yield entry, names[id(entry.dist)]
+
+
+def distribution_of(entry: EntryPoint) -> str:
+    """Name and version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
+
+
+def load(entry: EntryPoint, what: str, use: Callable[[object], None]) -> None:
+    """Raises PluginError, for whatever goes wrong."""
+    try:
+        use(entry.load())
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PluginError(f"{what}: {reason}") from error
+
+
+def register(registry: Registry, entry: EntryPoint, distribution: str, loaded: object) -> None:
+    if not (isinstance(loaded, type) and issubclass(loaded, ExchangeType)):
+        raise TypeError(f"{entry.value} is no ExchangeType")
+    registry.register(entry.name, loaded, distribution)
+
+
+def make(made: dict[str, Made], kind: type[Made], entry: EntryPoint, loaded: object) -> None:
+    """One of that kind, under its name."""
+    if not (isinstance(loaded, type) and issubclass(loaded, kind)):
+        raise TypeError(f"{entry.value} is no {kind.__name__}")
+    if entry.name in made:
+        raise ValueError("the name is taken")
+    made[entry.name] = loaded()

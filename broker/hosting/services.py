@@ -1,0 +1,39 @@
+"""The services: started one after the other once AMQP is listened for, and stopped before it, in reverse."""
+
+from __future__ import annotations
+
+import structlog
+
+from ..net.listener import address_of
+from .host import Host, Service
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+async def start(services: dict[str, Service], host: Host) -> bool:
+    """Whether all have started; the log says why one could not, and nothing of them is left then."""
+    for name, service in sorted(services.items(), key=lambda item: not item[1].around):
+        host.services[name] = service
+        try:
+            await service.start(host)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            log.error("cannot_start", service=name, reason=reason or str(error))
+            await stop(host)
+            return False
+    return True
+
+
+async def stop(host: Host) -> None:
+    for name in reversed(list(host.services)):
+        await host.services.pop(name).stop()
+    host.forget_bound()
+
+
+def bound(host: Host) -> dict[str, list[str]]:
+    """The addresses of services, by protocol."""
+    addresses: dict[str, list[str]] = {}
+    for one in host.listening():
+        if not one.protocol.startswith("amqp"):
+            addresses.setdefault(one.protocol, []).append(address_of((one.host, one.port)))
+    return addresses

@@ -1,0 +1,71 @@
+"""The watch over the turns of the event loop: how long one of them kept all others waiting.
+
+A probe is due every 20 ms. One that comes late tells that a turn took at least so long; the processor time that the
+loop's thread used meanwhile tells whether the turn worked all that time, or the machine was busy with something else.
+A probe costs some microseconds, and messages cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ..core.counters.histogram import Latencies
+from .supervisor import Report
+
+PROBE_S = 0.02
+INTERVAL_S = 60.0  # of the shorter of the two memories
+WARN_S = 0.1  # heartbeats and health checks bear much more, but no turn is meant to take so long
+REPORT_S = 10.0  # between two lines of the log
+
+
+class Turns:
+    """`lag` counts how late probes were. `last_served` is the connection or request that was served last, which may be
+    the one that held the loop."""
+
+    def __init__(self, report: Report) -> None:
+        self.lag = Latencies()
+        self.last_served: object = ""
+        self.longest_s = 0.0  # since the start
+        self.longest_processor_s = 0.0  # of processor time, since the start
+        self._report = report
+        self._reported_s = -REPORT_S
+        self._now_s = 0.0  # the longest in this interval,
+        self._before_s = 0.0  # and in the one before
+        self._interval_ends_s = 0.0
+
+    @property
+    def longest_lately_s(self) -> float:
+        """The longest turn of the last one to two intervals."""
+        return max(self._now_s, self._before_s)
+
+    async def run(self) -> None:
+        """Probe until cancelled. The clock is a finer one than that of the loop, which may count whole milliseconds."""
+        while True:
+            due_s, used_s = time.monotonic() + PROBE_S, time.thread_time()
+            await asyncio.sleep(PROBE_S)
+            now_s = time.monotonic()
+            self.probed(now_s, now_s - due_s, time.thread_time() - used_s)
+
+    def probed(self, now_s: float, late_s: float, used_s: float) -> None:
+        """A probe came so late, and the thread has used so much processor time since the one before."""
+        late_s = max(late_s, 0.0)
+        self.lag.count(late_s)
+        worked_s = min(late_s, used_s)
+        if now_s >= self._interval_ends_s:
+            self._before_s, self._now_s = self._now_s, 0.0
+            self._interval_ends_s = now_s + INTERVAL_S
+        self._now_s = max(self._now_s, late_s)
+        self.longest_s = max(self.longest_s, late_s)
+        self.longest_processor_s = max(self.longest_processor_s, worked_s)
+        if worked_s >= WARN_S and now_s - self._reported_s >= REPORT_S:
+            self._reported_s = now_s
+            fields = {"ms": round(late_s * 1000), "processor_ms": round(worked_s * 1000)}
+            self._report("event_loop_held", "warning", {**fields, "last_served": str(self.last_served)})
+
+    def status(self) -> dict[str, object]:
+        return {
+            "longest_turn_ms": round(self.longest_lately_s * 1000, 1),
+            "longest_turn_since_start_ms": round(self.longest_s * 1000, 1),
+            "longest_processor_ms": round(self.longest_processor_s * 1000, 1),
+        }

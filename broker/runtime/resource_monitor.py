@@ -1,0 +1,93 @@
+"""The watch over memory and disk, which sets and clears the node's alarms (spec/core.md 23)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..core.telemetry.resource_alarms import DISK, MEMORY, Alarms
+from .process_memory import resident_bytes, total_bytes
+
+MEMORY_LOOK_S = 1.0
+DISK_LOOK_S = 10.0  # when nothing is written; with each batch that is, the committer looks
+TRIM_LOOKS = 5  # while there is an alarm, what was freed is given back to the system so often
+
+
+class Resources:
+    """`free_bytes` and `used_bytes` are readings of the disk and of this process (None: the system does not tell).
+    `trim` gives freed memory back to the system, which does not see otherwise that it is free.
+    """
+
+    def __init__(
+        self,
+        alarms: Alarms,
+        free_bytes: Callable[[], int],
+        trim: Callable[[], None],
+        used_bytes: Callable[[], int | None] = resident_bytes,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self.memory_bytes = memory_bytes if memory_bytes is not None else total_bytes()
+        self.memory_limit_bytes = self.memory_bytes
+        self.disk_free_limit_bytes = 0
+        self._alarms = alarms
+        self.free_bytes = free_bytes
+        self.used_bytes = used_bytes
+        self._trim = trim
+        self._looks = 0
+        self._look_at_disk: Callable[[], None] = lambda: None
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+    def share(self, fraction: float) -> int:
+        """So much of all memory, in octets: limits may be given that way."""
+        return int(self.memory_bytes * fraction)
+
+    def set_vm_memory_high_watermark(self, limit_bytes: int) -> None:
+        """Acts at once."""
+        self.memory_limit_bytes = limit_bytes
+        self.look_at_memory()
+
+    def set_disk_free_limit(self, limit_bytes: int) -> None:
+        """Acts at once."""
+        self.disk_free_limit_bytes = limit_bytes
+        self._look_at_disk()
+
+    # What the committer asks and tells
+
+    def disk_has_room(self) -> bool:
+        return self.free_bytes() >= self.disk_free_limit_bytes
+
+    def disk_full(self, full: bool) -> None:
+        if full:
+            self._alarms.set(DISK)
+        else:
+            self._alarms.clear(DISK)
+
+    # Watching
+
+    def watch(self, look_at_disk: Callable[[], None]) -> None:
+        """From now on. `look_at_disk` has `disk_full` told, unless a batch that is being written will anyway."""
+        self._look_at_disk = look_at_disk
+        self._every(MEMORY_LOOK_S, self.look_at_memory)
+        self._every(DISK_LOOK_S, look_at_disk)
+
+    def _every(self, seconds: float, look: Callable[[], None]) -> None:
+        # First the timer: whatever becomes of this look, there is another.
+        self._timers[look] = asyncio.get_running_loop().call_later(seconds, self._every, seconds, look)
+        look()
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def look_at_memory(self) -> None:
+        used = self.used_bytes()
+        if used is None:
+            return
+        if used <= self.memory_limit_bytes:
+            self._alarms.clear(MEMORY)
+            self._looks = 0
+            return
+        self._alarms.set(MEMORY)
+        if self._looks % TRIM_LOOKS == 0:
+            self._trim()
+        self._looks += 1

@@ -1,0 +1,207 @@
+"""The supervisor: each task that outlives the call which started it, by its name.
+
+A task that fails is logged once, with its name and its traceback. Its owner decides what follows: nothing more (`run`),
+another start after a delay (`keep`), or the end of the node (`keep` with `vital`).
+
+Each start of a child is a task of its own. On Python 3.11.2 a TaskGroup whose child failed leaves its task counted as
+cancelled, and the next `asyncio.timeout` in that task raises CancelledError; a new task has no such past. For the same
+reason a child that ends by a CancelledError which nobody asked for counts as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from ..logs.redaction import clean
+
+FIRST_DELAY_S = 0.5  # before a child that failed is started again; twice as long each time,
+DELAY_LIMIT_S = 30.0  # up to this
+STEADY_S = 60.0  # a child that ran for so long starts again after the first delay
+STOP_WAIT_S = 5.0  # for tasks to end after they were cancelled, when the node stops
+
+T = TypeVar("T")
+Work = Callable[[], Coroutine[Any, Any, object]]
+Report = Callable[[str, str, dict[str, object]], None]
+"""Logs an event: its name, its level and its fields."""
+
+
+class Counts:
+    """Tasks of one name since the start of the node."""
+
+    __slots__ = ("failures", "last_failure", "restarts", "running")
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.restarts = 0
+        self.failures = 0
+        self.last_failure = ""
+
+
+class Child:
+    """A task that is started again after each failure, until it returns or is cancelled."""
+
+    def __init__(self, supervisor: Supervisor, name: str, work: Work, vital: bool, fields: dict[str, object]) -> None:
+        self.name = name
+        self.restarts = 0
+        self._supervisor = supervisor
+        self._loop = asyncio.get_running_loop()
+        self._work = work
+        self._vital = vital
+        self._fields = fields
+        self._cancelled = False
+        self._ended = asyncio.Event()
+        self._delay_s = FIRST_DELAY_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._started_s = 0.0
+        self._task: asyncio.Task[object] | None = None
+        self._start()
+
+    @property
+    def over(self) -> bool:
+        """True once it has returned or was cancelled, and is not started again."""
+        return self._ended.is_set()
+
+    def cancel(self) -> None:
+        """Begin to end it; it is not started again."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end()
+
+    async def ended(self) -> None:
+        """Wait until it is over."""
+        await self._ended.wait()
+
+    def _start(self) -> None:
+        self._timer = None
+        self._started_s = self._loop.time()
+        self._supervisor.counts(self.name).running += 1
+        self._task = self._loop.create_task(self._run(), name=self.name)
+        self._task.add_done_callback(self._done)
+
+    async def _run(self) -> object:
+        """`work` is called in the task, so that an error of the call itself is one of the task."""
+        return await self._work()
+
+    def _done(self, task: asyncio.Task[object]) -> None:
+        self._task = None
+        counts = self._supervisor.counts(self.name)
+        counts.running -= 1
+        error = asyncio.CancelledError("cancelled by nobody") if task.cancelled() else task.exception()
+        if error is None or (self._cancelled and task.cancelled()):
+            self._end()
+            return
+        again = not (self._cancelled or self._vital)
+        if self._loop.time() - self._started_s >= STEADY_S:
+            self._delay_s = FIRST_DELAY_S
+        fields = self._fields | ({"again_s": self._delay_s} if again else {})
+        self._supervisor.report_failure(self.name, error, fields)
+        if again:
+            self._timer = self._loop.call_later(self._delay_s, self._start_again)
+            self._delay_s = min(2 * self._delay_s, DELAY_LIMIT_S)
+            return
+        self._end()
+        if self._vital and not self._cancelled:
+            self._supervisor.fail()
+
+    def _start_again(self) -> None:
+        self.restarts += 1
+        self._supervisor.counts(self.name).restarts += 1
+        self._start()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._supervisor.forget(self)
+
+
+class Supervisor:
+    """All tasks of a node that outlive a call.
+
+    `report` writes one line to the log: event, level, fields. `fail` ends the node, as a vital task has failed.
+    """
+
+    def __init__(self, report: Report, fail: Callable[[], None] = lambda: None) -> None:
+        self.fail = fail
+        self._report = report
+        self._children: set[Child] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds tasks weakly
+        self._counts: dict[str, Counts] = {}
+
+    def run(self, name: str, work: Coroutine[Any, Any, T], **fields: object) -> asyncio.Task[T]:
+        """Start a task that is not started again; a failure is logged with its name and these fields."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        self.counts(name).running += 1
+        task.add_done_callback(partial(self._done, name, fields))
+        return task
+
+    def keep(self, name: str, work: Work, vital: bool = False, **fields: object) -> Child:
+        """Start `work`, and again whenever it fails, later each time; one that is vital ends the node instead."""
+        child = Child(self, name, work, vital, fields)
+        self._children.add(child)
+        return child
+
+    @property
+    def by_name(self) -> Mapping[str, Counts]:
+        """Counts of the tasks of each name that was ever started."""
+        return self._counts
+
+    def status(self) -> list[dict[str, object]]:
+        """Tasks by name: how many run, and how often they failed and were started again since the start."""
+        return [
+            {
+                "name": name,
+                "running": counts.running,
+                "restarts": counts.restarts,
+                "failures": counts.failures,
+                "last_failure": counts.last_failure,
+            }
+            for name, counts in sorted(self._counts.items())
+        ]
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for their end, for some seconds; the log names those that go on."""
+        children, tasks = list(self._children), set(self._tasks)
+        for child in children:
+            child.cancel()
+        for task in tasks:
+            task.cancel()
+        waits = [asyncio.get_running_loop().create_task(child.ended()) for child in children]
+        if waits or tasks:
+            _, left = await asyncio.wait([*waits, *tasks], timeout=STOP_WAIT_S)
+            names = {child.name for child in children if not child.over} | {one.get_name() for one in left & tasks}
+            if names:
+                self._report("tasks_not_ended", "warning", {"tasks": sorted(names)})
+        for wait in waits:
+            wait.cancel()
+
+    # For children
+
+    def counts(self, name: str) -> Counts:
+        return self._counts.setdefault(name, Counts())
+
+    def forget(self, child: Child) -> None:
+        self._children.discard(child)
+
+    def report_failure(self, name: str, error: BaseException, fields: dict[str, object]) -> None:
+        counts = self.counts(name)
+        counts.failures += 1
+        counts.last_failure = clean(f"{type(error).__name__}: {error}")  # shown to operators
+        try:
+            self._report("task_failed", "error", {"task": name, **fields, "exc_info": error})
+        except Exception as unreported:  # a log that fails must not keep a task from its restart
+            context = {"message": f"the failure of task {name} was not logged", "exception": unreported}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _done(self, name: str, fields: dict[str, object], task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        self.counts(name).running -= 1
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.report_failure(name, error, fields)

@@ -1,0 +1,111 @@
+"""What an alarm does to a connection: it runs on until it publishes, and is then served no further (spec/core.md 23).
+
+The turning point is the content header. A message without a body is whole by then and is taken; any other waits, with
+all that came behind it, until every alarm is over. While memory is low a declaration or binding of something new waits
+likewise beyond the first MADE_LIMIT of a connection, as it stays in memory: so many are enough for a worker to declare
+what it needs before it consumes, and frees more than they take. What is there already is declared and bound as ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from ..amqp.errors import AMQPError
+from ..core.exchanges.exchange import binding_key
+from ..core.telemetry.resource_alarms import MEMORY
+from ..wire import method_decoder, method_encoder
+from ..wire.frame_reader import Method, Publishes
+from .connection_state import CLOSED, CLOSING
+from .methods.publish import REPLY_TO
+
+if TYPE_CHECKING:
+    from ..core.messages.binding import Destination
+    from .connection import Connection
+
+BODY_SIZE = slice(11, 19)  # of a header frame: the octets that tell the size of the body
+QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND = 0x0032000A, 0x00320014, 0x0028000A, 0x0028001E
+MADE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
+MAKING = frozenset((QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND))
+
+
+def makes_too_much(connection: Connection, event: Method) -> bool:
+    """Whether a method is to make something new while memory is low, and the connection has made MADE_LIMIT already."""
+    if MEMORY not in connection.node.alarms.on() or not makes(connection, event):
+        return False
+    connection.made += 1
+    return connection.made > MADE_LIMIT
+
+
+def makes(connection: Connection, event: Method) -> bool:
+    """Whether a method is to make something that is not there."""
+    vhost, channel = connection.vhost, connection.channels.get(event.channel)
+    if event.index not in MAKING or vhost is None or channel is None or channel.closing:
+        return False
+    try:
+        method, arguments = method_decoder.decode(event.index, event.payload)
+    except AMQPError:
+        return False  # which is told when it is handled
+    if isinstance(method, commands.Queue.Declare):
+        name = method.queue or ""
+        return not method.passive and not name.startswith(REPLY_TO) and name not in vhost.queues
+    if isinstance(method, commands.Exchange.Declare):
+        return not method.passive and (method.exchange or "") not in vhost.exchanges
+    if isinstance(method, commands.Queue.Bind):
+        name, source, key = method.queue or channel.last_queue, method.exchange, method.routing_key
+        destination: Destination | None = vhost.queues.get(name)
+        key = key or (name if not method.queue else "")
+    else:
+        assert isinstance(method, commands.Exchange.Bind)
+        source, key = method.source, method.routing_key or ""
+        destination = vhost.exchanges.get(method.destination or "")
+    exchange = vhost.exchanges.get(source or "")
+    if exchange is None or destination is None:
+        return False
+    return binding_key(exchange.name, destination, key, arguments) not in exchange.outgoing
+
+
+def admitted(connection: Connection, publishes: Publishes) -> Publishes | None:
+    """While an alarm is on: block the connection; the part of these publishes that is still taken, if any."""
+    block(connection)
+    contents = publishes.contents
+    if not contents or any(contents[0][BODY_SIZE]):
+        connection.deferred = publishes
+        return None
+    if len(contents) > 1:
+        connection.deferred = Publishes(publishes.channel, publishes.method, contents[1:], publishes.alike)
+    return Publishes(publishes.channel, publishes.method, contents[:1], True)
+
+
+def block(connection: Connection) -> None:
+    """Nothing more is served, and the client is told why if it asked to be."""
+    connection.blocked = connection.interrupted = True
+    if "connection.blocked" in connection.capabilities:
+        reason = method_encoder.short_string(connection.node.alarms.reason)
+        connection.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
+
+
+def unblock(connection: Connection) -> None:
+    """An alarm is over: the last one, or the one that a declaration waited for."""
+    alarms = connection.node.alarms
+    if MEMORY in alarms.on():
+        return
+    connection.made = 0
+    if connection.blocked and (not alarms.reason or isinstance(connection.deferred, Method)):
+        connection.blocked = False
+        notice = b""
+        if "connection.blocked" in connection.capabilities:
+            notice = method_encoder.method(0, method_encoder.CONNECTION_UNBLOCKED)
+        connection.send(notice)  # which has us called again
+
+
+def state_text(connection: Connection) -> str:
+    """Of one that is open, or was: `blocking` is who would be blocked, `flow` who waits for its queues to drain."""
+    if connection.state == CLOSED:
+        return "closed"
+    if connection.state == CLOSING:
+        return "closing"
+    if connection.node.alarms.reason:
+        return "blocked" if connection.blocked else "blocking"
+    return "flow" if connection.holding.queues else "running"

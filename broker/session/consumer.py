@@ -1,0 +1,141 @@
+"""A consumer of a channel: its credit, and its deliveries as frames (spec/core.md 9)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ..amqp.field_table import Table
+from ..core.messages.message import Message
+from ..core.messages.ports import Consumer
+from ..core.queues.queue import Queue
+from ..wire import method_encoder
+from . import events, tracing
+from .output_buffer import LARGE_BYTES, LARGE_SHARE
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+DELIVERY_OVERHEAD = 128  # octets of method and header frames that a delivery takes beside its body, about
+UNLIMITED = 1 << 30
+
+_u64 = Struct(">Q").pack
+
+
+class Subscription(Consumer):
+    """`prefetch` is its own limit of unacknowledged messages, 0 for none; the channel may have one for all of them."""
+
+    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_tag_octets")
+
+    def __init__(
+        self,
+        channel: Channel,
+        tag: str,
+        queue: Queue,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: Table,
+    ) -> None:
+        super().__init__(tag, queue, channel.connection, no_ack, exclusive, priority)
+        self.channel = channel
+        self.prefetch = prefetch
+        self.arguments = arguments
+        self.stalled = False
+        self._tag_octets = method_encoder.short_string(tag)
+        self._prefixes: dict[int, bytes] = {}  # by length of the address: at most 512 of them
+
+    @property
+    def ended(self) -> bool:
+        return self.channel.closing or self.channel.connection.ended
+
+    def finish(self) -> None:
+        self.channel.pause(self.queue)
+        self.channel.remove(self)
+
+    def room(self, body_bytes: int) -> int:
+        """HOT: bench B, D, I, L."""
+        channel = self.channel
+        connection = channel.connection
+        free = connection.output.room()
+        if free <= 0:
+            if not self.stalled:
+                self.stalled = True
+                connection.stalled.append(self)
+            return 0
+        if body_bytes >= LARGE_BYTES:
+            body_bytes //= LARGE_SHARE
+        room = free // (body_bytes + DELIVERY_OVERHEAD) + 1
+        if self.prefetch and not self.no_ack:
+            room = min(room, self.prefetch - self.unacked)
+        if self.shares:
+            # Shared with the other consumers of the channel: one at a time, so that they cannot overdraw it together.
+            room = min(room, 1, channel.prefetch_limit - channel.prefetched)
+        return room
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        """HOT: bench A-M."""
+        channel = self.channel
+        connection = channel.connection
+        number = channel.number
+        frame_max = connection.frame_max or UNLIMITED
+        prefixes = self._prefixes
+        queue = self.queue
+        unacked = None if self.no_ack else channel.unacked
+        tag, first = channel.delivery_tag, position
+        output = connection.output
+        out = output.buffer
+        for message in messages:
+            tag += 1
+            delivered = message.address.delivered
+            prefix = prefixes.get(len(delivered))
+            if prefix is None:
+                prefix = method_encoder.deliver_prefix(number, self._tag_octets, len(delivered) - 2)
+                prefixes[len(delivered)] = prefix
+            out += prefix
+            out += _u64(tag)
+            out += b"\x01" + delivered[1:] if redelivered else delivered
+            if message.channel == number and message.largest_frame <= frame_max:
+                frames = message.frames
+            else:
+                frames = method_encoder.reframed(message.frames, number, connection.frame_max)
+            if len(frames) < LARGE_BYTES:
+                out += frames
+            else:
+                out = output.add_large(frames)
+            if unacked is not None:
+                unacked[tag] = (queue, self, position, message)
+                position += step
+        channel.delivery_tag = tag
+        channel.delivering.delivered(len(messages), self.no_ack, redelivered)
+        if channel.lane is not None:
+            channel.lane.of(queue).delivered(len(messages), self.no_ack, redelivered)
+        if unacked is not None:
+            self.unacked += len(messages)
+        if self.shares:
+            channel.served(self, len(messages))
+        connection.send(b"")
+        if channel.vhost.message_log is not None:
+            channel.vhost.message_log.delivered(
+                channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
+            )
+        if channel.vhost.firehose is not None:
+            tracing.delivered(channel, messages, queue, redelivered)
+
+    def settled(self) -> None:
+        """One of its deliveries is acknowledged or back in the queue. HOT: bench I, L."""
+        self.unacked -= 1
+        if self.waiting and not self.shares:
+            self.queue.wake(self)
+
+    def cancelled(self) -> None:
+        """The queue is gone: the client is told, if it can be (spec/core.md 9.4)."""
+        channel = self.channel
+        channel.consumers.pop(self.tag, None)
+        events.consumer_deleted(self)
+        if not self.ended and "consumer_cancel_notify" in channel.connection.capabilities:
+            frame = method_encoder.method(
+                channel.number, method_encoder.CANCEL, method_encoder.short_string(self.tag) + b"\x01"
+            )
+            channel.connection.send(frame)

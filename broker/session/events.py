@@ -1,0 +1,178 @@
+"""What sessions tell the event exchange: logins, connections, channels and consumers (spec/core.md 24.2).
+
+Where RabbitMQ names a process, a name stands here that no other connection or channel has at the time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from ..core.queues.reply_queue import VolatileQueue
+from ..core.telemetry.event_fields import terms
+from .transport import Encryption, Peer
+
+if TYPE_CHECKING:
+    from ..core.telemetry.event_exchange import Events
+    from .channel import Channel
+    from .connection import Connection
+    from .consumer import Subscription
+
+PROTOCOL = "{0,9,1}"
+NO_ENCRYPTION = Encryption("", "")
+
+
+def logged_in(connection: Connection, error: str = "") -> None:
+    """Or not, for that reason."""
+    events = connection.node.events
+    if not events.heard:
+        return
+    peer = connection.peer
+    fields: dict[str, object] = {
+        "name": connection.login_name,
+        "connection_type": "network",
+        "connection_name": connection.name,
+        "host": host(peer.local_host),
+        "peer_host": host(peer.host),
+        "peer_port": peer.port,
+        "protocol": PROTOCOL,
+        "auth_mechanism": connection.mechanism,
+        "ssl": peer.encryption is not None,
+    }
+    if error:
+        fields["error"] = error
+    events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
+
+
+def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
+    """By a request, each of which is a login; or not, for that reason."""
+    if not events.heard:
+        return
+    fields: dict[str, object] = {
+        "name": name,
+        "connection_type": "http",
+        "host": host(peer.local_host),
+        "peer_host": host(peer.host),
+        "peer_port": peer.port,
+    }
+    if error:
+        fields["error"] = error
+    events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
+
+
+def connection_created(connection: Connection) -> None:
+    events = connection.node.events
+    if not events.heard:
+        return
+    peer, user, vhost = connection.peer, connection.user, connection.vhost
+    assert user is not None and vhost is not None
+    encryption = peer.encryption or NO_ENCRYPTION
+    fields: dict[str, object] = {
+        "type": "network",
+        "pid": str(connection),
+        "name": connection.name,
+        "node": connection.node.name,
+        "port": peer.local_port,
+        "peer_port": peer.port,
+        "host": host(peer.local_host),
+        "peer_host": host(peer.host),
+        "ssl": peer.encryption is not None,
+        "ssl_protocol": encryption.protocol,
+        "ssl_cipher": encryption.cipher,
+        "peer_cert_subject": encryption.subject,
+        "peer_cert_issuer": encryption.issuer,
+        "peer_cert_validity": encryption.validity,
+        "auth_mechanism": connection.mechanism,
+        "protocol": PROTOCOL,
+        "user": user.name,
+        "vhost": vhost.name,
+        "timeout": connection.heartbeat_s,
+        "frame_max": connection.frame_max,
+        "channel_max": connection.channel_max,
+        "client_properties": terms(connection.client_properties),
+        "connected_at": connection.connected_at_ms,
+        "user_who_performed_action": user.name,
+    }
+    if connection.client_name:
+        fields["user_provided_name"] = connection.client_name
+    events.emit("connection.created", fields)
+
+
+def connection_closed(connection: Connection) -> None:
+    events = connection.node.events
+    if events.heard:
+        fields: dict[str, object] = {
+            "pid": str(connection),
+            "name": connection.name,
+            "node": connection.node.name,
+            "client_properties": terms(connection.client_properties),
+            "user_who_performed_action": connection.login_name,
+        }
+        events.emit("connection.closed", fields)
+
+
+def channel_created(channel: Channel) -> None:
+    connection = channel.connection
+    if connection.node.events.heard:
+        fields: dict[str, object] = {
+            "pid": pid(channel),
+            "name": f"{connection.name} ({channel.number})",
+            "connection": str(connection),
+            "number": channel.number,
+            "user": channel.user.name,
+            "vhost": channel.vhost.name,
+            "user_who_performed_action": channel.user.name,
+        }
+        connection.node.events.emit("channel.created", fields)
+
+
+def channel_closed(channel: Channel) -> None:
+    events = channel.connection.node.events
+    if events.heard:
+        events.emit("channel.closed", {"pid": pid(channel), "user_who_performed_action": channel.user.name})
+
+
+def consumer_created(consumer: Subscription) -> None:
+    channel = consumer.channel
+    if channel.connection.node.events.heard and not isinstance(consumer.queue, VolatileQueue):
+        fields: dict[str, object] = {
+            "consumer_tag": consumer.tag,
+            "queue": consumer.queue.name,
+            "vhost": channel.vhost.name,
+            "channel": pid(channel),
+            "exclusive": consumer.exclusive,
+            "ack_required": not consumer.no_ack,
+            "prefetch_count": consumer.prefetch,
+            "arguments": terms(consumer.arguments),
+            "user_who_performed_action": channel.user.name,
+        }
+        channel.connection.node.events.emit("consumer.created", fields)
+
+
+def consumer_deleted(consumer: Subscription) -> None:
+    channel = consumer.channel
+    if channel.connection.node.events.heard and not isinstance(consumer.queue, VolatileQueue):
+        fields: dict[str, object] = {
+            "consumer_tag": consumer.tag,
+            "queue": consumer.queue.name,
+            "vhost": channel.vhost.name,
+            "channel": pid(channel),
+            "user_who_performed_action": channel.user.name,
+        }
+        channel.connection.node.events.emit("consumer.deleted", fields)
+
+
+def pid(channel: Channel) -> str:
+    return f"<{channel.connection.node.name}.{channel.connection.id}.{channel.number}>"
+
+
+def host(address: str) -> str:
+    """An address as the Erlang term that RabbitMQ shows, such as `{127,0,0,1}`."""
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    size = 1 if known.version == 4 else 2
+    octets = known.packed
+    parts = [str(int.from_bytes(octets[at : at + size], "big")) for at in range(0, len(octets), size)]
+    return "{" + ",".join(parts) + "}"

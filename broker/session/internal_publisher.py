@@ -1,0 +1,404 @@
+"""The way in for messages that a part of this broker brings from elsewhere, such as a link of federation.
+
+They go by the functions that serve a client's publishes, so routing, limits, dead-lettering, the firehose and all that
+is counted are the same. What is missing is the client: nobody's permissions are asked, any user-id is accepted, and an
+alarm does not make it wait, as whoever has an Inflow looks at `Node.alarms` itself.
+
+Contents come as frames off another broker's wire and go into the queues as they are; only the header frame is made.
+What is published is delivered and stored at the end of the loop's turn, once for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+
+from ..amqp import properties
+from ..amqp.errors import AMQPError, Invalid
+from ..core.access.users import Insider
+from ..core.counters.statistics import Publishing
+from ..core.messages.message import HEADER_FIXED, Address, Message
+from ..core.messages.ports import Timer
+from ..core.node.node import Node
+from ..core.queues.enqueue import has_room
+from ..core.vhost.vhost import VHost
+from ..wire import method_encoder
+from ..wire.content_assembler import CONTENT_CLASS
+from ..wire.frame_reader import Publishes
+from . import events
+from .channel import Channel
+from .confirms import Confirms
+from .connection import Connection
+from .connection_state import RUNNING
+from .flow_control import HOLD_MS
+from .methods import publish as publishing
+from .settings import Settings
+from .transport import Link, Peer
+
+SHORT = 255  # octets of a short string, which exchange and routing key are on the wire
+TICKET = b"\x00\x3c\x00\x28\x00\x00"  # ids of basic.publish, and the ticket
+NOT_MANDATORY = b"\x00\xce"  # the flags, and the end of the frame
+NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
+NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
+PERSISTENT = 2
+NOT_SEEN = -1  # octets of a body that never come
+INVALID, REFUSED, HELD = "invalid", "refused", "held"  # why something goes into no queue
+FLAGS = 2  # octets of property flags, which are always there
+
+_header = Struct(">BHIHHQ").pack
+
+Content = tuple[bytes, int, bytes]
+"""Properties, the length of the body in octets, and the body's frames as they came off the wire, whole."""
+
+Report = Callable[[str, str, dict[str, object]], None]
+
+
+class Taken:
+    """What became of contents that were published together.
+
+    ticket   what the journal has to have on disk before they are safe; 0 where nothing has to be waited for
+    refused  those (by index) that some queue did not take, or would not have taken
+    invalid  those (by index) that no client could have published, with the reason; nobody has them
+    """
+
+    __slots__ = ("ticket", "refused", "invalid")
+
+    def __init__(self, ticket: int, refused: frozenset[int], invalid: dict[int, str]) -> None:
+        self.ticket = ticket
+        self.refused = refused
+        self.invalid = invalid
+
+
+class Tally(Confirms):
+    """Notes what a confirm would wait for and say; nobody is told by it."""
+
+    __slots__ = ("ticket", "left_out")
+
+    tells = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ticket = 0
+        self.left_out: list[int] = []
+
+    def published(self, count: int, ticket: int, durable: int) -> bool:
+        self.next += count
+        if ticket > durable:
+            self.ticket = ticket
+        return False
+
+    def refused(self, durable: int) -> None:
+        self.left_out.append(self.next)
+        self.next += 1
+
+
+class Within(Peer):
+    """Who publishes is in this process, and has a name of its own."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__("", 0, "", 0, True)
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Sluice(Link):
+    """Holds back who publishes, as a transport does by not reading (`holding`). `changed` is told of each change."""
+
+    def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
+        self.held = False
+        self.connection: Connection | None = None
+        self._clock = node.clock
+        self._timer: Timer | None = None
+        self._changed = changed
+        self._report = report
+
+    def hold(self) -> None:
+        self.held = True
+        if self._timer is None:
+            self._look_later()
+
+    def release(self) -> None:
+        self.stop()
+        self.held = False
+        self._changed()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_later(self) -> None:
+        self._timer = self._clock.call_at(self._clock.now_ms() + HOLD_MS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.connection is None or not self.connection.holding.queues:
+            return
+        self.held = self.connection.holding.look()
+        self._look_later()
+        self._changed()
+
+    def flush_soon(self) -> None:
+        """The journal has caught up: there is nothing else that a connection without a client has to say."""
+        if self.connection is not None:
+            self.connection.take_output()
+        self._changed()
+
+    def running(self, heartbeat_s: int) -> None: ...
+
+    def close(self, after_s: float) -> None: ...
+
+    def report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        self._report(event, level, fields)
+
+
+class Inflow:
+    """Into one virtual host, until `close`. `name` is what the firehose calls the connection.
+
+    `soon` calls a function at the end of the loop's turn, `commit_soon` tells the committer that the journal has more.
+    While `held`, nothing more is to be published, as consumers or the disk do not keep up; `on_release` is called when
+    that is over. What is published all the same is taken. `counted` is as of a channel. Where it `brings`, the type of
+    the exchange is given the messages instead of routing them (`ExchangeType.brought`).
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: Settings,
+        vhost: VHost,
+        name: str,
+        report: Report,
+        soon: Callable[[Callable[[], None]], object],
+        commit_soon: Callable[[], None],
+    ) -> None:
+        self.on_release: Callable[[], None] = lambda: None
+        self.brings = False
+        self._node = node
+        self._soon = soon
+        self._commit_soon = commit_soon
+        self._flushes = False
+        self._was_held = False
+        self._closed = False
+        self._sluice = Sluice(node, report, self._look)
+        self._connection = connection = Connection(node, settings, Within(name), self._sluice)
+        self._sluice.connection = connection
+        user = Insider(vhost.name)
+        connection.user, connection.login_name, connection.vhost = user, user.name, vhost
+        connection.state = RUNNING
+        self._channel = Channel(connection, 1)
+        self._tally = self._channel.confirms = Tally()
+        self._methods: dict[tuple[str, str], bytes] = {}  # of exchange and routing key, as many as there are routes
+        # The header frame made last, and of what: number of the channel, properties, length of the body.
+        self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
+        events.channel_created(self._channel)
+
+    @property
+    def counted(self) -> Publishing:
+        return self._channel.publishing
+
+    def comes_from(self, upstream: str, link: str) -> None:
+        """What the log of messages is to say: the name of the upstream, and of the queue there."""
+        origin = self._channel.origin
+        origin.upstream, origin.link = upstream, link
+
+    @property
+    def held(self) -> bool:
+        return self._sluice.held or self._connection.waits > 0
+
+    def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
+        """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
+        happened then; Invalid for names that fit no short string. HOT: the federation bench."""
+        if self.brings:
+            return self._bring(exchange, routing_key, contents)
+        channel, tally = self._channel, self._tally
+        method = self._methods.get((exchange, routing_key)) or self._method(exchange, routing_key)
+        if method not in channel.routes:
+            publishing.resolve(channel, method)
+        invalid: dict[int, str] = {}
+        whole, indexes, alike = self._framed(contents, invalid)
+        number, refused = channel.number, frozenset[int]()
+        limited = [queue for queue in channel.routes[method].queues or () if queue.rules.refuses]
+        tally.ticket = at = 0
+        while at < len(whole):
+            first, rest = tally.next, whole[at:] if at else whole
+            if limited:
+                # What is refused is published again, so no queue gets it while another would refuse it.
+                if not all(has_room(queue, contents[indexes[at]][1]) for queue in limited):
+                    refused |= frozenset(indexes[at:])
+                    break
+                rest = rest[:1]
+            try:
+                publishing.publish(channel, Publishes(number, method, rest, alike))
+                done = len(rest)
+            except AMQPError as error:  # the first that was not published; the others go on
+                done = tally.next - first
+                invalid[indexes[at + done]] = error.reply_text
+                done += 1
+            if tally.left_out:
+                refused |= {indexes[at + left - first] for left in tally.left_out}
+                tally.left_out = []
+            at += done
+        for index in invalid:
+            self.discard(exchange, routing_key, contents[index], INVALID)
+        self._confirm_later(len(contents) - len(invalid) - len(refused), tally.ticket)
+        self._flush_later()
+        self._was_held = self.held
+        return Taken(tally.ticket, refused, invalid)
+
+    def _bring(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
+        vhost = self._connection.vhost
+        assert vhost is not None
+        type_ = vhost.exchange(exchange).type
+        address = Address(exchange, routing_key)
+        refused: set[int] = set()
+        invalid: dict[int, str] = {}
+        stored = False
+        for index, (raw, body_bytes, frames) in enumerate(contents):
+            if fault := self._size_fault(raw, body_bytes):
+                invalid[index] = fault
+                continue
+            try:
+                persistent = properties.check(raw) == PERSISTENT
+                frames = header_frame(0, raw, body_bytes) + frames
+                receipt = type_.brought(Message(address, frames, 0, body_bytes, 0, persistent))
+            except AMQPError as error:
+                invalid[index] = error.reply_text
+                self.discard(exchange, routing_key, contents[index], INVALID)
+                continue
+            stored = stored or receipt.stored
+            refused |= {index} if receipt.refused else set()
+            self.discard(exchange, routing_key, contents[index], REFUSED if receipt.refused else HELD)
+        self._flush_later()
+        return Taken(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
+
+    def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
+        """It goes into no queue: the log of messages is told of it, where there is one."""
+        vhost = self._connection.vhost
+        if vhost is None or vhost.message_log is None:
+            return
+        raw, body_bytes, frames = content
+        whole = header_frame(0, raw, body_bytes) + frames
+        message = Message(Address(exchange, routing_key), whole, 0, body_bytes, 0, False)
+        vhost.message_log.discarded(self._channel.origin, message, reason)
+
+    def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
+        """Call `fn` once what was published with this ticket is on disk: now, where it is."""
+        journal = self._node.journal
+        if ticket <= journal.durable:
+            fn()
+        else:
+            journal.when_durable(ticket, fn)
+
+    def flush(self) -> None:
+        """Deliver and store what was published, without waiting for the end of the turn."""
+        self._flushes = False
+        self._node.pump()
+        self._commit_soon()
+
+    def close(self) -> None:
+        """Publish no more. What was published stays."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sluice.stop()
+        self._channel.end()
+        for queue in self._connection.holding.queues:
+            queue.publishers.forget(self._connection)
+        self.on_release = lambda: None
+
+    def _method(self, exchange: str, routing_key: str) -> bytes:
+        """The arguments of basic.publish, by which routes are remembered. Raises Invalid."""
+        method = TICKET + short(exchange) + short(routing_key) + NOT_MANDATORY
+        if len(self._methods) >= publishing.ROUTES_LIMIT:
+            self._methods.clear()
+        self._methods[exchange, routing_key] = method
+        return method
+
+    def _framed(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
+        """Header and body frames of each, its index, and whether all have the same header frame.
+
+        The header frame names the channel that the body frames name, so that these need not be copied.
+        """
+        number, seen, seen_bytes, header = self._header
+        for _, _, frames in contents:
+            if frames:
+                if frames[NUMBER_AT:NUMBER_END] != number:
+                    number, seen_bytes = frames[NUMBER_AT:NUMBER_END], NOT_SEEN
+                    self._channel.number = int.from_bytes(number, "big")
+                break
+        whole: list[bytes] = []
+        indexes: list[int] = []
+        alike = True
+        for index, (raw, body_bytes, frames) in enumerate(contents):
+            if body_bytes != seen_bytes or raw != seen:
+                if fault := self._size_fault(raw, body_bytes):
+                    invalid[index] = fault
+                    continue
+                seen, seen_bytes, header = raw, body_bytes, header_frame(self._channel.number, raw, body_bytes)
+                alike = not whole
+            if frames and frames[NUMBER_AT:NUMBER_END] != number:
+                frames = method_encoder.reframed(frames, self._channel.number, 0)
+            whole.append(header + frames)
+            indexes.append(index)
+        self._header = number, seen, seen_bytes, header
+        return whole, indexes, alike
+
+    def _size_fault(self, raw: bytes, body_bytes: int) -> str:
+        """Why no client here could publish, or get, a message of this size; empty where one could."""
+        settings = self._connection.settings
+        if body_bytes > settings.max_message_size:
+            return f"message size {body_bytes} is larger than configured max size {settings.max_message_size}"
+        if fault := settings.properties_fault(len(raw)):
+            return fault
+        return "" if len(raw) >= FLAGS else "content header has no property flags"
+
+    def _confirm_later(self, count: int, ticket: int) -> None:
+        """Count as confirmed what is, or will be, safe."""
+        if not ticket:
+            self._confirmed(count)
+        else:
+            self._node.journal.when_durable(ticket, partial(self._confirmed, count))
+
+    def _confirmed(self, count: int) -> None:
+        self._channel.publishing.confirm += count
+        self._channel.statistics.publishing.confirm += count
+
+    def _flush_later(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        if self._flushes:
+            self.flush()
+
+    def _look(self) -> None:
+        """Tell of the end of a hold, and be ready to tell of the next."""
+        held = self.held
+        if self._was_held and not held:
+            self._was_held = False
+            self.on_release()
+        else:
+            self._was_held = held
+
+
+def header_frame(number: int, raw: bytes, body_bytes: int) -> bytes:
+    """Of a content with these properties and a body of that length, on that channel."""
+    return (
+        _header(method_encoder.HEADER, number, HEADER_FIXED + len(raw), CONTENT_CLASS, 0, body_bytes)
+        + raw
+        + method_encoder.END
+    )
+
+
+def short(text: str) -> bytes:
+    """Raises Invalid."""
+    octets = text.encode("utf-8", "surrogateescape")
+    if len(octets) > SHORT:
+        raise Invalid(f"a name or a routing key has at most {SHORT} octets")
+    return bytes((len(octets),)) + octets

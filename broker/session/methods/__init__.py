@@ -1,0 +1,1 @@
+"""Handlers of AMQP methods, by class."""

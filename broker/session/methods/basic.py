@@ -1,0 +1,190 @@
+"""Methods of a channel about its consumers: basic.qos, consume, cancel, get; and channel.flow, access.request."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pamqp import base, commands
+
+from ...amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
+from ...amqp.field_table import Table
+from ...core.messages.message import Message
+from ...core.queues.arguments import check_size, integer
+from ...core.queues.queue import Queue
+from ...core.queues.queue_settings import QUORUM
+from ...wire import method_encoder
+from .. import events, tracing
+from ..consumer import Subscription
+from .publish import REPLY_TO
+
+if TYPE_CHECKING:
+    from ..channel import Channel
+
+
+class Postponed(Exception):
+    """A method that is to be served when the queue is no longer paused."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(str(queue))
+        self.queue = queue
+
+
+def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> None:
+    """Raises NotSupported (540): the broker does not stop delivering on demand, as RabbitMQ does not."""
+    if not method.active:
+        raise NotSupported("active=false")
+    channel.send(method_encoder.method(channel.number, method_encoder.CHANNEL_FLOW_OK, b"\x01"))
+
+
+def access_request(channel: Channel, method: base.Frame, arguments: Table) -> None:
+    """Of AMQP 0-8; always granted."""
+    channel.send(method_encoder.method(channel.number, method_encoder.REQUEST_OK, method_encoder.short(1)))
+
+
+def qos(channel: Channel, method: commands.Basic.Qos, arguments: Table) -> None:
+    """Raises NotSupported (540) for a limit in octets."""
+    if method.prefetch_size:
+        raise NotSupported(f"prefetch_size!=0 ({method.prefetch_size})")
+    count = method.prefetch_count or 0
+    if method.global_:
+        channel.share(count)
+    else:
+        channel.prefetch = count
+        channel.share(0)
+    channel.send(method_encoder.method(channel.number, method_encoder.QOS_OK))
+
+
+def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) -> None:
+    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530)."""
+    check_size(arguments)
+    reply = method.queue == REPLY_TO
+    queue = None if reply else consumable_queue(channel, method)
+    tag = method.consumer_tag or unique("amq.ctag")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    limit = channel.connection.settings.consumer_max_per_channel
+    if limit is not None and len(channel.consumers) >= limit:
+        raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
+    no_ack, exclusive = bool(method.no_ack), bool(method.exclusive)
+    given = arguments.get("x-priority")
+    where = str(queue) if queue is not None else f"queue '{REPLY_TO}' in {channel.vhost}"
+    priority = integer("x-priority", given, where) if given is not None else 0
+    if queue is None:  # after all else that can be refused: it lasts until its consumer ends
+        queue = open_reply_queue(channel, no_ack)
+    if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.rules.single):
+        raise AccessRefused(f"{queue} in exclusive use")
+    alone = queue.rules.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
+    prefetch = channel.prefetch_limit if alone and channel.prefetch_limit else channel.prefetch
+    subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
+    subscription.shares = channel.prefetch_limit > 0 and not alone
+    channel.consumers[tag] = subscription
+    if not method.nowait:
+        channel.send(method_encoder.method(channel.number, method_encoder.CONSUME_OK, method_encoder.short_string(tag)))
+    subscription.waiting = queue.ready > 0
+    queue.add_consumer(subscription)
+    events.consumer_created(subscription)
+    channel.vhost.consumers_changed(queue)
+    if subscription.waiting:
+        channel.connection.link.call_next_turn(partial(begin, subscription))
+
+
+def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
+    """The queue, without consumers whose channel is over where one could be in the way of this one. Raises as
+    `readable_queue`."""
+    queue = readable_queue(channel, method.queue)
+    if method.exclusive or queue.consumers.exclusive or queue.rules.single:
+        queue.finish_ended()
+        return readable_queue(channel, method.queue)  # it may have gone with them
+    return queue
+
+
+def begin(subscription: Subscription) -> None:
+    """Start the deliveries of a queue that had messages, in a later write than consume-ok: a client that waits for its
+    socket before it looks into its own buffer would not see a delivery that came with it."""
+    if subscription.channel.consumers.get(subscription.tag) is subscription:
+        subscription.queue.wake(subscription)
+        subscription.channel.connection.node.pump()
+
+
+def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
+    """Direct reply-to (spec/core.md 12). The name cannot be guessed, and lasts as long as the consumer."""
+    if not no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_queue is not None:
+        raise PreconditionFailed("reply consumer already set")
+    channel.reply_queue = channel.vhost.open_volatile(unique(REPLY_TO, "."))
+    return channel.reply_queue
+
+
+def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) -> None:
+    """What the consumer has not settled stays with the channel; a tag that is not known is fine (spec/core.md 9.3)."""
+    tag = method.consumer_tag or ""
+    subscription = channel.consumers.get(tag)
+    if subscription is not None:
+        channel.remove(subscription)
+    if not method.nowait:
+        channel.send(method_encoder.method(channel.number, method_encoder.CANCEL_OK, method_encoder.short_string(tag)))
+
+
+def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
+    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405); Postponed while messages come back that are to
+    be had before those that are there."""
+    queue = readable_queue(channel, method.queue)
+    if queue.paused:
+        raise Postponed(queue)
+    found = fetch(channel, queue, bool(method.no_ack))
+    if found is None:
+        channel.send(method_encoder.method(channel.number, method_encoder.GET_EMPTY, method_encoder.short_string("")))
+        return
+    tag, message, redelivered = found
+    frames = message.frames
+    frame_max = channel.connection.frame_max
+    if message.channel != channel.number or message.largest_frame > frame_max > 0:
+        frames = method_encoder.reframed(frames, channel.number, frame_max)
+    channel.send(method_encoder.get_ok(channel.number, tag, redelivered, message.address.encoded, queue.ready) + frames)
+
+
+def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, bool] | None:
+    """The next message, if there is one, as a delivery of this channel: its tag, and whether it was delivered before.
+
+    Raises ResourceLocked (405).
+    """
+    if queue.rules.single and queue.rules.type == QUORUM:
+        raise ResourceLocked(
+            f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
+            "single active consumer"
+        )
+    found = queue.get(no_ack)
+    if found is None:
+        channel.delivering.found_nothing()
+        if channel.lane is not None:
+            channel.lane.of(queue).found_nothing()
+        return None
+    position, message, redelivered = found
+    channel.delivering.got(no_ack, redelivered)
+    if channel.lane is not None:
+        channel.lane.of(queue).got(no_ack, redelivered)
+    channel.delivery_tag += 1
+    if not no_ack:
+        channel.unacked[channel.delivery_tag] = (queue, None, position, message)
+    if channel.vhost.message_log is not None:
+        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
+    if channel.vhost.firehose is not None:
+        tracing.delivered(channel, [message], queue, redelivered)
+    return channel.delivery_tag, message, redelivered
+
+
+def readable_queue(channel: Channel, given: str | None) -> Queue:
+    """The queue to consume or get from. A direct reply-to name is none (404) for anybody."""
+    name = channel.queue_name(given)
+    if name.startswith(REPLY_TO):
+        raise NotFound(f"no queue '{name}' in {channel.vhost}")
+    channel.check("read", "queue", name)
+    return channel.vhost.owned_queue(name, channel.connection)
+
+
+def unique(prefix: str, joint: str = "-") -> str:
+    """A name that nobody can guess: 16 random octets as 22 characters."""
+    return f"{prefix}{joint}{secrets.token_urlsafe(16)}"

@@ -1,0 +1,361 @@
+"""basic.publish: checks, routing, enqueueing, returns (spec/core.md 8)."""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ...amqp import properties
+from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
+from ...amqp.field_table import type_name
+from ...core.access.users import User
+from ...core.exchanges.deduplicating import Recorder, split_recorders
+from ...core.exchanges.exchange import Exchange
+from ...core.exchanges.router import Route
+from ...core.messages.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
+from ...core.messages.message_state import NO_TTL, Life
+from ...core.queues.enqueue_result import Receipt
+from ...core.queues.queue import Queue
+from ...core.vhost.vhost import VHost
+from ...wire import method_encoder
+from ...wire.frame_reader import Publishes
+from .. import tracing
+
+if TYPE_CHECKING:
+    from ..channel import Channel
+    from ..confirms import Confirms
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+ROUTES_LIMIT = 32_768  # remembered for one user in one vhost, 500 octets each; beyond it all are forgotten
+NUMBER = re.compile("-?[0-9]+")
+LONGEST_MS = 315_360_000_000
+MANDATORY, IMMEDIATE = 1, 2
+ASKED = properties.USER_ID | properties.EXPIRATION  # properties that are to be checked
+SIZE_AT = 3  # of the header frame, with its class, weight and the size of the body behind it
+PROPERTIES_AT = FRAME_HEAD + HEADER_FIXED
+IDS = 6  # octets of class id, method id and ticket in front of the exchange name
+
+_sizes = Struct(">I4xQ").unpack_from
+
+
+def remembered_routes(vhost: VHost, user: User) -> dict[bytes, Route]:
+    """Shared by all channels of this user: what is remembered has passed the user's permissions."""
+    return vhost.routes.setdefault(user.account, {})
+
+
+def publish(channel: Channel, publishes: Publishes) -> None:
+    """Raises NotSupported (540), PreconditionFailed (406), AccessRefused (403), NotFound (404). HOT: bench A-M."""
+    contents = publishes.contents
+    if not contents:
+        raise too_long(channel, publishes)
+    route = channel.routes.get(publishes.method)
+    if route is None:
+        route = resolve(channel, publishes.method)
+    if not publishes.alike:
+        publish_varied(channel, route, contents)
+        return
+    first = contents[0]
+    header_bytes, body_bytes = _sizes(first, SIZE_AT)
+    raw = first[PROPERTIES_AT : FRAME_HEAD + header_bytes]
+    if raw != channel.seen_properties:
+        see(channel, raw)
+    largest = publishes.largest_frame or max(header_bytes, body_bytes) + FRAME_OVERHEAD
+    number = channel.number
+    persistent = channel.seen_persistent
+    address = route.address
+    count = len(contents)
+    if count == 1:  # a comprehension costs a call, as much as the message
+        messages = [Message(address, first, number, body_bytes, largest, persistent)]
+    else:
+        messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
+    whole_bytes = body_bytes * count
+    sizes = channel.statistics.sizes
+    if not sizes.low < body_bytes <= sizes.high:
+        sizes.turn(body_bytes)
+    sizes.run += count
+    sizes.total_bytes += whole_bytes
+    queues = route.queues
+    alone = channel.seen_special or channel.transaction is not None or (route.telling and route.is_told_by(raw))
+    if queues is None or alone:
+        for message in messages:
+            publish_one(channel, route, message)
+    else:
+        enqueue(channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True)
+
+
+def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
+    """The error for a body over the limit, which is looked at before all but one of the flags (spec/core.md 8.1)."""
+    if publishes.method[-2] & IMMEDIATE:  # the flags stand before the end octet
+        return NotSupported("immediate=true")
+    limit = channel.connection.settings.max_message_size
+    return PreconditionFailed(f"message size {publishes.too_long} is larger than configured max size {limit}")
+
+
+def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> None:
+    """Contents whose headers differ, each with one body frame at most. HOT: bench L."""
+    number = channel.number
+    address = route.address
+    alone = route.queues is None or channel.transaction is not None
+    queues = route.queues or ()
+    messages: list[Message] = []
+    total_bytes = 0
+    any_persistent = False
+    sizes = channel.statistics.sizes
+    try:
+        for content in contents:
+            header_bytes, body_bytes = _sizes(content, SIZE_AT)
+            if not sizes.low < body_bytes <= sizes.high:
+                sizes.turn(body_bytes)
+            sizes.run += 1
+            sizes.total_bytes += body_bytes
+            raw = content[PROPERTIES_AT : FRAME_HEAD + header_bytes]
+            if raw != channel.seen_properties:
+                see(channel, raw)
+            persistent = channel.seen_persistent
+            largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
+            message = Message(address, content, number, body_bytes, largest, persistent)
+            if not alone and not channel.seen_special and not (route.telling and route.is_told_by(raw)):
+                messages.append(message)
+                total_bytes += body_bytes
+                any_persistent = any_persistent or persistent
+                continue
+            if messages:
+                run, run_bytes, run_persistent = messages, total_bytes, any_persistent
+                messages, total_bytes, any_persistent = [], 0, False  # should enqueueing fail, it is not done again
+                enqueue(channel, route.exchange, run, run_bytes, run_persistent, queues, route.mandatory)
+            publish_one(channel, route, message)
+    finally:  # also what came before one that is refused
+        if messages:
+            enqueue(channel, route.exchange, messages, total_bytes, any_persistent, queues, route.mandatory)
+
+
+def see(channel: Channel, raw: bytes) -> None:
+    """Look at properties that differ from those of the publish before; raises SyntaxFault (502). HOT: bench L."""
+    channel.seen_properties = b""
+    channel.seen_persistent = properties.check(raw) == 2
+    flags = raw[0] << 8 | raw[1]
+    channel.seen_special = (
+        flags & ASKED != 0
+        or (b"CC" in raw and flags & properties.HEADERS != 0)
+        or (b"amq.rabbitmq.reply-to" in raw and flags & properties.REPLY_TO != 0)
+    )
+    channel.seen_properties = raw
+
+
+def resolve(channel: Channel, method: bytes) -> Route:
+    """The route for a publish that is not remembered, and remember it."""
+    try:
+        exchange_end = IDS + 1 + method[IDS]
+        key_end = exchange_end + 1 + method[exchange_end]
+        flags = method[key_end]
+    except IndexError:
+        raise SyntaxFault("method arguments end within a string") from None
+    if len(method) != key_end + 2:  # the flags and the end octet
+        raise SyntaxFault("method arguments are shorter or longer than the method has")
+    name = method[IDS + 1 : exchange_end].decode("utf-8", "surrogateescape")
+    key = method[exchange_end + 1 : key_end].decode("utf-8", "surrogateescape")
+    if flags & IMMEDIATE:
+        raise NotSupported("immediate=true")
+    channel.check("write", "exchange", name)
+    exchange = channel.vhost.exchange(name)
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal {exchange}")
+    channel.check_topic("write", name, key)
+    address = Address(name, key)
+    telling: set[bytes] = set()
+    queues, stable = channel.vhost.route(exchange, (key,), None, telling)
+    by_key = stable and channel.vhost.firehose is None  # which looks at each message
+    route = Route(address, exchange, queues if by_key else None, bool(flags & MANDATORY), frozenset(telling))
+    if len(channel.routes) >= ROUTES_LIMIT:
+        channel.routes.clear()
+    channel.routes[method] = route
+    return route
+
+
+def publish_one(channel: Channel, route: Route, message: Message) -> None:
+    """A message that needs a look at itself: at its properties, at its headers to route, or at the transaction."""
+    keys: tuple[str, ...] = (route.address.routing_key,)
+    if channel.seen_special:
+        message, keys = examined(channel, message)
+    told = route.telling and route.is_told_by(message.property_bytes)
+    recorders: tuple[Recorder, ...] = ()
+    if route.queues is not None and len(keys) == 1 and not told:
+        queues = route.queues
+    else:
+        queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
+    if channel.vhost.firehose is not None:
+        tracing.published(channel, message, keys, queues)
+    if channel.transaction is not None:
+        channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
+    else:
+        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+
+
+def enqueue_one(
+    channel: Channel,
+    exchange: Exchange,
+    message: Message,
+    queues: tuple[Queue, ...],
+    mandatory: bool,
+    recorders: tuple[Recorder, ...],
+) -> bool:
+    """Give one message to its queues; whether all took it, of which the recorders are told then."""
+    taken = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    if taken:
+        for recorder in recorders:
+            recorder.take([message])
+    return taken
+
+
+def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
+    """The message as it is to be delivered, and all its routing keys; raises PreconditionFailed (406)."""
+    raw = changed = message.property_bytes
+    if properties.text(raw, properties.REPLY_TO) == REPLY_TO:
+        if channel.reply_queue is None:
+            raise PreconditionFailed("fast reply consumer does not exist")
+        changed = properties.replace(changed, properties.REPLY_TO, channel.reply_queue.name)
+    ttl_ms = time_to_live_ms(properties.text(raw, properties.EXPIRATION))
+    keys = [message.address.routing_key]
+    blind: tuple[str, ...] = ()
+    headers = properties.headers(raw)
+    if headers is not None:
+        for name in ("CC", "BCC"):
+            value = headers.get(name)
+            if value is None:
+                continue
+            if not isinstance(value[1], list):
+                raise PreconditionFailed(
+                    f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
+                )
+            found = tuple(octets.decode("utf-8", "surrogateescape") for kind, octets in value[1] if kind == "S")
+            keys += found
+            if name == "BCC":
+                blind = found
+        if "BCC" in headers:
+            changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
+    for key in keys[1:]:
+        channel.check_topic("write", message.address.exchange, key)
+    user_id = properties.text(raw, properties.USER_ID)
+    if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
+        raise PreconditionFailed(
+            f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
+        )
+    if changed is not raw:
+        frames = content_frames(0, changed, message.body)
+        message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
+    if ttl_ms != NO_TTL or blind:
+        message.life = Life(ttl_ms, blind=blind)
+    return message, tuple(keys)
+
+
+def time_to_live_ms(expiration: str | None) -> int:
+    """Raises PreconditionFailed (406) unless it is a number of milliseconds, in digits alone (spec/core.md 8.1)."""
+    if expiration is None:
+        return NO_TTL
+    found = NUMBER.match(expiration)
+    reason = ""
+    if found is None:
+        reason = "no_integer"
+    elif found.end() < len(expiration):
+        reason = f'{{leftover_string,"{expiration[found.end() :]}"}}'
+    elif int(expiration) < 0:
+        reason = f"{{value_negative,{int(expiration)}}}"
+    elif int(expiration) > LONGEST_MS:
+        reason = f"{{value_too_large,{int(expiration)}}}"
+    if reason:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
+    return int(expiration)
+
+
+def enqueue(
+    channel: Channel,
+    exchange: Exchange,
+    messages: list[Message],
+    body_bytes: int,
+    persistent: bool,
+    queues: tuple[Queue, ...],
+    mandatory: bool,
+    alike: bool = False,
+) -> bool:
+    """Give messages to their queues, return them if they must not be lost, count them for confirms; whether all of the
+    queues took all of them.
+
+    `body_bytes` is the sum of their bodies; `persistent` says whether any of them is; those that are `alike` have the
+    same header. HOT: bench A-M.
+    """
+    log = channel.vhost.message_log
+    if log is not None:
+        confirms = channel.confirms
+        number = confirms.next if confirms is not None and confirms.tells else 0
+        log.publishing(channel.origin, messages, alike, number)
+    connection = channel.connection
+    count = len(messages)
+    statistics = channel.statistics
+    exchange.publish_in += count
+    channel.publishing.publish += count
+    statistics.publishing.publish += count
+    if channel.lane is not None:
+        channel.lane.published(exchange, queues, count, mandatory)
+    if queues:
+        routed = count * len(queues)
+        exchange.publish_out += routed
+        statistics.routed += routed
+    else:
+        unroutable(channel, messages, mandatory)
+    receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
+    if log is not None:
+        log.published(queues)
+    if connection.node.journal.behind() and (receipt.stored or any(queue.lines.paged for queue in queues)):
+        connection.wait_for_journal()
+    for queue in queues:
+        if queue.publishers.congested():
+            connection.hold(queue)
+    if channel.confirms is not None:
+        expect_confirms(channel, channel.confirms, count, receipt)
+    return not receipt.refused
+
+
+def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: Receipt) -> None:
+    """So many were published, and are to be confirmed when they are safe. HOT: bench D."""
+    connection = channel.connection
+    channel.statistics.received_confirm += count
+    journal = connection.node.journal
+    ticket = journal.ticket() if receipt.stored else 0
+    if not receipt.refused:
+        waits = confirms.published(count, ticket, journal.durable)
+    else:
+        waits = False
+        for index in range(count):
+            if index in receipt.refused:
+                confirms.refused(journal.durable)
+            else:
+                waits = confirms.published(1, ticket, journal.durable) or waits
+    if waits:
+        journal.when_durable(ticket, channel.committed)
+    if channel not in connection.confirming:
+        connection.confirming.append(channel)
+
+
+def unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> None:
+    """No queue is to have them: they are returned where they must not be lost."""
+    totals = channel.statistics.publishing
+    if mandatory:
+        channel.publishing.return_unroutable += len(messages)
+        totals.return_unroutable += len(messages)
+        if channel.vhost.message_log is not None:
+            channel.vhost.message_log.returned(channel.origin, messages)
+        for message in messages:
+            send_back(channel, message)
+    else:
+        channel.publishing.drop_unroutable += len(messages)
+        totals.drop_unroutable += len(messages)
+
+
+def send_back(channel: Channel, message: Message) -> None:
+    """basic.return, with the content (spec/core.md 8.3)."""
+    frames = message.frames
+    frame_max = channel.connection.frame_max
+    if message.channel != channel.number or message.largest_frame > frame_max > 0:
+        frames = method_encoder.reframed(frames, channel.number, frame_max)
+    channel.send(method_encoder.returned(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)

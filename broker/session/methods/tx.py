@@ -1,0 +1,155 @@
+"""tx.*: publishes and settlements that wait for a commit (spec/core.md 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from ...amqp.errors import PreconditionFailed
+from ...amqp.field_table import Table
+from ...core.exchanges.deduplicating import Recorder
+from ...core.exchanges.exchange import Exchange
+from ...core.jobs.scheduler import SLICE, TURN_COST, Job
+from ...core.messages.message import Message
+from ...core.queues.queue import Queue
+from ...wire import method_encoder
+from .. import closing
+from . import acknowledge
+from . import publish as publishing
+from .acknowledge import End
+
+if TYPE_CHECKING:
+    from ..channel import Channel, Unacked
+
+PUBLISH_COST = 8  # of one publish (`core.scheduler`)
+PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: a publish besides its frames, and each queue of its route
+
+
+class Transaction:
+    """Publishes are routed already, settlements are off the channel's list already; both take effect at commit.
+
+    `largest_bytes` is what the publishes may take in memory, 0 for no limit: consumers cannot free it.
+    """
+
+    __slots__ = ("largest_bytes", "publishes", "settlements", "_published_bytes")
+
+    def __init__(self, largest_bytes: int = 0) -> None:
+        self.largest_bytes = largest_bytes
+        self._published_bytes = 0
+        self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool, tuple[Recorder, ...]]] = []
+        self.settlements: list[tuple[int, Unacked, End]] = []
+
+    def publish(
+        self,
+        exchange: Exchange,
+        message: Message,
+        queues: tuple[Queue, ...],
+        mandatory: bool,
+        recorders: tuple[Recorder, ...],
+    ) -> None:
+        """Raises PreconditionFailed (406) where there is no room for it."""
+        self._published_bytes += len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
+        if self._published_bytes > self.largest_bytes > 0:
+            raise PreconditionFailed(
+                f"transaction with {len(self.publishes)} publishes is larger than configured max size "
+                f"{self.largest_bytes}"
+            )
+        self.publishes.append((exchange, message, queues, mandatory, recorders))
+
+    def settle(self, tag: int, entry: Unacked, end: End) -> None:
+        self.settlements.append((tag, entry, end))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its commit takes more than one turn of the loop."""
+        return PUBLISH_COST * len(self.publishes) > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
+
+    def commit(self, channel: Channel) -> Job:
+        """Publish and settle, in steps.
+
+        Raises PreconditionFailed (406) at the end where a queue refused a publish; all else of it has happened.
+        """
+        publishes, self.publishes, self._published_bytes = self.publishes, [], 0
+        settlements, self.settlements = self.settlements, []
+        complete = True
+        publishes.reverse()
+        while publishes:
+            some = publishes[: -SLICE - 1 : -1]
+            del publishes[-SLICE:]
+            for exchange, message, queues, mandatory, recorders in some:
+                if any(recorder.drops(message) for recorder in recorders):
+                    continue
+                alive = tuple([queue for queue in queues if not queue.deleted])
+                returns = mandatory and not channel.closing
+                taken = publishing.enqueue_one(channel, exchange, message, alive, returns, recorders)
+                complete = complete and taken
+            yield PUBLISH_COST * len(some)
+        runs = groupby(settlements, lambda settlement: settlement[2])
+        entries = [(end, [entry for _, entry, _ in run]) for end, run in runs]
+        settlements.clear()
+        yield from acknowledge.finish_all(channel, entries, "", lambda: None)
+        if not complete:
+            raise PreconditionFailed("partial tx completion")
+
+    def rollback(self, channel: Channel) -> None:
+        """Publishes are forgotten; what was settled is outstanding again, in the order of its tags."""
+        self.publishes.clear()
+        self._published_bytes = 0
+        if self.settlements:
+            for tag, entry, _ in self.settlements:
+                channel.unacked[tag] = entry
+            self.settlements.clear()
+            channel.unacked = dict(sorted(channel.unacked.items()))
+            channel.lowest_tag = min(channel.unacked)
+
+
+def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:
+    if channel.confirms is not None:
+        raise PreconditionFailed("cannot switch from confirm to tx mode")
+    if channel.transaction is None:
+        channel.transaction = Transaction(channel.connection.settings.transaction_max_bytes)
+    channel.send(method_encoder.method(channel.number, method_encoder.TX_SELECT_OK))
+
+
+def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
+    """commit-ok leaves when what was committed is durable.
+
+    Very much of it is committed in slices. The connection is not served until then; others may see a part of it.
+    """
+    transaction = current(channel)
+    if transaction.is_long:
+        connection = channel.connection
+        name = f"commit of channel {channel.number} of connection {connection.name}"
+        job = commit_all(channel, transaction, channel.begin_job())
+        connection.node.scheduler.start(name, job, connection.job_failed)
+    else:
+        for _ in transaction.commit(channel):
+            pass
+    if not channel.closing:
+        channel.send_when_durable(method_encoder.method(channel.number, method_encoder.TX_COMMIT_OK))
+
+
+def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[], None]) -> Job:
+    """A job. The channel is closed where it fails, if the client is still there."""
+    try:
+        yield from transaction.commit(channel)
+    except PreconditionFailed as error:
+        error.class_id, error.method_id = divmod(commands.Tx.Commit.index, 1 << 16)
+        if not channel.closing:
+            closing.close_channel(channel, error)
+    finished()
+
+
+def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:
+    current(channel).rollback(channel)
+    channel.send(method_encoder.method(channel.number, method_encoder.TX_ROLLBACK_OK))
+
+
+def current(channel: Channel) -> Transaction:
+    """Raises PreconditionFailed (406)."""
+    if channel.transaction is None:
+        raise PreconditionFailed("channel is not transactional")
+    return channel.transaction

@@ -1,0 +1,43 @@
+"""A journal that keeps nothing: every message is as durable as it will ever be the moment it is appended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..core.messages.message import Message
+from ..core.messages.ports import Journal
+
+if TYPE_CHECKING:
+    from ..core.metadata.records import Change
+
+
+class MemoryJournal(Journal):
+    durable = 0
+
+    def ticket(self) -> int:
+        return 0
+
+    def append(self, queues: list[int], messages: list[Message]) -> None: ...
+
+    def settle(self, queue: int, id_: int, place: int) -> None: ...
+
+    def count(self, queue: int, id_: int, place: int, attempts: int) -> None: ...
+
+    def gone(self, queue: int) -> None: ...
+
+    def change(self, change: Change) -> None: ...
+
+    def seal(self) -> None:
+        return None
+
+    def close(self) -> None: ...
+
+    def committed(self, number: int) -> None:
+        raise AssertionError("nothing was sealed")
+
+    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+        raise AssertionError("nothing was stored")
+
+    def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
+        raise AssertionError("there is nothing to wait for")

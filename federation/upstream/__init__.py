@@ -1,0 +1,1 @@
+"""The connection to an upstream broker: endpoint, TLS, handshake, transport and channels."""

@@ -1,0 +1,83 @@
+"""Checks the frames of an upstream that aio-pika is to decode, before it does: pure.
+
+aio-pika's decoder has no limits: a table of 140 KB that is nested 20,000 deep takes 100 MB of memory in it, and whoever
+answers in place of the upstream need not know a password for that. So a frame reaches aio-pika only if it is a
+heartbeat or one of the methods that it waits for, with the arguments' lengths and the nesting of tables checked.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+
+from warren.broker.plugin import AMQPError, check_table
+
+from ..errors import LinkFault
+
+METHOD, HEARTBEAT = 1, 8
+START = 0x000A000A
+START_TABLE_AT = 13  # behind the frame's head, the ids of class and method, and the version
+START_MAX = 1 << 17  # bytes of connection.start: the tables of known brokers have less than 1,000
+METHOD_MAX = 1024  # bytes of any other: a reply text has 255, connection.open-ok a short string
+CLUSTER_NAME_MAX = 255  # bytes, as of our own: it is written into each message and into names of queues
+_CONNECTION = {
+    0x000A001E: "connection.tune",
+    0x000A0029: "connection.open-ok",
+    0x000A0032: "connection.close",
+    0x000A0033: "connection.close-ok",
+    0x000A003C: "connection.blocked",
+    0x000A003D: "connection.unblocked",
+}
+_CHANNEL = {
+    0x0014000B: "channel.open-ok",
+    0x00140014: "channel.flow",
+    0x00140028: "channel.close",
+    0x00140029: "channel.close-ok",
+    0x003C001E: "basic.cancel",
+}
+NAMES = {START: "connection.start", **_CONNECTION, **_CHANNEL}
+
+_head = Struct(">BHII").unpack_from
+_size = Struct(">I").unpack_from
+
+
+def is_for_decoder(frame: bytes, started: bool) -> bool:
+    """Whether aio-pika waits for this whole frame; False for answers to methods that it did not send. `started`:
+    connection.start has come.
+
+    Raises LinkFault for a frame that is too large, malformed, or out of place.
+    """
+    if frame[0] == HEARTBEAT:
+        return len(frame) == 8
+    if frame[0] != METHOD or len(frame) < 12:
+        raise LinkFault(f"the upstream sent a frame of type {frame[0]} out of place")
+    _, channel, _, index = _head(frame)
+    name = NAMES.get(index)
+    if name is None and not started:
+        raise LinkFault("the upstream does not speak AMQP 0-9-1")
+    if name is None:
+        return False
+    if (index in _CHANNEL) != (channel > 0) or (started and index == START):
+        raise LinkFault(f"the upstream sent {name} out of place")
+    limit = START_MAX if index == START else METHOD_MAX
+    if len(frame) > limit:
+        raise LinkFault(f"the upstream sent a {name} of {len(frame)} bytes, {limit} are allowed")
+    if index == START:
+        check_start(frame)
+    return True
+
+
+def check_start(frame: bytes) -> None:
+    """Check the layout of a connection.start: properties, mechanisms and locales fill the frame. Raises LinkFault."""
+    try:
+        at, ends = START_TABLE_AT, []
+        for _ in range(3):
+            at += 4 + _size(frame, at)[0]
+            ends.append(at)
+        if at != len(frame) - 1:
+            raise LinkFault("the upstream sent a malformed connection.start")
+        check_table(frame, START_TABLE_AT + 4, ends[0])
+    except AMQPError as error:
+        raise LinkFault(f"the upstream sent a malformed connection.start: {error.reply_text}") from None
+    except (IndexError, ValueError, StructError):
+        raise LinkFault("the upstream sent a malformed connection.start") from None

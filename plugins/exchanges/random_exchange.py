@@ -1,0 +1,84 @@
+"""The exchange types x-random and x-local-random: each message goes to one destination, chosen by chance."""
+
+from random import choice
+
+from warren.broker.plugin import (
+    Binding,
+    Destination,
+    Destinations,
+    ExchangeType,
+    Message,
+    Notice,
+    PreconditionFailed,
+    Table,
+)
+
+CLASSIC = "classic"
+EXCHANGE = "exchange"
+
+
+class RandomExchange(ExchangeType):
+    """Each binding is as likely as any other, so a queue that is bound twice gets twice as much. Keys do not count."""
+
+    description = "AMQP random exchange."
+
+    __slots__ = ("_bindings", "_at")
+
+    by_key = False  # each message has a choice of its own
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self._bindings: list[Binding] = []
+        self._at: dict[Binding, int] = {}  # where each stands in the list
+
+    def bound(self, binding: Binding) -> list[Notice]:
+        self._at[binding] = len(self._bindings)
+        self._bindings.append(binding)
+        return []
+
+    def unbound(self, binding: Binding) -> list[Notice]:
+        at = self._at.pop(binding)
+        last = self._bindings.pop()
+        if last is not binding:
+            self._bindings[at] = last
+            self._at[last] = at
+        return []
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        return [choice(self._bindings).destination] if self._bindings else []
+
+
+class LocalRandomExchange(ExchangeType):
+    """Each classic queue that is bound is as likely as any other. All queues are local here.
+
+    The binding key must be empty.
+    """
+
+    description = "Picks one random local binding (queue) to route via (to)."
+
+    __slots__ = ("_queues",)
+
+    by_key = False
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self._queues = Destinations()
+
+    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        if routing_key:
+            raise PreconditionFailed(f"Non empty binding '{routing_key}' key not permitted")
+        if destination_type == EXCHANGE:
+            raise PreconditionFailed("Destination not found")
+        if destination_type != CLASSIC:
+            raise PreconditionFailed(f"Queue type {destination_type} not valid for this exchange type")
+
+    def bound(self, binding: Binding) -> list[Notice]:
+        self._queues.add(binding.destination)
+        return []
+
+    def unbound(self, binding: Binding) -> list[Notice]:
+        self._queues.remove(binding.destination)
+        return []
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        return [choice(self._queues.all())] if self._queues else []

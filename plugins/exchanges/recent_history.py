@@ -1,0 +1,95 @@
+"""The exchange type x-recent-history: a fanout that gives the last messages to each binding that is made.
+
+It keeps as many as x-recent-history-length says, 20 without it, but none with the header x-recent-history-no-store. A
+durable exchange has them after a restart too, whatever their delivery mode.
+"""
+
+from collections import deque
+
+from warren.broker.plugin import (
+    INTEGERS,
+    Binding,
+    Destination,
+    Destinations,
+    ExchangeHost,
+    ExchangeType,
+    Message,
+    Notice,
+    PreconditionFailed,
+    Stored,
+    Table,
+    term_of,
+)
+
+LENGTH = "x-recent-history-length"
+NO_STORE = "x-recent-history-no-store"
+DEFAULT_LENGTH = 20
+
+
+class RecentHistoryExchange(ExchangeType):
+    description = "Recent history exchange: a new binding gets the last messages"
+
+    __slots__ = ("_bound", "_length", "_kept", "_host")
+
+    by_key = False  # each message is looked at, to be kept
+    fixed_arguments = (LENGTH,)
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self._bound = Destinations()
+        self._length = length_of(arguments)
+        self._kept: deque[Message] = deque()
+        self._host: ExchangeHost | None = None
+
+    @property
+    def stores(self) -> bool:
+        return True
+
+    def attach(self, host: ExchangeHost) -> None:
+        self._host = host
+
+    def restore(self, stored: Stored) -> None:
+        assert self._host is not None, "it was attached"
+        pages = [(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]
+        self._kept.extend([message for message in self._host.read(pages) if message is not None])
+
+    def bound(self, binding: Binding) -> list[Notice]:
+        self._bound.add(binding.destination)
+        return [Notice([binding.destination], [message.anew() for message in self._kept])]
+
+    def unbound(self, binding: Binding) -> list[Notice]:
+        self._bound.remove(binding.destination)
+        return []
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        if NO_STORE.encode() not in message.property_bytes or not message.headers.flag(NO_STORE):
+            self._keep(message.anew())
+        return self._bound.all()
+
+    def deleted(self) -> None:
+        while self._kept:
+            self._forget()
+
+    def _keep(self, message: Message) -> None:
+        assert self._host is not None, "it was attached"
+        if self._host.number:
+            self._host.store([message], True)
+        self._kept.append(message)
+        if len(self._kept) > self._length:
+            self._forget()
+
+    def _forget(self) -> None:
+        """The oldest."""
+        message = self._kept.popleft()
+        if message.place and self._host is not None:
+            self._host.drop(message.id, message.place, True)
+
+
+def length_of(arguments: Table) -> int:
+    """Raises PreconditionFailed (406)."""
+    value = arguments.get(LENGTH)
+    if value is None:
+        return DEFAULT_LENGTH
+    if value[0] not in INTEGERS or not isinstance(value[1], int) or value[1] < 1:
+        raise PreconditionFailed(f"Invalid argument {term_of(value)}, '{LENGTH}' must be a positive integer")
+    return value[1]

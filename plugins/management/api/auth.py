@@ -1,0 +1,94 @@
+"""Who one is, what becomes of a password, and how many have tried theirs."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import parse_qsl
+
+from warren.broker.plugin import SALT_BYTES, hash_password
+
+from ..auth import ADMIN, ANY, MONITOR, NONE, logged_in
+from ..request import Request
+from ..responses import Answer, Refusal, done, found, missing
+from ..router import Route
+
+LOGIN_BYTES = 4096  # of a form with a name and a password
+
+
+def whoami(request: Request) -> Answer:
+    """Name and tags of the user."""
+    timeout_min = request.state.config.login_session_timeout_min
+    more = {} if timeout_min is None else {"login_session_timeout": timeout_min}
+    return found({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
+
+
+def how_to_log_in(request: Request) -> Answer:
+    """How users of a browser log in: by name and password alone."""
+    return found({"oauth_enabled": False})
+
+
+async def log_in(request: Request) -> Answer:
+    """Check name and password, as a form sends them; no session is begun, as each request has them."""
+    if request.state.config.disable_basic_auth:
+        raise Refusal(401, "not_authorized", "Not_Authorized")
+    body: bytes = request.body
+    fields = dict(parse_qsl(body.decode("utf-8", "replace")))
+    if not {"username", "password"} <= fields.keys():
+        raise Refusal(401, "not_authorized", "Not_Authorized")
+    caller = await logged_in(request.host, fields["username"], fields["password"].encode(), request.peer)
+    ANY.check(caller, None)
+    return found("ok")
+
+
+def hashed(request: Request) -> Answer:
+    """A password's hash, as users are made with."""
+    password = request.path["password"]
+    return found({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
+
+
+def list_attempts(request: Request) -> Answer:
+    """Attempts to log in, by protocol."""
+    known(request)
+    return found(
+        [
+            {
+                "protocol": protocol,
+                "auth_attempts": attempts.succeeded + attempts.failed,
+                "auth_attempts_failed": attempts.failed,
+                "auth_attempts_succeeded": attempts.succeeded,
+            }
+            for protocol, attempts in request.node.attempts.items()
+        ]
+    )
+
+
+def list_sources(request: Request) -> Answer:
+    """Attempts by address and user: RabbitMQ tells none unless it is asked to count them, and nobody can ask here."""
+    known(request)
+    return found([])
+
+
+def forget_attempts(request: Request) -> Answer:
+    """Count them anew."""
+    known(request)
+    for attempts in request.node.attempts.values():
+        attempts.succeeded = attempts.failed = 0
+    return done()
+
+
+def known(request: Request) -> None:
+    """Raises Refusal (404) for another node than this one."""
+    if request.path["node"] != request.node.name:
+        raise missing()
+
+
+ROUTES = (
+    Route("GET", "/auth", NONE, how_to_log_in),
+    Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES),
+    Route("GET", "/whoami", ANY, whoami),
+    Route("GET", "/auth/hash_password/{password}", ADMIN, hashed),
+    Route("GET", "/auth/attempts/{node}", MONITOR, list_attempts),
+    Route("GET", "/auth/attempts/{node}/source", MONITOR, list_sources),
+    Route("DELETE", "/auth/attempts/{node}", MONITOR, forget_attempts),
+    Route("DELETE", "/auth/attempts/{node}/source", MONITOR, forget_attempts),
+)

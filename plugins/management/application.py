@@ -1,0 +1,51 @@
+"""All that answers on the port of the API: the API, and the metrics for those who monitor."""
+
+from __future__ import annotations
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from warren.broker.plugin import Host
+
+from ..http.asgi import raw_path_of
+from ..prometheus.service import MetricsService
+from .api import routes
+from .context import State
+from .http_api import Web
+from .origins import ANY_ORIGIN
+
+METRICS = "prometheus"  # the entry point of the service
+
+
+class Shared:
+    """An ASGI application: requests for metrics go to the service that has them, if it runs, all others to the API."""
+
+    def __init__(self, host: Host, web: Web) -> None:
+        self._host = host
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        application: ASGIApp = self._web
+        metrics = self._host.services.get(METRICS)
+        if isinstance(metrics, MetricsService) and metrics.answers(raw_path_of(scope)) and self._web.is_host_own(scope):
+            application = await metrics.guarded()
+        await application(scope, receive, send)
+
+
+def application(host: Host, state: State) -> ASGIApp:
+    """The whole application, with the answers to browsers about origins where some are allowed.
+
+    Where any origin is allowed none may use the credentials that a browser has stored.
+    """
+    config = state.config
+    web = Shared(host, Web(host, state, routes()))
+    if not config.cors_allow_origins:
+        return web
+    return CORSMiddleware(
+        web,
+        allow_origins=config.cors_allow_origins,
+        allow_methods=["HEAD", "GET", "POST", "PUT", "DELETE", "OPTIONS"],
+        allow_headers=["*"],
+        allow_credentials=ANY_ORIGIN not in config.cors_allow_origins,
+        max_age=config.cors_max_age_s,
+    )

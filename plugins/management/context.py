@@ -1,0 +1,38 @@
+"""What the service keeps from one request to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warren.broker.plugin import Breakdown, Host, Management, product_version
+
+from . import federation_links
+from .stats import detailed_rates
+from .stats.counters import KINDS
+from .stats.history import Sample, Samples, retention_of
+from .stats.process_stats import Readings
+
+
+class State:
+    """`samples` are of all objects, `readings` of the process. Raises ValueError for retention that cannot be."""
+
+    def __init__(self, host: Host) -> None:
+        self.config: Management = host.config.management
+        off = self.config.disable_stats or self.config.disable_metrics_collector
+        mode = "none" if off else self.config.rates_mode
+        retention = retention_of(self.config.sample_retention_policies)
+        self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)
+        self.readings = Readings(host)
+        self._host = host
+        if mode == "detailed":
+            host.node.breakdown = breakdown = Breakdown()
+            host.node.observers.append(breakdown)
+
+    def more_samples(self) -> Iterator[Sample]:
+        """Of what there is only where something is configured or installed."""
+        yield from federation_links.samples(self._host)
+        yield from detailed_rates.samples(self._host)
+
+    @property
+    def product_version(self) -> str:
+        return product_version()

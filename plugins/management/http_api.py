@@ -1,0 +1,311 @@
+"""The way of a request: found in the table, let in, read, handled, stored, answered (spec/operator.md 1.1-1.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import inspect
+import io
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from warren.broker.plugin import AMQPError, Host, OperatorError, Peer, source_of
+
+from ..http.asgi import (
+    GZIP_FROM,
+    GZIP_LEVEL,
+    THREAD_FROM,
+    headers_of,
+    peer_of,
+    raw_path_of,
+    takes_gzip,
+    until_departure,
+)
+from . import bodies
+from .access_log import AccessLog
+from .auth import NOBODY, NONE, Caller, authenticated, present
+from .context import State
+from .origins import Origins
+from .pagination import Listing, answered, chosen_columns, pruned
+from .quota import Quota
+from .request import Request
+from .responses import NO_VHOST, Answer, Refusal, missing, not_found, not_now, refusal_of
+from .router import READS, Answered, Route, Routes, allowed, values
+
+T = TypeVar("T")
+
+API = "/api"
+REQUEST_S = 60.0  # until an answer is made; a list of 100,000 objects takes a tenth of it on an idle machine
+STORING_S = 10.0  # a change waits for the disk, before its caller is told that it is not stored yet
+STORING_LIMIT = 128  # changes that wait for the disk at a time; they must not keep others from being answered
+# Requests in work at a time, health checks aside: of users who have logged in, and whose bodies have come.
+REQUESTS_LIMIT = 512
+SOURCE_REQUESTS_LIMIT = 64  # of these, from one source address: eight of them to keep all others out
+BODIES_BYTES = 256 << 20  # of bodies that are on their way, of all users,
+USER_BODIES_BYTES = 64 << 20  # and of one
+CHUNK_BYTES = 256 << 10  # of an answer, that are handed to the socket in one turn of the loop
+NO_CONTENT = 204
+CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
+
+
+class Web:
+    """An ASGI application."""
+
+    def __init__(self, host: Host, state: State, routes: Routes) -> None:
+        self._host = host
+        self._state = state
+        self._routes = routes
+        self._prefix = state.config.path_prefix.rstrip("/") + API
+        self._headers = fixed_headers(state)
+        self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
+        self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in work, by source
+        longest = state.config.max_body_bytes
+        self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
+        self._storing = 0  # changes that wait for the disk
+        self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        headers = headers_of(scope)
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except Refusal as refusal:
+            answer = refusal.answer
+        except TimeoutError:
+            answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
+        except (AMQPError, OperatorError) as error:
+            answer = refusal_of(error).answer
+        except ConnectionResetError:
+            return
+        except Exception as error:  # a bug of ours: it ends this request alone
+            self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
+            answer = Answer(500, {"error": "internal_server_error", "reason": "see the broker's log"})
+        size = await self._send(answer, headers, send)
+        if self._log is not None:
+            line = f"{scope['method']} {raw_path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"
+            now_s = self._host.node.clock.timestamp_s()
+            self._log.write(peer_of(scope).host, scope.get("user", ""), line, answer.status, size, headers, now_s)
+
+    def is_host_own(self, scope: Scope) -> bool:
+        """Whether the request is to this node by one of its own names; one that is not is refused by the API."""
+        try:
+            self._origins.check_host(headers_of(scope), peer_of(scope))
+        except Refusal:
+            return False
+        return True
+
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
+        self._origins.check_host(headers, peer_of(scope))
+        raw_path = raw_path_of(scope)
+        if raw_path != self._prefix and not raw_path.startswith(self._prefix + "/"):
+            raise missing()
+        at = self._routes.find(raw_path[len(self._prefix) :])
+        if at is None:
+            raise missing()
+        by_method, segments = at
+        method = scope["method"]
+        if method == "OPTIONS":
+            return Answer(200, b"", {"allow": allowed(by_method)})
+        route = by_method.get("GET" if method == "HEAD" else method)
+        if route is None:
+            return Answer(
+                405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
+            )
+        return await self._serve(scope, headers, receive, route, segments)
+
+    async def _serve(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, route: Route, segments: list[str]
+    ) -> Answer:
+        method, peer = scope["method"], peer_of(scope)
+        if route.changes:
+            self._origins.check_change(method, headers, takes_form=route.body is bytes)
+        caller = NOBODY
+        if route.guard is not NONE:
+            caller = await self._log_in(scope, headers, peer)
+            scope["user"] = caller.user.name
+        query: dict[str, str] = {}
+        for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
+            query.setdefault(name, text)
+        request = Request(self._host, self._state, caller, peer, method, values(route, segments), query, headers)
+        self._let_in(route, request)
+        if route.body is not None:
+            await self._read(route, request, receive)
+            self._let_in(route, request)  # as a body takes its time, in which rights may have been taken away
+        if route.is_health or route.guard is NONE:
+            return await self._work(route, request, receive)
+        source = source_of(peer.host)
+        if not self._requests.take(source):
+            raise not_now("too many requests are under way")
+        try:
+            return await self._work(route, request, receive)
+        finally:
+            self._requests.give_back(source)
+
+    async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
+        """The caller; for one who leaves before it is known nothing more is done. Raises Refusal (400, 401, 503)."""
+        if self._state.config.disable_basic_auth:
+            raise Refusal(401, "not_authorized", "Not_Authorized")
+        login = authenticated(self._host, headers.get("authorization"), peer)
+        async with asyncio.timeout(REQUEST_S):
+            return await work_until(until_departure(scope), login)
+
+    async def _work(self, route: Route, request: Request, receive: Receive) -> Answer:
+        async with asyncio.timeout(REQUEST_S):
+            answer = await self._handle(route, request, receive)
+            if request.method not in READS:
+                await self._stored(receive)
+            return answer
+
+    async def _stored(self, receive: Receive) -> None:
+        """Raises Refusal (503) where the disk does not take what was changed in time."""
+        host = self._host
+        if host.node.journal.ticket() <= host.node.journal.durable:
+            return
+        if self._storing < STORING_LIMIT:
+            self._storing += 1
+            try:
+                async with asyncio.timeout(STORING_S):
+                    return await while_connected(receive, host.stored())
+            except TimeoutError:
+                pass
+            finally:
+                self._storing -= 1
+        alarm = host.node.alarms.reason
+        cause = f"the broker is {alarm}" if alarm else "the disk does not take it now"
+        raise not_now(f"the change is made, and not stored yet: {cause}")
+
+    def _let_in(self, route: Route, request: Request) -> None:
+        """Raises Refusal (401, 404). Who may nothing at all is told so first."""
+        if route.guard is not NONE:
+            request.caller = present(self._host, request.caller)
+        name = request.path.get("vhost")
+        request.vhost = self._host.node.vhosts.get(name) if name is not None else None
+        route.guard.check(request.caller, request.vhost)
+        if name is not None and request.vhost is None and route.vhost_required:
+            raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
+
+    async def _read(self, route: Route, request: Request, receive: Receive) -> None:
+        """Raises Refusal (400, 408, 503)."""
+        assert route.body is not None
+        config = self._state.config
+        limit, too_long = config.max_body_bytes, bodies.TOO_LONG
+        if route.body_limit is not None:
+            limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
+        user = "" if route.guard is NONE else request.user.name
+        reader = bodies.Reader(self._bodies, user, limit, too_long, config.tcp.inactivity_timeout / 1000)
+        octets = await reader.read(receive, request.headers.get("content-length"))
+        if issubclass(route.body, msgspec.Struct):
+            request.body = bodies.converted(bodies.decoded(octets), route.body)
+        else:
+            request.body = octets
+
+    async def _handle(self, route: Route, request: Request, receive: Receive) -> Answer:
+        with request.acting():
+            result: Any = route.handler(request)
+        if inspect.isawaitable(result):
+            result = await while_connected(receive, result)
+        made: Answered = result
+        if isinstance(made, Listing):
+            return await while_connected(receive, answered(made, request.query))
+        if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
+            return Answer(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
+        return made
+
+    async def _send(self, answer: Answer, asked: Mapping[str, str], send: Send) -> int:
+        """The number of bytes of the body that were sent."""
+        parts = answer.parts()
+        size = sum(map(len, parts))
+        headers = {**self._headers, **answer.headers}
+        if size:
+            headers["content-type"] = answer.media_type
+            if answer.status == 200:
+                headers.setdefault("cache-control", "no-cache")
+        if size >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
+            headers["content-encoding"] = "gzip"
+            parts = [answer.gzip or await compressed(parts, size)]
+            size = len(parts[0])
+        if answer.status != NO_CONTENT:  # which has none by definition, and so no length (RFC 9110, 8.6)
+            headers["content-length"] = str(size)
+        encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+        sent = 0
+        for chunk in chunks(parts):
+            sent += len(chunk)
+            await send({"type": "http.response.body", "body": chunk, "more_body": sent < size})
+            await asyncio.sleep(0)
+        if not size:
+            await send({"type": "http.response.body", "body": b""})
+        return size
+
+
+async def compressed(parts: list[bytes], size: int) -> bytes:
+    """Beside the loop where that takes long."""
+    if size >= THREAD_FROM:
+        return await asyncio.to_thread(gzipped, parts)
+    return gzipped(parts)
+
+
+def gzipped(parts: list[bytes]) -> bytes:
+    with io.BytesIO() as output:
+        with gzip.GzipFile(fileobj=output, mode="wb", compresslevel=GZIP_LEVEL, mtime=0) as file:
+            file.writelines(parts)
+        return output.getvalue()
+
+
+def chunks(parts: list[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of about CHUNK_BYTES."""
+    gathered: list[bytes] = []
+    size = 0
+    for part in parts:
+        for start in range(0, len(part), CHUNK_BYTES):
+            gathered.append(part[start : start + CHUNK_BYTES])
+            size += len(gathered[-1])
+            if size >= CHUNK_BYTES:
+                yield b"".join(gathered)
+                gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """The result of the work; raises ConnectionResetError, once it is cancelled, if the client leaves before.
+
+    The body of the request has been read, or is not looked at.
+    """
+
+    async def departure() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return await work_until(departure(), work)
+
+
+async def work_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
+    """The result of the work; raises ConnectionResetError, once it is cancelled, if the departure comes before."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure)
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ConnectionResetError("the client has gone before the answer")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+def fixed_headers(state: State) -> dict[str, str]:
+    """Of every answer."""
+    config = state.config
+    optional = {
+        "strict-transport-security": config.hsts_policy,
+        "x-content-type-options": config.content_type_options,
+        "x-frame-options": config.frame_options,
+        "x-xss-protection": config.xss_protection,
+    }
+    headers = {"vary": "accept-encoding, origin", "content-security-policy": config.csp_policy or CONTENT_SECURITY}
+    return headers | {name: text for name, text in optional.items() if text}

@@ -1,0 +1,1 @@
+"""Statistics: counters, samples of them over time, and rates."""

@@ -1,0 +1,149 @@
+"""What is counted of which kind of object, by RabbitMQ's names (spec/operator.md 1.5): to list it, and to sample it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from warren.broker.plugin import Churn, Delivering, Exchange, Publishing, Queue, VHost
+
+from .history import GAUGES, LENGTHS, OCTETS, Key
+
+PUBLISHING = ("publish", "confirm", "return_unroutable", "drop_unroutable")
+DELIVERING = ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "deliver_get", "get_empty")
+PUBLISHED = ("publish", "return_unroutable", "drop_unroutable")  # by a channel to one exchange
+ROUTING = ("publish_in", "publish_out")
+CHURN = (
+    *("connection_created", "connection_closed", "channel_created", "channel_closed"),
+    *("queue_declared", "queue_created", "queue_deleted"),
+)
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "overview": (*PUBLISHING, *DELIVERING, *LENGTHS, *CHURN),
+    "node": GAUGES,
+    "vhost": (*PUBLISHING, *DELIVERING, *LENGTHS, *OCTETS),
+    "queue": ("publish", *DELIVERING, *LENGTHS),
+    "exchange": ROUTING,
+    "connection": OCTETS,
+    "channel": (*PUBLISHING, *DELIVERING),
+    "link": ("publish", "confirm"),
+    "channel_exchange": PUBLISHED,
+    "channel_queue": DELIVERING,
+    "exchange_queue": ("publish",),
+}
+
+Values = tuple[int, ...]
+
+
+class Line(Protocol):
+    """A connection, as far as it is counted."""
+
+    received_bytes: int
+    sent_bytes: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def vhost(self) -> VHost | None: ...
+
+    @property
+    def channels(self) -> Mapping[int, Lane]: ...
+
+
+class Lane(Protocol):
+    """A channel, likewise."""
+
+    number: int
+    publishing: Publishing
+    delivering: Delivering
+
+
+OVERVIEW: Key = ()
+
+
+def queue_key(queue: Queue) -> Key:
+    return queue.vhost, queue.name
+
+
+def exchange_key(exchange: Exchange) -> Key:
+    return exchange.vhost, exchange.name
+
+
+def vhost_key(vhost: VHost) -> Key:
+    return (vhost.name,)
+
+
+def connection_key(connection: Line) -> Key:
+    return (connection.name,)
+
+
+def channel_key(connection: Line, channel: Lane) -> Key:
+    return connection.name, str(channel.number)
+
+
+# Values in the order of the names above
+
+
+def publishing(of: Publishing) -> Values:
+    return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
+
+
+def delivering(of: Delivering) -> Values:
+    return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.deliver_get, of.get_empty
+
+
+def lengths(queue: Queue) -> tuple[int, int, int]:
+    return queue.ready + queue.unacked, queue.ready, queue.unacked
+
+
+def persistent(queue: Queue) -> tuple[int, int]:
+    """How many of its messages are, and the sum of their bodies."""
+    messages, body_bytes = queue.ready + queue.unacked, queue.ready_bytes + queue.unacked_bytes
+    return min(queue.kept.count, messages), min(queue.kept.body_bytes, body_bytes)
+
+
+def churn(of: Churn) -> Values:
+    return (
+        *(of.connection_created, of.connection_closed, of.channel_created, of.channel_closed),
+        *(of.queue_declared, of.queue_created, of.queue_deleted),
+    )
+
+
+# The same by name, for who lists it
+
+
+def publishing_counters(of: Publishing) -> dict[str, int]:
+    return dict(zip(PUBLISHING, publishing(of), strict=True))
+
+
+def delivering_counters(of: Delivering) -> dict[str, int]:
+    return dict(zip(DELIVERING, delivering(of), strict=True))
+
+
+def queue_counters(queue: Queue) -> dict[str, int]:
+    """The `message_stats` of a queue."""
+    return {"publish": queue.published, **delivering_counters(queue.delivering)}
+
+
+def exchange_counters(exchange: Exchange) -> dict[str, int]:
+    """The `message_stats` of an exchange."""
+    return {"publish_in": exchange.publish_in, "publish_out": exchange.publish_out}
+
+
+def channel_counters(channel: Lane) -> dict[str, int]:
+    """The `message_stats` of a channel."""
+    return {**publishing_counters(channel.publishing), **delivering_counters(channel.delivering)}
+
+
+def message_counters(publishing: Publishing, delivering: Delivering) -> dict[str, int]:
+    """The `message_stats` of a virtual host, or of all of them. `disk_reads` and `disk_writes` are of files that there
+    are not here."""
+    return {**publishing_counters(publishing), **delivering_counters(delivering), "disk_reads": 0, "disk_writes": 0}
+
+
+def length_counters(values: Values) -> dict[str, int]:
+    return dict(zip(LENGTHS, values, strict=True))
+
+
+def churn_counters(of: Churn) -> dict[str, int]:
+    return dict(zip(CHURN, churn(of), strict=True))

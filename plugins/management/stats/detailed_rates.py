@@ -1,0 +1,49 @@
+"""Two of a channel, an exchange and a queue, as far as it is counted what passed between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warren.broker.plugin import Channel, Exchange, Host, Publishing, Queue
+
+from .counters import PUBLISHED, channel_key, delivering
+from .history import Key, Sample
+
+
+def samples(host: Host) -> Iterator[Sample]:
+    """Of all pairs."""
+    for channel in channels(host):
+        assert channel.lane is not None
+        for exchange, published in list(channel.lane.exchanges.items()):
+            values = tuple(published_counters(published).values())
+            yield "channel_exchange", pair(channel, exchange), published, values
+        for queue, got in list(channel.lane.queues.items()):
+            yield "channel_queue", pair(channel, queue), got, delivering(got)
+    for exchange, routed in list(routes(host).items()):
+        for queue, count in list(routed.items()):
+            yield "exchange_queue", route(exchange, queue), queue, (count,)
+
+
+def channels(host: Host) -> Iterator[Channel]:
+    """Those of which it is counted."""
+    for connection in host.connections():
+        yield from (channel for channel in list(connection.channels.values()) if channel.lane is not None)
+
+
+def routes(host: Host) -> dict[Exchange, dict[Queue, int]]:
+    return host.node.breakdown.routed if host.node.breakdown is not None else {}
+
+
+# Keys of samples
+
+
+def pair(channel: Channel, other: Exchange | Queue) -> Key:
+    return *channel_key(channel.connection, channel), other.name
+
+
+def route(exchange: Exchange, queue: Queue) -> Key:
+    return exchange.vhost, exchange.name, queue.name
+
+
+def published_counters(published: Publishing) -> dict[str, int]:
+    return {name: getattr(published, name) for name in PUBLISHED}

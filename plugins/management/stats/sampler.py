@@ -1,0 +1,115 @@
+"""Looks at all there is every few seconds, in slices short enough to delay no message that anybody would notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+
+from warren.broker.plugin import Node
+
+from . import counters
+from .counters import Line, Values
+from .history import Sample, Samples
+
+SLICE = 100  # objects looked at in one go: about a millisecond
+
+
+class Sampler:
+    """`connections` are those that are open; `gauges` measures what GAUGES name, in their order; `more` is what else
+    there is to look at."""
+
+    def __init__(
+        self,
+        node: Node,
+        samples: Samples,
+        connections: Callable[[], Iterable[Line]],
+        gauges: Callable[[], Values] | None = None,
+        more: Callable[[], Iterable[Sample]] = tuple,
+    ) -> None:
+        self._node = node
+        self._samples = samples
+        self._connections = connections
+        self._gauges = gauges
+        self._more = more
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        interval_s = self._samples.interval_ms / 1000
+        loop = asyncio.get_running_loop()
+        next_s = loop.time()
+        while True:
+            for number, _ in enumerate(self.look(self._node.clock.now_ms()), 1):
+                if not number % SLICE:
+                    await asyncio.sleep(0)
+            next_s = max(next_s + interval_s, loop.time())
+            await asyncio.sleep(next_s - loop.time())
+
+    def look(self, now_ms: int) -> Iterator[None]:
+        """One tick, object by object. What comes or goes meanwhile is seen next time."""
+        samples = self._samples
+        if samples.mode == "none":
+            return
+        samples.begin(now_ms)
+        octets: dict[str, tuple[int, int]] = {}
+        yield from self._look_at_connections(octets)
+        for sample in self._more():
+            samples.look(*sample)
+            yield
+        total = (0, 0, 0)
+        for vhost in list(self._node.vhosts.values()):
+            lengths = (0, 0, 0)
+            for queue in list(vhost.queues.values()):
+                own = counters.lengths(queue)
+                lengths = plus(lengths, own)
+                values = (queue.published, *counters.delivering(queue.delivering), *own)
+                samples.look("queue", counters.queue_key(queue), queue, values)
+                yield
+            for exchange in list(vhost.exchanges.values()):
+                values = (exchange.publish_in, exchange.publish_out)
+                samples.look("exchange", counters.exchange_key(exchange), exchange, values)
+                yield
+            total = plus(total, lengths)
+            counted = vhost.statistics
+            received, sent = octets.get(vhost.name, (0, 0))
+            values = (
+                *counters.publishing(counted.publishing),
+                *counters.delivering(counted.delivered()),
+                *lengths,
+                *(counted.received_bytes + received, counted.sent_bytes + sent),
+            )
+            samples.look("vhost", counters.vhost_key(vhost), vhost, values)
+            yield
+        self._look_at_node(total)
+        samples.end()
+
+    def _look_at_connections(self, octets: dict[str, tuple[int, int]]) -> Iterator[None]:
+        """`octets` gets what they received and sent, by virtual host."""
+        samples = self._samples
+        for connection in list(self._connections()):
+            came, went = connection.received_bytes, connection.sent_bytes
+            samples.look("connection", counters.connection_key(connection), connection, (came, went))
+            if connection.vhost is not None:
+                received, sent = octets.get(connection.vhost.name, (0, 0))
+                octets[connection.vhost.name] = (received + came, sent + went)
+            for channel in list(connection.channels.values()):
+                values = (*counters.publishing(channel.publishing), *counters.delivering(channel.delivering))
+                samples.look("channel", counters.channel_key(connection, channel), channel, values)
+                yield
+            yield
+
+    def _look_at_node(self, lengths: tuple[int, int, int]) -> None:
+        node, samples = self._node, self._samples
+        counted = node.statistics()
+        values = (
+            *counters.publishing(counted.publishing),
+            *counters.delivering(counted.delivered()),
+            *lengths,
+            *counters.churn(node.churn),
+        )
+        samples.look("overview", counters.OVERVIEW, node, values)
+        if self._gauges is not None:
+            samples.look("node", counters.OVERVIEW, node, self._gauges())
+
+
+def plus(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]

@@ -1,0 +1,1 @@
+"""Views: the fields of each kind of object under RabbitMQ's names."""

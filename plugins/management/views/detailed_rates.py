@@ -1,0 +1,83 @@
+"""What passed between a channel, an exchange and a queue, as single ones of them tell it (spec/operator.md 1.5).
+
+It is counted with `management.rates_mode = detailed` alone; all lists here are empty otherwise.
+"""
+
+from __future__ import annotations
+
+from warren.broker.plugin import Channel, Delivering, Exchange, Host, Publishing, Queue
+
+from ..pagination import Item
+from ..stats.counters import delivering_counters
+from ..stats.detailed_rates import channels, pair, published_counters, route, routes
+from .stats import Figures
+
+
+def of_queue(host: Host, figures: Figures, queue: Queue) -> Item:
+    incoming = [
+        {"stats": routed_stats(figures, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
+        for exchange, counted in routes(host).items()
+        if queue in counted
+    ]
+    deliveries = [
+        {"stats": delivered_stats(figures, channel, queue, got), "channel_details": channel_details(channel)}
+        for channel in channels(host)
+        if channel.lane is not None and (got := channel.lane.queues.get(queue)) is not None
+    ]
+    return {"incoming": incoming, "deliveries": deliveries}
+
+
+def of_exchange(host: Host, figures: Figures, exchange: Exchange) -> Item:
+    incoming = [
+        {"stats": published_stats(figures, channel, exchange, published), "channel_details": channel_details(channel)}
+        for channel in channels(host)
+        if channel.lane is not None and (published := channel.lane.exchanges.get(exchange)) is not None
+    ]
+    outgoing = [
+        {"stats": routed_stats(figures, exchange, queue, count), "queue": place_of(queue)}
+        for queue, count in routes(host).get(exchange, {}).items()
+    ]
+    return {"incoming": incoming, "outgoing": outgoing}
+
+
+def of_channel(figures: Figures, channel: Channel) -> Item:
+    if channel.lane is None:
+        return {"publishes": [], "deliveries": []}
+    publishes = [
+        {"stats": published_stats(figures, channel, exchange, published), "exchange": place_of(exchange)}
+        for exchange, published in channel.lane.exchanges.items()
+    ]
+    deliveries = [
+        {"stats": delivered_stats(figures, channel, queue, got), "queue": place_of(queue)}
+        for queue, got in channel.lane.queues.items()
+    ]
+    return {"publishes": publishes, "deliveries": deliveries}
+
+
+def published_stats(figures: Figures, channel: Channel, exchange: Exchange, published: Publishing) -> Item:
+    return figures.details("channel_exchange", pair(channel, exchange), published_counters(published))
+
+
+def delivered_stats(figures: Figures, channel: Channel, queue: Queue, got: Delivering) -> Item:
+    return figures.details("channel_queue", pair(channel, queue), delivering_counters(got))
+
+
+def routed_stats(figures: Figures, exchange: Exchange, queue: Queue, count: int) -> Item:
+    return figures.details("exchange_queue", route(exchange, queue), {"publish": count})
+
+
+def place_of(one: Exchange | Queue) -> Item:
+    return {"name": one.name, "vhost": one.vhost}
+
+
+def channel_details(channel: Channel) -> Item:
+    connection = channel.connection
+    return {
+        "name": f"{connection.name} ({channel.number})",
+        "number": channel.number,
+        "user": channel.user.name,
+        "connection_name": connection.name,
+        "peer_host": connection.peer.host,
+        "peer_port": connection.peer.port,
+        "node": connection.node.name,
+    }

@@ -1,0 +1,42 @@
+"""What a request is told of numbers: counters, with the rates and the ranges that it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from ..request import Request
+from ..stats.history import Key
+
+# Of Erlang's processes, which tools expect numbers of.
+NO_REDUCTIONS: Mapping[str, object] = {"reductions": 0, "reductions_details": {"rate": 0.0}}
+NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0)
+NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
+
+
+class Figures:
+    """For one request. With `disable_stats` nothing is `told` but what objects are; `totals` says whether queues tell
+    how many messages they have."""
+
+    __slots__ = ("told", "totals", "_samples", "_asked", "_now_ms")
+
+    def __init__(self, request: Request) -> None:
+        """Raises Refusal (400)."""
+        self._asked = request.ranges
+        self._samples = request.state.samples
+        self._now_ms = request.node.clock.now_ms()
+        self.told = not request.flag("disable_stats")
+        self.totals = self.told or request.flag("enable_queue_totals")
+
+    def details(self, kind: str, key: Key, counters: Mapping[str, int]) -> dict[str, object]:
+        return self._samples.details(kind, key, counters, self._asked, self._now_ms)
+
+    def message_stats(self, kind: str, key: Key, counters: Mapping[str, int]) -> dict[str, object]:
+        return self._samples.message_stats(kind, key, counters, self._asked, self._now_ms)
+
+    def idle_since(self, kind: str, key: Key) -> dict[str, object]:
+        """`{"idle_since": ...}` of what no number of has moved for longer than an interval."""
+        since_ms = self._samples.quiet_since_ms(kind, key)
+        if since_ms is None or self._now_ms - since_ms <= self._samples.interval_ms:
+            return {}
+        return {"idle_since": datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds")}

@@ -1,0 +1,214 @@
+"""The application that answers scrapes: authenticate, measure, write, compress and send, piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from contextlib import aclosing
+from urllib.parse import parse_qs
+
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as Asked
+
+from warren.broker.plugin import Peer, source_of
+
+from ..http.asgi import GZIP_FROM, compressed, compressed_stream, headers_of, peer_of, raw_path_of, takes_gzip
+from ..management.auth import MONITOR, authenticated, present
+from ..management.http_api import while_connected
+from ..management.responses import Answer, Refusal, missing
+from .context import State
+from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collected
+from .exposition import Text
+from .scope import BadPattern, Scope
+from .scrape_limits import Place, Places
+
+METHODS = ("GET", "HEAD")
+AT_ONCE = 2  # scrapes of which a chunk is made; others wait, as each may keep the processor busy for seconds
+CHUNK_BYTES = 65_536  # of text that is sent at once; what is shorter as a whole is sent with its length
+SEND_S = 10.0  # in which a scraper has to take a chunk,
+SCRAPE_S = 120.0  # and all of them: ten times as long as Prometheus waits
+PLAIN = "text/plain"
+REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}
+Query = Mapping[str, list[str]]
+
+
+class Metrics:
+    """An ASGI application, below this path. It is for users who monitor if `guarded`, else for all who reach it."""
+
+    def __init__(self, state: State, path: str, guarded: bool) -> None:
+        self._state = state
+        self._host = state.host
+        self._guarded = guarded
+        self._path = path
+        self._turn = asyncio.Semaphore(AT_ONCE)  # for one chunk: whoever reads slowly keeps nobody waiting
+        self._places = Places()
+
+    async def __call__(self, asked: Asked, receive: Receive, send: Send) -> None:
+        assert asked["type"] == "http"
+        headers = headers_of(asked)
+        response = Response(send)
+        try:
+            answer = await while_connected(receive, self._answer(asked, headers, response))
+        except ConnectionResetError:  # nobody waits for the rest
+            return
+        except Refusal as refusal:
+            answer = refusal.answer
+        except BadPattern as bad:
+            answer = Answer(400, str(bad).encode("utf-8", "replace"), media_type=PLAIN)
+        except TimeoutError:
+            if response.place is None or not response.place.given_up:
+                self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
+            answer = Answer(503, b"the scrape took too long", media_type=PLAIN)
+        except Exception as error:  # a bug of ours: it ends this scrape alone
+            self._host.report("internal_error", "error", {"exc_info": error, "request": asked["method"]})
+            answer = Answer(500, b"see the broker's log", media_type=PLAIN)
+        if answer is None or response.started:  # without its end a stream is closed, and not taken for a whole one
+            return
+        octets = answer.encoded()
+        await send(start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(octets)))
+        await send({"type": "http.response.body", "body": octets})
+
+    async def _answer(self, asked: Asked, headers: Mapping[str, str], response: Response) -> Answer | None:
+        """Return None once a scrape was sent. Raises Refusal, BadPattern, TimeoutError."""
+        endpoint = self._endpoint(raw_path_of(asked))
+        if asked["method"] not in METHODS:
+            raise Refusal(405, "method_not_allowed", "Method Not Allowed", {"allow": ", ".join(METHODS)})
+        if self._guarded:
+            await self._let_in(headers.get("authorization"), peer_of(asked))
+        if endpoint is None:
+            return Answer(404, b"Unknown Registry", media_type=PLAIN)
+        query = parse_qs(asked["query_string"].decode("utf-8", "replace"))
+        with self._places.enter(source_of(peer_of(asked).host)) as response.place:
+            async with self._turn:
+                scope, families = await self._scope(endpoint, query)
+            await self._scrape(scope, endpoint, families, headers.get("accept", ""), takes_gzip(headers), response)
+        return None
+
+    def _endpoint(self, raw_path: str) -> str | None:
+        """None for one that there is not. Raises Refusal (404) for what is no path of ours at all."""
+        if raw_path != self._path and not raw_path.startswith(self._path + "/"):
+            raise missing()
+        name = raw_path[len(self._path) :].strip("/")
+        if not name:
+            return PER_OBJECT if self._state.config.return_per_object_metrics else AGGREGATED
+        return name if name in (PER_OBJECT, DETAILED, MEMORY) else None
+
+    async def _let_in(self, authorization: str | None, peer: Peer) -> None:
+        """Raises Refusal (401)."""
+        try:
+            caller = await authenticated(self._host, authorization, peer)
+        except Refusal as refusal:
+            if refusal.answer.headers:
+                refusal.answer.headers = REALM
+            raise
+        MONITOR.check(present(self._host, caller), None)
+
+    async def _scrape(
+        self, scope: Scope, endpoint: str, families: list[str], accept: str, gzip: bool, response: Response
+    ) -> None:
+        """Send a scrape. Raises TimeoutError."""
+        text = Text(accept)
+        zipped = gzip and self._state.config.tcp.compress
+        begun_s = time.perf_counter()
+        async with asyncio.timeout(SCRAPE_S), aclosing(text.pieces(collected(scope, endpoint, families))) as pieces:
+            chunks = self._in_turns(in_chunks(pieces))
+            size_bytes = await response.write(chunks, text.content_type, zipped)
+        registry = REGISTRIES.get(endpoint, endpoint)
+        self._state.scrapes.count(registry, text.content_type, time.perf_counter() - begun_s, size_bytes)
+
+    async def _in_turns(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The same chunks, each of them made within a turn of its own."""
+        while True:
+            async with self._turn:
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    async def _scope(self, endpoint: str, query: Query) -> tuple[Scope, list[str]]:
+        """What is asked about, and the families; all but `detailed` is about everything. Raises BadPattern."""
+        if endpoint != DETAILED:
+            return Scope(self._state), []
+        vhosts = query.get("vhost")
+        scope = Scope(self._state, set(vhosts) if vhosts is not None else None)
+        patterns = query.get("queue", [])
+        if len(patterns) > 1:
+            raise BadPattern("Only one 'queue' query parameter is allowed")
+        for pattern in patterns:
+            await scope.match(pattern)
+        return scope, query.get("family", [])
+
+
+class Response:
+    """The answer to a scrape: short ones are sent as a whole, long ones as a stream of chunks."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.place: Place | None = None
+        self.started = False
+        self.size_bytes = 0  # of the text, not compressed
+
+    async def write(self, chunks: AsyncIterator[bytes], content_type: str, zipped: bool) -> int:
+        """Return the bytes of the text. Raises TimeoutError where the scraper does not take a chunk in time."""
+        headers = {"content-type": content_type, "vary": "accept, accept-encoding"}
+        first = await anext(chunks)
+        if len(first) < CHUNK_BYTES:  # it is the last
+            octets = first
+            if zipped and len(first) >= GZIP_FROM:
+                headers["content-encoding"] = "gzip"
+                octets = await compressed(first)
+            await self._start(headers, len(octets))
+            await self._body(octets, more=False)
+            return len(first)
+        stream: AsyncIterable[bytes] = self._counted(first, chunks)
+        if zipped:
+            headers["content-encoding"] = "gzip"
+            stream = compressed_stream(stream)
+        await self._start(headers, None)
+        async for octets in stream:
+            await self._body(octets, more=True)
+        await self._body(b"", more=False)
+        return self.size_bytes
+
+    async def _counted(self, first: bytes, others: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        self.size_bytes = len(first)
+        yield first
+        async for chunk in others:
+            self.size_bytes += len(chunk)
+            yield chunk
+
+    async def _start(self, headers: Mapping[str, str], length_bytes: int | None) -> None:
+        self.started = True
+        await self._send(start(200, headers, length_bytes))
+
+    async def _body(self, octets: bytes, more: bool) -> None:
+        assert self.place is not None, "only a scrape that has a place is sent"
+        async with asyncio.timeout(SEND_S) as deadline:
+            self.place.begin_sending(deadline)
+            try:
+                await self._send({"type": "http.response.body", "body": octets, "more_body": more})
+            finally:
+                self.place.end_sending()
+
+
+def start(status: int, headers: Mapping[str, str], length_bytes: int | None) -> Message:
+    """Return the event of ASGI that begins an answer; one whose length is not known is sent in chunks."""
+    length = {} if length_bytes is None else {"content-length": str(length_bytes)}
+    encoded = [
+        (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
+    ]
+    return {"type": "http.response.start", "status": status, "headers": encoded}
+
+
+async def in_chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks of at least CHUNK_BYTES, and a shorter one, which may be empty, as the last."""
+    waiting: list[bytes] = []
+    size_bytes = 0
+    async for piece in pieces:
+        waiting.append(piece)
+        size_bytes += len(piece)
+        if size_bytes >= CHUNK_BYTES:
+            yield b"".join(waiting)
+            waiting, size_bytes = [], 0
+    yield b"".join(waiting)

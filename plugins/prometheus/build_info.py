@@ -1,0 +1,53 @@
+"""Which broker this is: the two metrics that each scrape ends with, once."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from functools import partial
+from importlib.metadata import version
+
+from warren.broker.plugin import CLUSTER_ID, product_version
+
+from .families import Family, Group, Row
+from .labels import text
+from .scope import Scope
+
+PRODUCT = "Warren"
+
+
+def build(scope: Scope) -> Iterable[Row]:
+    broker = text(scope.node.version)
+    python, library = platform.python_version(), version("prometheus-client")
+    return [((broker, python, broker, library, PRODUCT, product_version()), (1,))]
+
+
+def identity(endpoint: str, scope: Scope) -> Iterable[Row]:
+    node = scope.node
+    permanent = node.parameters.globals().get(CLUSTER_ID)
+    return [((text(node.name), text(node.cluster_name), text(str(permanent or "")), endpoint), (1,))]
+
+
+def groups(endpoint: str) -> tuple[Group, ...]:
+    """Dashboards join all else with the second, by its labels."""
+    return (
+        Group(
+            "build_info",
+            (
+                Family(
+                    "build_info", "untyped", "1, with the version that clients are told, and that of what serves them"
+                ),
+            ),
+            build,
+            (
+                *("rabbitmq_version", "erlang_version", "prometheus_plugin_version", "prometheus_client_version"),
+                *("product_name", "product_version"),
+            ),
+        ),
+        Group(
+            "identity_info",
+            (Family("identity_info", "untyped", "1, with the names of the node and of its cluster"),),
+            partial(identity, endpoint),
+            ("rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint"),
+        ),
+    )

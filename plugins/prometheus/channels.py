@@ -1,0 +1,118 @@
+"""Metrics of channels. What they count is counted for each channel as a whole, not for each of its queues as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.broker.plugin import Channel, pid
+
+from . import exchanges, queues
+from .families import Family, Objects, Texts, Values
+from .labels import text
+from .scope import Scope
+
+OWN = ("channel",)
+IN_VHOST = ("channel", "vhost")
+
+
+def all_channels(scope: Scope) -> Iterable[Channel]:
+    return scope.channels
+
+
+def own(channel: Channel) -> Texts:
+    return (text(pid(channel)),)
+
+
+def in_vhost(channel: Channel) -> Texts:
+    return text(pid(channel)), text(channel.vhost.name)
+
+
+def state(channel: Channel) -> Values:
+    confirms, transaction = channel.confirms, channel.transaction
+    return (
+        len(channel.consumers),
+        len(channel.unacked),
+        confirms.next - 1 - confirms.told if confirms is not None else 0,
+        len(transaction.publishes) if transaction is not None else 0,
+        len(transaction.settlements) if transaction is not None else 0,
+        channel.prefetch,
+        channel.prefetch_limit,
+    )
+
+
+def publishing(channel: Channel) -> Values:
+    of = channel.publishing
+    return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
+
+
+def delivering(channel: Channel) -> Values:
+    of = channel.delivering
+    return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.get_empty
+
+
+GROUPS = (
+    Objects(
+        "channel_metrics",
+        (
+            Family("channel_consumers", "gauge", "Consumers of a channel"),
+            Family("channel_messages_unacked", "gauge", "Messages delivered and not acknowledged yet"),
+            Family("channel_messages_unconfirmed", "gauge", "Messages published and not confirmed yet"),
+            Family("channel_messages_uncommitted", "gauge", "Messages published in a transaction under way"),
+            Family("channel_acks_uncommitted", "gauge", "Acknowledgements in a transaction under way"),
+            Family("consumer_prefetch", "gauge", "Most unacknowledged messages of each consumer; 0 is no limit"),
+            Family("channel_prefetch", "gauge", "Most unacknowledged messages of a channel; 0 is no limit"),
+        ),
+        all_channels,
+        state,
+        OWN,
+        own,
+    ),
+    Objects(
+        "channel_exchange_metrics",
+        (
+            Family("channel_messages_published_total", "counter", "Messages published on a channel"),
+            Family("channel_messages_confirmed_total", "counter", "Messages confirmed on a channel"),
+            Family("channel_messages_unroutable_returned_total", "counter", "Mandatory messages that went to no queue"),
+            Family("channel_messages_unroutable_dropped_total", "counter", "Other messages that went to no queue"),
+        ),
+        all_channels,
+        publishing,
+        IN_VHOST,
+        in_vhost,
+        total=exchanges.published,
+    ),
+    Objects(
+        "channel_process_metrics",
+        (Family("channel_process_reductions_total", "counter", "0: there are no Erlang processes here"),),
+        all_channels,
+        lambda channel: (0,),
+        OWN,
+        own,
+    ),
+    Objects(
+        "channel_queue_metrics",
+        (
+            Family("channel_get_ack_total", "counter", "Messages got by basic.get, to be acknowledged"),
+            Family("channel_get_total", "counter", "Messages got by basic.get, not to be acknowledged"),
+            Family("channel_messages_delivered_ack_total", "counter", "Messages delivered, to be acknowledged"),
+            Family("channel_messages_delivered_total", "counter", "Messages delivered, not to be acknowledged"),
+            Family("channel_messages_redelivered_total", "counter", "Messages delivered again"),
+            Family("channel_messages_acked_total", "counter", "Messages that were acknowledged"),
+            Family("channel_get_empty_total", "counter", "How often basic.get found a queue empty"),
+        ),
+        all_channels,
+        delivering,
+        IN_VHOST,
+        in_vhost,
+        total=queues.delivered,
+    ),
+    Objects(
+        "channel_queue_exchange_metrics",
+        (Family("queue_messages_published_total", "counter", "Messages that came into queues"),),
+        queues.all_queues,
+        lambda queue: (queue.published,),
+        ("queue_vhost", "queue"),
+        queues.texts,
+        total=lambda scope: (scope.node.statistics().routed,),
+    ),
+)

@@ -1,0 +1,70 @@
+"""Metrics of connections. RabbitMQ has the process of one as a label called `channel`, so that is what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.broker.plugin import Connection
+
+from .families import Family, Objects, Texts, Values
+from .labels import text
+from .scope import Scope
+
+LABELS = ("channel", "connection")
+
+
+def all_connections(scope: Scope) -> Iterable[Connection]:
+    return scope.connections
+
+
+def texts(connection: Connection) -> Texts:
+    return text(str(connection)), text(connection.name)
+
+
+def octets(connection: Connection) -> Values:
+    return connection.received_bytes, connection.sent_bytes, 0
+
+
+def octets_gone(scope: Scope) -> Values:
+    of = scope.node.statistics()
+    return of.received_bytes, of.sent_bytes, 0
+
+
+def packets(connection: Connection) -> Values:
+    return connection.received_reads, connection.sent_writes, len(connection.output.buffer), len(connection.channels)
+
+
+def packets_gone(scope: Scope) -> Values:
+    of = scope.node.statistics()
+    return of.received_reads, of.sent_writes, 0, 0
+
+
+GROUPS = (
+    Objects(
+        "connection_coarse_metrics",
+        (
+            Family("connection_incoming_bytes_total", "counter", "Octets received"),
+            Family("connection_outgoing_bytes_total", "counter", "Octets sent"),
+            Family("connection_process_reductions_total", "counter", "0: there are no Erlang processes here"),
+        ),
+        all_connections,
+        octets,
+        LABELS,
+        texts,
+        gone=octets_gone,
+    ),
+    Objects(
+        "connection_metrics",
+        (
+            Family("connection_incoming_packets_total", "counter", "Reads of a socket"),
+            Family("connection_outgoing_packets_total", "counter", "Writes to a socket"),
+            Family("connection_pending_packets", "gauge", "Octets that wait to be sent"),
+            Family("connection_channels", "gauge", "Channels of a connection"),
+        ),
+        all_connections,
+        packets,
+        LABELS,
+        texts,
+        gone=packets_gone,
+    ),
+)

@@ -1,0 +1,96 @@
+"""What each path shows, as RabbitMQ's plugin has it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
+
+from . import (
+    build_info,
+    channels,
+    connections,
+    exchanges,
+    federation,
+    global_metrics,
+    node,
+    queues,
+)
+from .exposition import Labelled, Table
+from .families import Family, Group
+from .histograms import distributions, telemetry
+from .memory_breakdown import BREAKDOWN
+from .scope import Scope
+
+AGGREGATED, PER_OBJECT, DETAILED, MEMORY = "aggregated", "per-object", "detailed", "memory-breakdown"
+REGISTRIES = {AGGREGATED: "default"}  # how RabbitMQ calls what an endpoint shows, where that differs
+
+OF_OBJECTS: tuple[Group, ...] = (
+    *node.GROUPS,
+    *queues.GROUPS,
+    *channels.GROUPS,
+    *connections.GROUPS,
+    exchanges.EXCHANGES,
+)
+# Of two that have the same family one is shown
+WHOLE: tuple[Group, ...] = (
+    *(group for group in OF_OBJECTS if group.name != "queue_consumer_count"),
+    *global_metrics.TOTALS,
+    *global_metrics.GLOBAL,
+    node.ALARMS,
+    node.PEERS,
+    *federation.GROUPS,
+)
+BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.MOVED)}
+OF_QUEUES = {"queue_coarse_metrics", "queue_consumer_count", "queue_metrics"}  # with these comes queue_info
+KINDS: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[UntypedMetricFamily]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "untyped": UntypedMetricFamily,
+}
+
+PROCESS = CollectorRegistry()
+ProcessCollector(registry=PROCESS)
+PlatformCollector(registry=PROCESS)
+GCCollector(registry=PROCESS)
+
+
+async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> AsyncIterator[Metric | Table]:
+    """Yield all that the endpoint shows, one group after the other, so that the writer holds no more than one.
+
+    `families` are the groups asked for where that is `detailed`.
+    """
+    each = endpoint in (PER_OBJECT, DETAILED)
+    for group in chosen(endpoint, families):
+        # Our own are shown by queue everywhere
+        yield await measured(group, scope, each or group is queues.MOVED, endpoint == DETAILED)
+    if endpoint in (AGGREGATED, PER_OBJECT):
+        for metric in (*distributions(scope), *PROCESS.collect()):
+            yield metric
+    for metric in telemetry(scope.state.scrapes):
+        yield metric
+    for group in build_info.groups(endpoint):
+        yield await measured(group, scope, each, False)
+
+
+def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
+    if endpoint == MEMORY:
+        return [BREAKDOWN]
+    if endpoint == DETAILED:
+        names = dict.fromkeys(families)
+        groups = [group for name, group in BY_FAMILY.items() if name in names]
+        if "queue_metrics" in names:
+            groups = [group for group in groups if group.name != "queue_consumer_count"]
+        return [*groups, *([queues.INFO] if OF_QUEUES & names.keys() else [])]
+    return [*WHOLE, queues.MOVED, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
+
+
+async def measured(group: Group, scope: Scope, each: bool, detailed: bool) -> Table:
+    labels, prefix = group.labels(each), group.prefix(detailed)
+    metrics = [family_of(family, prefix, labels) for family in group.families]
+    return Table(labels, metrics, await group.rows(scope, each))
+
+
+def family_of(family: Family, prefix: str, labels: Sequence[str]) -> Labelled:
+    return KINDS[family.kind](prefix + family.name, family.help, labels=labels)

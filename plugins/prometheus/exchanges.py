@@ -1,0 +1,79 @@
+"""Metrics of exchanges and of virtual hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.broker.plugin import Exchange
+
+from .families import CLUSTER, Family, Objects, Texts, Values
+from .labels import text
+from .scope import Scope
+
+TYPED = ("vhost", "exchange", "type")
+
+
+def published(scope: Scope) -> Values:
+    of = scope.node.statistics().publishing
+    return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
+
+
+def named(scope: Scope) -> Iterable[Exchange]:
+    """Those that clients may publish to by name."""
+    return (exchange for exchange in scope.exchanges if exchange.name and not exchange.internal)
+
+
+def typed(exchange: Exchange) -> Texts:
+    return text(exchange.vhost), text(exchange.name), text(exchange.type_name)
+
+
+EXCHANGES = Objects(
+    "exchange_metrics",
+    (Family("exchange_messages_published_total", "counter", "Messages published to an exchange"),),
+    lambda scope: scope.exchanges,
+    lambda exchange: (exchange.publish_in,),
+    ("vhost", "exchange"),
+    lambda exchange: (text(exchange.vhost), text(exchange.name)),
+    total=lambda scope: published(scope)[:1],
+)
+# For all exchanges together only: what becomes of a message is counted by channel and virtual host.
+OUTCOMES: Objects[Exchange] = Objects(
+    "exchange_outcomes",
+    (
+        Family("exchange_messages_confirmed_total", "counter", "Messages confirmed to those who published them"),
+        Family("exchange_messages_unroutable_returned_total", "counter", "Mandatory messages that went to no queue"),
+        Family("exchange_messages_unroutable_dropped_total", "counter", "Other messages that went to no queue"),
+    ),
+    lambda scope: (),
+    lambda one: (),
+    total=lambda scope: published(scope)[1:],
+)
+ASKED_FOR = (  # only by /metrics/detailed
+    Objects(
+        "vhost_status",
+        (Family("vhost_status", "gauge", "1: a virtual host that there is runs"),),
+        lambda scope: scope.vhosts,
+        lambda vhost: (1,),
+        ("vhost",),
+        lambda vhost: (text(vhost.name),),
+        prefix=CLUSTER,
+    ),
+    Objects(
+        "exchange_bindings",
+        (Family("exchange_bindings", "gauge", "Bindings that begin at an exchange"),),
+        named,
+        lambda exchange: (len(exchange.outgoing),),
+        TYPED,
+        typed,
+        prefix=CLUSTER,
+    ),
+    Objects(
+        "exchange_names",
+        (Family("exchange_name", "gauge", "1, with what an exchange is"),),
+        named,
+        lambda exchange: (1,),
+        TYPED,
+        typed,
+        prefix=CLUSTER,
+    ),
+)

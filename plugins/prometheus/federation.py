@@ -1,0 +1,100 @@
+"""Metrics of federation links, as the service tells of them, where there is one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from .families import WARREN, Family, Group, Row
+from .labels import text
+from .scope import Scope
+
+FEDERATION = "federation"  # the service's entry point
+LABELS = ("vhost", "type", "name", "upstream", "upstream_name", "id")
+DROPPED = "dropped_"  # before the reasons, in what is told of a link
+Link = Mapping[str, object]
+
+
+def links(scope: Scope) -> list[Link]:
+    service = scope.host.services.get(FEDERATION)
+    told = service.status() if service is not None else None
+    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+
+
+def texts(link: Link) -> tuple[str, ...]:
+    return tuple(text(str(link.get(name, ""))) for name in LABELS)
+
+
+def number(link: Link, key: str) -> float | None:
+    """None where it is not known."""
+    value = link.get(key)
+    return value if isinstance(value, (int, float)) else None
+
+
+def by_status(scope: Scope) -> Iterable[Row]:
+    """Only those that there are, as RabbitMQ does."""
+    for status, count in Counter(str(link.get("status")) for link in links(scope)).items():
+        yield (text(status),), (count,)
+
+
+def running(scope: Scope) -> Iterable[Row]:
+    for link in links(scope):
+        yield texts(link), (link.get("status") == "running",)
+
+
+def dropped(scope: Scope) -> Iterable[Row]:
+    for link in links(scope):
+        for key in link:
+            if key.startswith(DROPPED):
+                yield (*texts(link), text(key.removeprefix(DROPPED))), (number(link, key) or 0,)
+
+
+def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
+    """Those of which it is known."""
+    for link in links(scope):
+        value = number(link, key)
+        if value is not None:
+            yield texts(link), (value * scale,)
+
+
+def single(family: Family, key: str, scale: float = 1) -> Group:
+    return Group(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
+
+
+GROUPS: tuple[Group, ...] = (
+    Group(
+        "federation_links",
+        (Family("federation_links", "gauge", "Number of federation links"),),
+        by_status,
+        ("status",),
+    ),
+    Group(
+        "federation_link_up",
+        (Family("federation_link_up", "gauge", "1 while a federation link runs"),),
+        running,
+        LABELS,
+        WARREN,
+    ),
+    Group(
+        "federation_link_dropped",
+        (Family("federation_link_dropped_total", "counter", "Messages that a link has left out, by reason"),),
+        dropped,
+        (*LABELS, "reason"),
+        WARREN,
+    ),
+    single(
+        Family("federation_link_forwarded_total", "counter", "Messages that a link has published here"), "forwarded"
+    ),
+    single(Family("federation_link_confirmed_total", "counter", "Messages of a link that were confirmed"), "confirmed"),
+    single(Family("federation_link_nacked_total", "counter", "Messages of a link that were refused"), "nacked"),
+    single(Family("federation_link_reconnects_total", "counter", "How often a link ran and broke"), "reconnects"),
+    single(Family("federation_link_retries", "gauge", "Attempts to connect since a link last ran"), "retries"),
+    single(Family("federation_link_unconfirmed", "gauge", "Messages of a link not confirmed yet"), "unconfirmed"),
+    single(Family("federation_link_backlog", "gauge", "Messages that wait for a link upstream"), "backlog"),
+    single(
+        Family("federation_link_lag_seconds", "gauge", "Age of the message that a link has forwarded last"),
+        "lag_ms",
+        0.001,
+    ),
+)

@@ -1,0 +1,123 @@
+"""Metrics of all that ever was published and delivered, and how many objects there are now.
+
+They are there from the start, with 0: a rate over what is not there yet is no rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.broker.plugin import AT_MOST_ONCE, CLASSIC, DISABLED, QUORUM, Channel
+
+from . import queues
+from .channels import all_channels
+from .families import Family, Group, Objects, Row, Values
+from .scope import Scope
+
+PROTOCOL = "amqp091"
+STRATEGIES = (DISABLED, AT_MOST_ONCE)
+REASONS = ("maxlen", "expired", "rejected", "delivery_limit")
+
+
+def received(scope: Scope) -> Iterable[Row]:
+    of = scope.node.statistics()
+    outcomes = of.publishing
+    values = (
+        *(outcomes.publish, of.received_confirm, outcomes.confirm, of.routed),
+        *(outcomes.drop_unroutable, outcomes.return_unroutable),
+    )
+    return [((PROTOCOL,), values)]
+
+
+def delivered(scope: Scope) -> Iterable[Row]:
+    for type_, of in scope.node.statistics().delivering.items():
+        values = (
+            *(of.deliver_get, of.deliver, of.deliver_no_ack, of.get, of.get_no_ack, of.get_empty),
+            *(of.redeliver, of.ack),
+        )
+        yield (PROTOCOL, queues.TYPES[type_]), values
+
+
+def dead_lettered(scope: Scope) -> Iterable[Row]:
+    counts = scope.node.statistics().dead_lettered
+    for type_ in (CLASSIC, QUORUM):
+        for strategy in STRATEGIES:
+            values = tuple(counts.get((type_, strategy, reason), 0) for reason in REASONS)
+            yield (queues.TYPES[type_], strategy), values
+
+
+def open_now(scope: Scope) -> Iterable[Row]:
+    return [((), (scope.node.open_connections, scope.node.census.channels, len(scope.queues)))]
+
+
+def publishes(channel: Channel) -> Values:
+    return (channel.publishing.publish > 0,)
+
+
+GLOBAL: tuple[Group, ...] = (
+    Group(
+        "global_received",
+        (
+            Family("global_messages_received_total", "counter", "Messages that were published"),
+            Family("global_messages_received_confirm_total", "counter", "Messages published to be confirmed"),
+            Family("global_messages_confirmed_total", "counter", "Messages that were confirmed"),
+            Family("global_messages_routed_total", "counter", "Messages into queues, each queue counting"),
+            Family("global_messages_unroutable_dropped_total", "counter", "Messages that went to no queue"),
+            Family("global_messages_unroutable_returned_total", "counter", "Mandatory ones that went to no queue"),
+        ),
+        received,
+        ("protocol",),
+    ),
+    Group(
+        "global_delivered",
+        (
+            Family("global_messages_delivered_total", "counter", "Messages delivered, or got by basic.get"),
+            Family("global_messages_delivered_consume_manual_ack_total", "counter", "Delivered, to be acknowledged"),
+            Family("global_messages_delivered_consume_auto_ack_total", "counter", "Delivered, not to be acknowledged"),
+            Family("global_messages_delivered_get_manual_ack_total", "counter", "Got, to be acknowledged"),
+            Family("global_messages_delivered_get_auto_ack_total", "counter", "Got, not to be acknowledged"),
+            Family("global_messages_get_empty_total", "counter", "How often basic.get found a queue empty"),
+            Family("global_messages_redelivered_total", "counter", "Messages delivered again"),
+            Family("global_messages_acknowledged_total", "counter", "Messages that were acknowledged"),
+        ),
+        delivered,
+        ("protocol", "queue_type"),
+    ),
+    Group(
+        "global_dead_lettered",
+        tuple(
+            Family(f"global_messages_dead_lettered_{reason}_total", "counter", f"Messages given up: {reason}")
+            for reason in REASONS
+        ),
+        dead_lettered,
+        ("queue_type", "dead_letter_strategy"),
+    ),
+    Objects(
+        "global_consumers",
+        (Family("global_consumers", "gauge", "Consumers that there are"),),
+        queues.all_queues,
+        queues.consumers,
+        summed=(("protocol", PROTOCOL),),
+    ),
+    Objects(
+        "global_publishers",
+        (Family("global_publishers", "gauge", "Channels that have published"),),
+        all_channels,
+        publishes,
+        summed=(("protocol", PROTOCOL),),
+    ),
+)
+TOTALS: tuple[Group, ...] = (
+    Group(
+        "totals",
+        (
+            Family("connections", "gauge", "Connections that are open"),
+            Family("channels", "gauge", "Channels that are open"),
+            Family("queues", "gauge", "Queues that there are"),
+        ),
+        open_now,
+    ),
+    Objects(
+        "consumers", (Family("consumers", "gauge", "Consumers that there are"),), queues.all_queues, queues.consumers
+    ),
+)

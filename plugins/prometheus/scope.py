@@ -1,0 +1,77 @@
+"""Which objects a scrape is about."""
+
+from __future__ import annotations
+
+import time
+
+from warren.broker.plugin import (
+    QUERY_LONGEST_BYTES,
+    QUERY_SEARCH_S,
+    Channel,
+    Connection,
+    Exchange,
+    Invalid,
+    Queue,
+    VHost,
+    query_pattern,
+)
+
+from ..management.pagination import in_slices
+from .context import State
+
+PATTERN_S = 0.05  # for all names of queues together
+
+
+class BadPattern(Exception):
+    """The text says what is wrong with the pattern."""
+
+
+class Scope:
+    """`vhosts` are those asked for; None is all. All that a scrape says of queues is said of the same ones; who is
+    connected is looked at anew by each group, since what a connection counted is somewhere else once it has ended."""
+
+    def __init__(self, state: State, vhosts: set[str] | None = None) -> None:
+        self.state = state
+        self.host = state.host
+        self.node = state.host.node
+        self.vhosts: list[VHost] = [
+            vhost for vhost in self.node.vhosts.values() if vhosts is None or vhost.name in vhosts
+        ]
+        self.queues: list[Queue] = []
+        for vhost in self.vhosts:
+            self.queues += vhost.queues.values()
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that have said who they are and where to."""
+        return [one for one in self.host.connections() if one.vhost is not None]
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        return [exchange for vhost in self.vhosts for exchange in vhost.exchanges.values()]
+
+    @property
+    def channels(self) -> list[Channel]:
+        return [channel for connection in self.connections for channel in connection.channels.values()]
+
+    async def match(self, pattern: str) -> None:
+        """Only queues in whose names this is found. Raises BadPattern."""
+        if len(pattern.encode("utf-8", "surrogatepass")) > QUERY_LONGEST_BYTES:
+            raise BadPattern("'queue' regex too long")
+        try:
+            wanted = query_pattern(pattern)
+        except Invalid as error:
+            raise BadPattern(f"Invalid 'queue' regex: {error.text}") from None
+        left_s = PATTERN_S
+
+        def found(queue: Queue) -> bool:
+            nonlocal left_s
+            begun_s = time.process_time()
+            match = wanted.search(queue.name, min(max(left_s, 1e-6), QUERY_SEARCH_S))
+            left_s -= time.process_time() - begun_s
+            if match is None:
+                raise BadPattern("'queue' regex takes too long")
+            return match
+
+        matches = await in_slices(self.queues, found)
+        self.queues = [queue for queue, match in zip(self.queues, matches, strict=True) if match]

@@ -1,0 +1,296 @@
+"""Records as Arrow columns, made of whole batches at once: nothing here is done for one record alone, but for the few
+that have details."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from warren.broker.plugin import Properties, text_of
+
+from .. import schema
+from .decoded_names import Tables, constant, dictionary
+from .pipe_format import (
+    ADDRESSES,
+    BATCH_HEAD,
+    DETAIL,
+    ENQUEUED,
+    HOPS,
+    IDENTITY,
+    KINDS,
+    LINKED,
+    NO_ACK,
+    ORIGINS,
+    PERSISTENT,
+    PROPERTIES,
+    QUEUES,
+    REDELIVERED,
+    ROUTED,
+    SEQ_SHIFT,
+    SEQS,
+    SIZES,
+    UNTIMED,
+    WORDS,
+)
+
+Numbers = np.ndarray[Any, Any]
+
+SEGMENT = np.dtype(
+    [("kind", "u1"), ("flags", "u1"), ("pad", "u2")]
+    + [(name, "<u4") for name in ("count", "size", "routed", "origin", "queue", "address", "tag", "reason")]
+    + [(name, "<i8") for name in ("row", "mono_ns", "seq")]
+)
+TYPES: dict[str, pa.DataType] = {
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "int16": pa.int16(),
+    "int8": pa.int8(),
+    "float64": pa.float64(),
+    "float32": pa.float32(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "map": pa.map_(pa.string(), pa.string()),
+    "list": pa.list_(pa.int64()),
+}
+ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
+
+
+def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:
+    """Of one of `schema.TABLES`, with the number of the schema in its metadata; `without` some columns."""
+    columns = [column for column in schema.TABLES[table] if column.name not in without]
+    fields = [pa.field(column.name, type_of(column), column.optional) for column in columns]
+    return pa.schema(fields, {schema.SCHEMA_KEY: str(schema.SCHEMA)})
+
+
+def type_of(column: schema.Column) -> pa.DataType:
+    """Routing keys are in a dictionary while they are gathered; in the file they are text like any other."""
+    return TYPES["dictionary" if column.name == "routing_key" else column.type]
+
+
+class Boot(msgspec.Struct, frozen=True):
+    """One run of a broker: what all its records have in common. `begun_ns` is on its monotonic clock; `headers` are
+    those whose values are exported."""
+
+    node: str
+    boot_id: str
+    begun_ns: int
+    sample_rate: float
+    headers: tuple[str, ...]
+
+
+class Batches:
+    """What came off the pipe and is not written yet. `lost` is what the broker said last."""
+
+    def __init__(self, boot: Boot) -> None:
+        self.lost = 0
+        self.rows = 0
+        self._boot = boot
+        self._tables = Tables()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        self._segments: list[Numbers] = []
+        self._anchors: list[int] = []
+        self._runs: tuple[list[bytes], list[bytes], list[bytes], list[bytes]] = ([], [], [], [])
+
+    @staticmethod
+    def begins_anew(payload: bytes) -> bool:
+        """Whether the batch gives other codes than those before: what is here has to be taken first."""
+        return bool(BATCH_HEAD.unpack_from(payload)[2])
+
+    def add(self, payload: bytes) -> None:
+        anchor_ns, self.lost, anew, *lengths = BATCH_HEAD.unpack_from(payload)
+        if anew:
+            self._tables.clear()
+        runs, at = [], BATCH_HEAD.size
+        for length in lengths:
+            runs.append(payload[at : at + length])
+            at += length
+        self._tables.add(msgspec.json.decode(runs[0]))
+        segments = np.frombuffer(runs[1], SEGMENT)
+        self._segments.append(segments)
+        self._anchors.append(anchor_ns)
+        for gathered, run in zip(self._runs, runs[2:], strict=True):
+            gathered.append(run)
+        counts = segments["count"]
+        self.rows += int(counts.sum() + counts[segments["flags"] & ENQUEUED > 0].sum())
+
+    def take(self) -> dict[str, pa.Array]:
+        """All of it as columns of `schema.EVENTS`, sorted by queue, and by time within one; without those that have
+        nothing in them, and may."""
+        anchors = np.repeat(np.array(self._anchors, np.int64), [len(segments) for segments in self._segments])
+        seqs, sizes, routed, details = (b"".join(run) for run in self._runs)
+        rows = Rows(np.concatenate(self._segments), anchors)
+        columns = self._columns(rows, np.frombuffer(seqs, "<i8"), np.frombuffer(sizes, "<i4"))
+        columns["routed"] = self._routed(rows, np.frombuffer(routed, "<i4"))
+        columns |= self._names(rows)
+        columns |= self._details(rows, details)
+        self._clear()
+        return {name: column for name, column in columns.items() if column.null_count < len(column)}
+
+    def _columns(self, rows: Rows, seqs: Numbers, sizes: Numbers) -> dict[str, pa.Array]:
+        of, count, boot = rows.segments, rows.total, self._boot
+        kind, flags, mono_ns = of["kind"], of["flags"], of["mono_ns"]
+        seq = rows.differing(SEQS, rows.each(of["seq"]) + rows.within, seqs)
+        size = rows.differing(SIZES, rows.each(of["size"].astype(np.int32)), sizes)
+        lat_us = np.maximum(rows.each((mono_ns - boot.begun_ns) // 1000) - (seq >> SEQ_SHIFT), 0)
+        untimed = seq >= UNTIMED
+        return {
+            "schema": pa.array(np.full(count, schema.SCHEMA, np.int16)),
+            "ts_us": pa.array(rows.each((mono_ns + rows.anchors) // 1000)).cast(TYPES["timestamp"]),
+            "mono_ns": pa.array(rows.each(mono_ns)),
+            "row": pa.array(rows.each(of["row"]) + rows.within),
+            "msg_seq": pa.array(seq),
+            "size": rows.masked(size, kind == KINDS[schema.CONFIRM]),
+            "persistent": rows.masked(rows.each(flags & PERSISTENT > 0), ~np.isin(kind, ARRIVING)),
+            "redelivered": pa.array(rows.each(flags & REDELIVERED > 0)),
+            "no_ack": pa.array(rows.each(flags & NO_ACK > 0)),
+            "chan": self._channels(rows, of["origin"]),
+            "lat_us": pa.array(lat_us, mask=untimed if untimed.any() else None),
+            "sample_rate": pa.array(np.full(count, boot.sample_rate, np.float32)),
+        }
+
+    def _names(self, rows: Rows) -> dict[str, pa.Array]:
+        of, count = rows.segments, rows.total
+        words = self._tables.values(WORDS, "word")
+        return {
+            "node": constant(self._boot.node, count),
+            "boot_id": constant(self._boot.boot_id, count),
+            "vhost": self._vhosts(rows),
+            "event": dictionary(list(schema.EVENT_NAMES), of["kind"], rows.counts),
+            "consumer_tag": dictionary(words, of["tag"], rows.counts),
+            "reason": dictionary(words, of["reason"], rows.counts),
+            "link": self._links(rows, of["origin"], of["queue"]),
+            **self._named(rows, ADDRESSES, "address", ("exchange", "routing_key")),
+            **self._named(rows, QUEUES, "queue", ("queue",)),
+            **self._named(rows, ORIGINS, "origin", ("conn_id", "user", "upstream")),
+        }
+
+    def _named(self, rows: Rows, table: int, code: str, names: tuple[str, ...]) -> dict[str, pa.Array]:
+        codes = rows.segments[code]
+        return {name: dictionary(self._tables.values(table, name), codes, rows.counts) for name in names}
+
+    def _vhosts(self, rows: Rows) -> pa.Array:
+        """Of the queue, or of who publishes."""
+        of_queues, of_origins = self._tables.values(QUEUES, "vhost"), self._tables.values(ORIGINS, "vhost")
+        queue = rows.segments["queue"]
+        codes = np.where(queue > 0, queue, rows.segments["origin"] + len(of_queues))
+        return dictionary([*of_queues, *of_origins], codes, rows.counts)
+
+    def _links(self, rows: Rows, origin: Numbers, queue: Numbers) -> pa.Array:
+        """The queue at the upstream: its own name there, and what the link says at the downstream."""
+        of_queues, of_origins = self._tables.values(QUEUES, "queue"), self._tables.values(ORIGINS, "link")
+        kind, flags = rows.segments["kind"], rows.segments["flags"]
+        codes = np.where((kind == KINDS[schema.FED_OUT]) | (flags & LINKED > 0), queue, 0)
+        codes = np.where(kind == KINDS[schema.FED_IN], origin + len(of_queues), codes)
+        return dictionary([*of_queues, *of_origins], codes, rows.counts)
+
+    def _channels(self, rows: Rows, origin: Numbers) -> pa.Array:
+        numbers = np.array([number or 0 for number in self._tables.values(ORIGINS, "chan")], np.int32)
+        return rows.masked(rows.each(numbers[origin]), origin == 0)
+
+    def _routed(self, rows: Rows, routed: Numbers) -> pa.Array:
+        of = rows.segments
+        values = rows.differing(ROUTED, rows.each(of["routed"].astype(np.int32)), routed)
+        return rows.masked(values, ~np.isin(of["kind"], ARRIVING))
+
+    def _details(self, rows: Rows, octets: bytes) -> dict[str, pa.Array]:
+        """What only some records have."""
+        found: dict[str, list[Any]] = {}
+        at = 0
+        places = rows.places() if octets else {}
+        while at < len(octets):
+            row, count, what, length = DETAIL.unpack_from(octets, at)
+            at += DETAIL.size
+            for name, value in self._read(what, octets[at : at + length]):
+                column = found.setdefault(name, [None] * rows.total)
+                for index in range(row, row + count):
+                    column[places[index]] = value
+            at += length
+        types = {column.name: TYPES[column.type] for column in schema.EVENT_COLUMNS}
+        return {name: pa.array(column, types[name]) for name, column in found.items()}
+
+    def _read(self, what: int, octets: bytes) -> list[tuple[str, Any]]:
+        if what == IDENTITY:
+            return [("identity", octets.decode())]
+        if what == HOPS:
+            return [("hops", octets[0])]
+        assert what == PROPERTIES
+        given = Properties.decode(octets)
+        values = [("message_id", given.message_id), ("correlation", given.correlation_id)]
+        found: list[tuple[str, Any]] = [(name, readable(value)) for name, value in values if value is not None]
+        if given.priority is not None:
+            found.append(("priority", min(given.priority, 127)))
+        if given.headers is not None and self._boot.headers:
+            headers = given.headers
+            there = [(name, readable(text_of(headers.get(name)))) for name in self._boot.headers if name in headers]
+            if there:
+                found.append(("headers", there))
+        return found
+
+
+class Rows:
+    """Where the rows of segments stand once these are sorted by queue. `within` is the place of each in its segment."""
+
+    def __init__(self, segments: Numbers, anchors: Numbers) -> None:
+        self._given = segments
+        source, segments = spread(segments)
+        order = np.argsort(segments["queue"], kind="stable")
+        self.segments = segments[order]
+        self.anchors = anchors[source[order]]
+        self.counts = self.segments["count"]
+        self.total = int(self.counts.sum())
+        ends = np.cumsum(self.counts, dtype=np.int64)
+        self.within = np.arange(self.total, dtype=np.int64) - np.repeat(ends - self.counts, self.counts)
+        self._source = source[order]  # where each segment came from
+
+    def each(self, values: Numbers) -> Numbers:
+        """What each segment has, for each of its rows."""
+        return np.repeat(values, self.counts)
+
+    def masked(self, values: Numbers, unknown: Numbers) -> pa.Array:
+        """Values of rows, null in the segments where they are unknown."""
+        return pa.array(values, mask=self.each(unknown) if unknown.any() else None)
+
+    def differing(self, flag: int, values: Numbers, run: Numbers) -> Numbers:
+        """The values of rows, those in segments with this flag being in the run, in the order in which they came."""
+        flagged = self._given["flags"] & flag > 0
+        if not flagged.any():
+            return values
+        counts = np.where(flagged, self._given["count"], 0)
+        starts = (np.cumsum(counts, dtype=np.int64) - counts)[self._source]
+        here = self.each(flagged[self._source])
+        values[here] = run[(self.each(starts) + self.within)[here]]
+        return values
+
+    def places(self) -> dict[int, int]:
+        """Where each row is, by its number."""
+        numbers = self.each(self.segments["row"]) + self.within
+        return dict(zip(numbers.tolist(), range(self.total), strict=True))
+
+
+def spread(segments: Numbers) -> tuple[Numbers, Numbers]:
+    """The segments with one more for each that is ENQUEUED as well, and which of those given each of them was."""
+    both = np.flatnonzero(segments["flags"] & ENQUEUED)
+    everything = np.arange(len(segments))
+    if not len(both):
+        return everything, segments
+    entering = segments[both]
+    entering["kind"] = KINDS[schema.ENQUEUE]
+    entering["row"] += entering["count"]
+    entering["origin"] = 0
+    arriving = segments.copy()
+    arriving["queue"][both] = 0
+    return np.concatenate([everything, both]), np.concatenate([arriving, entering])
+
+
+def readable(text: str) -> str:
+    """Text that was no UTF-8 has escapes, as Parquet has no other."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,66 @@
+"""The figures of the broker beside the log of messages: rows of `schema.METRICS`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from warren.broker.plugin import Host, Latencies, Service
+
+from .. import schema
+from .record_buffer import told
+
+EMPTY_BUCKETS = [0] * 6  # the first class of Latencies ends at 64 microseconds: 2**6
+
+
+FEDERATION = "federation"  # the service whose links are told of
+
+
+def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
+    """Of this moment. `links` are those of federation, the queue at the upstream by the name of the connection here."""
+    node, resources, churn = host.node, host.resources, host.node.churn
+    counters: dict[str, float] = {
+        schema.CPU_S: time.process_time(),
+        schema.CONNECTIONS_CREATED: churn.connection_created,
+        schema.CONNECTIONS_CLOSED: churn.connection_closed,
+        schema.CHANNELS_CREATED: churn.channel_created,
+        schema.CHANNELS_CLOSED: churn.channel_closed,
+        schema.QUEUES_CREATED: churn.queue_created,
+        schema.QUEUES_DELETED: churn.queue_deleted,
+    }
+    gauges: dict[str, float | None] = {
+        schema.RESIDENT_BYTES: resources.used_bytes(),
+        schema.MEMORY_LIMIT_BYTES: resources.memory_limit_bytes,
+        schema.DISK_FREE_BYTES: resources.free_bytes(),
+        schema.DISK_LIMIT_BYTES: resources.disk_free_limit_bytes,
+        schema.CONNECTIONS: node.open_connections,
+        schema.CHANNELS: churn.channel_created - churn.channel_closed,
+    }
+    found = [row(name, schema.COUNTER, value) for name, value in counters.items()]
+    found += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
+    found += [histogram(schema.LOOP_LAG_US, host.turns.lag), histogram(schema.SYNC_US, node.commits)]
+    found += flaps(host.services.get(FEDERATION), links)
+    moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
+    return [moment | one for one in found]
+
+
+def flaps(federation: Service | None, links: dict[str, str]) -> list[dict[str, object]]:
+    """How often each link that runs was started, and how often it broke."""
+    there = federation.status() if federation is not None else []
+    found = []
+    for link in there if isinstance(there, list) else []:
+        name = links.get(link["local_connection"])
+        if name is not None:
+            labels = [("vhost", told(link["vhost"])), ("upstream", told(link["upstream"])), ("link", told(name))]
+            found.append(row(schema.LINK_STARTS, schema.COUNTER, link["reconnects"] + 1, labels))
+            found.append(row(schema.LINK_FAILURES, schema.COUNTER, link["reconnects"], labels))
+    return found
+
+
+def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = ()) -> dict[str, object]:
+    return {"name": name, "labels": labels, "kind": kind, "value": float(value)}
+
+
+def histogram(name: str, taken: Latencies) -> dict[str, object]:
+    """Since the start, in microseconds."""
+    return row(name, schema.HISTOGRAM, taken.total_s * 1_000_000) | {"buckets": EMPTY_BUCKETS + taken.counts}

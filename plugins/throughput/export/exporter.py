@@ -1,0 +1,204 @@
+"""The export of one run of the broker: its log of messages, snapshots of its queues, its figures; all to the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from warren.broker.plugin import Change, Child, Host, MessageLog, Observer, StoredVHost, Throughput
+
+from .. import schema
+from . import broker_metrics
+from .message_recorder import Recording
+from .pipe_format import BATCH, BOOT, ROWS
+from .record_buffer import Buffer
+from .snapshots import SLICE, Changed, ChangeLog, Snapshot, Snapshots
+from .writer_process import Outlet
+
+FLUSH_S = 0.1  # how long what was told waits for the writer, where it is not much
+LOOK_S = 1.0  # how often queues are looked at for their utilisation
+
+
+class Export(Observer):
+    """`begin` attaches the log to the virtual hosts, `end` takes it off again and waits for what is on its way."""
+
+    def __init__(self, host: Host, config: Throughput) -> None:
+        self._host = host
+        self._config = config
+        self._directory = Path(config.directory).absolute()
+        self.boot_id = secrets.token_hex(6)
+        self._buffer = Buffer(config.buffer_bytes, self._soon)
+        changed = Changed()
+        self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers), changed)
+        self._log: MessageLog = ChangeLog(changed)  # of each virtual host that is exported
+        self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed)
+        self._outlet = Outlet(host.report, host.supervisor, self._ended)
+        self._tasks: list[Child] = []
+        self._flushing: asyncio.Handle | None = None
+        self._running = False
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def _sample_rate(self) -> float:
+        return 1 / self._config.sample_one_in
+
+    def status(self) -> dict[str, object]:
+        return {
+            "running": self._running,
+            "boot_id": self.boot_id,
+            "directory": str(self._directory),
+            "records": self._buffer.row,
+            "lost_records": self._buffer.lost,
+            "waiting_bytes": self._outlet.waiting_bytes,
+        }
+
+    def prepare(self) -> None:
+        """Make the folders. Raises OSError."""
+        for table in schema.TABLES:
+            folder = self._directory / table
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise OSError(f"{folder} cannot be written to")
+
+    async def begin(self) -> None:
+        """Raises OSError."""
+        config, node = self._config, self._host.node
+        await self._outlet.start()
+        self._running = True
+        self._attach_all()
+        node.observers += [self, self._snapshots]
+        await self._prepare_snapshot()
+        # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
+        self._log = self._recording
+        self._attach_all()
+        task = {
+            "node": node.name,
+            "boot_id": self.boot_id,
+            "begun_ns": self._recording.begun_ns,
+            "sample_rate": self._sample_rate,
+            "headers": config.headers,
+            "directory": str(self._directory),
+            "file_bytes": config.file_bytes,
+            "file_age_s": config.file_age_s,
+            "retention_days": config.retention_days,
+        }
+        self._outlet.send(BOOT, [msgspec.json.encode(task)])
+        snapshot = self._snapshots.take(schema.START)
+        self._send_metrics()
+        await self._send_snapshot(snapshot)
+        keep = self._host.supervisor.keep
+        self._tasks = [
+            keep("throughput_flush", self._flush_often),
+            keep("throughput_snapshots", self._look_often),
+        ]
+
+    def configured(self, change: Change) -> None:
+        if change.put and isinstance(change.record, StoredVHost):
+            self._attach(change.record.name)
+
+    def _attach_all(self) -> None:
+        for name in self._host.node.vhosts:
+            self._attach(name)
+
+    def _attach(self, name: str) -> None:
+        if self._running and (not self._config.vhosts or name in self._config.vhosts):
+            self._host.node.vhosts[name].message_log = self._log
+
+    # Sending
+
+    def _soon(self) -> None:
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        pieces = self._buffer.take()
+        if pieces:
+            self._outlet.send(BATCH, pieces)
+        self._buffer.waiting_bytes = self._outlet.waiting_bytes
+
+    async def _flush_often(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self._flush()
+
+    async def _look_often(self) -> None:
+        looks = 0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            queues = self._snapshots.queues()
+            while queues:
+                self._snapshots.utilisation.look(queues[-SLICE:])
+                del queues[-SLICE:]
+                await asyncio.sleep(0)
+            looks += 1
+            behind = self._outlet.waiting_bytes > self._config.buffer_bytes
+            if looks % schema.SNAPSHOT_S == 0 and not behind:  # else what it has to write is enough
+                await self._prepare_snapshot()
+                await self._send_snapshot(self._snapshots.take(schema.PERIODIC))
+                self._send_metrics()
+
+    async def _prepare_snapshot(self) -> None:
+        for _ in self._snapshots.prepare():
+            await asyncio.sleep(0)
+
+    async def _send_snapshot(self, snapshot: Snapshot) -> None:
+        for rows in snapshot.slices():
+            self._send(schema.QUEUE_STATS, rows)
+            await asyncio.sleep(0)
+
+    def _send_metrics(self) -> None:
+        self._send(schema.METRICS, broker_metrics.rows(self._host, self._buffer.names.links()))
+
+    def _send(self, table: str, rows: list[dict[str, object]]) -> None:
+        if rows:
+            self._outlet.send(ROWS, [msgspec.json.encode((table, rows))])
+
+    # The end
+
+    def _detach(self) -> None:
+        self._running = False
+        for vhost in self._host.node.vhosts.values():
+            vhost.message_log = None
+        for observer in (self, self._snapshots):
+            if observer in self._host.node.observers:
+                self._host.node.observers.remove(observer)
+        for task in self._tasks:
+            task.cancel()
+        if self._flushing is not None:
+            self._flushing.cancel()
+
+    def _ended(self, status: int) -> None:
+        """Stop recording: the writer has ended by itself, and records would only fill the memory."""
+        self._detach()
+        reason = f"the writer ended with status {status}"
+        self._host.report("throughput_ended", "error", {"reason": reason})
+        if not self._failure.done():
+            self._failure.set_result(reason)
+
+    @property
+    def over(self) -> bool:
+        """Whether the writer has ended by itself."""
+        return self._failure.done()
+
+    async def failed(self) -> str:
+        """Wait until the writer ends by itself; return how."""
+        return await asyncio.shield(self._failure)
+
+    async def end(self) -> None:
+        """All that has happened so far is written."""
+        if self._running:
+            for task in self._tasks:
+                task.cancel()  # none may prepare another snapshot
+            await self._prepare_snapshot()
+        if self._running:
+            self._flush()
+            snapshot = self._snapshots.take(schema.STOP)
+            self._send_metrics()
+            self._detach()
+            await self._send_snapshot(snapshot)
+        await self._outlet.stop()

@@ -1,0 +1,52 @@
+"""What the log says of a message beyond its numbers. Pure; bodies are hashed here, and go no further."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from warren.broker.plugin import AMQPError, Message, Table, properties
+
+RECEIVED_FROM = "x-received-from"
+# What federation writes into headers, or may take away, on the way from one broker to the next.
+FEDERATED = (RECEIVED_FROM, "x-invalid-headers", "x-original-exchange", "x-original-routing-key", "x-original-cc", "CC")
+DIGEST_BYTES = 16
+
+
+def wanted(headers: bool) -> int:
+    """The property flags of messages that the writer has to look into; `headers` too, where some are exported."""
+    found = properties.MESSAGE_ID | properties.CORRELATION_ID | properties.PRIORITY
+    return found | properties.HEADERS if headers else found
+
+
+def identity(message: Message) -> str:
+    """What the message is known by on both sides of a link: its message_id, else a fingerprint of its content."""
+    raw = message.property_bytes
+    try:
+        message_id, raw = named(raw)
+    except (AMQPError, IndexError):  # what nobody could decode passes through links as it is
+        message_id = ""
+    return message_id or blake2b(message.body, digest_size=DIGEST_BYTES, key=blake2b(raw).digest()).hexdigest()
+
+
+def named(raw: bytes) -> tuple[str, bytes]:
+    """The message_id in these properties, or else the properties as they are on both sides."""
+    message_id = properties.text(raw, properties.MESSAGE_ID)
+    if message_id:
+        return message_id, raw
+    headers = properties.headers(raw)
+    if headers is not None:
+        own = headers.without(FEDERATED)
+        raw = properties.replace(raw, properties.HEADERS, own if own.raw else None)
+    return "", properties.replace(raw, properties.USER_ID, None)
+
+
+def hops(message: Message) -> int:
+    """How many brokers it has come through by federation."""
+    raw = message.property_bytes
+    if RECEIVED_FROM.encode() not in raw:
+        return 0  # the usual answer, given without decoding
+    try:
+        value = (properties.headers(raw) or Table.EMPTY).get(RECEIVED_FROM)
+    except (AMQPError, IndexError):
+        return 0
+    return len(value[1]) if value is not None and isinstance(value[1], list) else 0

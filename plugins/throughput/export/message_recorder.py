@@ -1,0 +1,421 @@
+"""The log of messages: what the broker tells, as records of batches.
+
+Nothing is made here for a record that lasts beyond the batch it came in. What is published together is numbered on, and
+so is said once, however many messages that are and however many queues they go to; of what is delivered and settled
+the messages are looked at for their numbers and sizes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Container, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from warren.broker.plugin import Message, MessageLog, Origin, Queue, Sink
+
+from .. import schema
+from .message_identity import hops, identity, wanted
+from .pipe_format import (
+    ENQUEUED,
+    HOPS,
+    IDENTITY,
+    KINDS,
+    LINKED,
+    NO_ACK,
+    PERSISTENT,
+    PROPERTIES,
+    REDELIVERED,
+    SEQ_SHIFT,
+    UNTIMED,
+)
+from .record_buffer import Buffer
+from .sampling import Run, Sampling
+from .snapshots import Changed
+
+PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DEAD_LETTER, FED_IN, FED_OUT = (
+    KINDS[name] for name in schema.EVENT_NAMES
+)
+
+NACKED = "nack"  # the reason of a confirm that is none
+REFUSED, HELD = "refused", "held"  # of a publish that entered none of the queues it led to
+GET = "get"  # of a delivery that no consumer had
+NEVER_DEAD_LETTERED = ("deleted", "purged")
+# How queues from which links of exchanges consume are called, and consumers of links of queues.
+LINK_QUEUE, LINK_TAG = "federation: ", "federation-link-"
+FLAGS_AT = 19  # of the properties, in the frames of a message
+MOST_HOPS = 127
+
+persistence = attrgetter("persistent")
+
+
+class Recording(MessageLog):
+    """With `one_in` above 1 only one message in so many is logged, with all that becomes of it.
+
+    Messages are numbered by when the broker got them, in microseconds from `begun_ns` on, so that the number tells how
+    old one is.
+    """
+
+    __slots__ = (
+        *("buffer", "begun_ns", "_one_in", "_wanted", "_now_ns", "_next", "_next_untimed", "_sampling"),
+        *("_messages", "_logged", "_runs", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
+        "_changed",
+    )
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        one_in: int,
+        headers: bool,
+        changed: Changed,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.buffer = buffer
+        self._changed = changed
+        self.begun_ns = now_ns() - 1000  # so that no message has the number 0
+        self._one_in = one_in
+        self._sampling = Sampling(one_in)
+        self._wanted = wanted(headers)
+        self._now_ns = now_ns
+        self._next = 0  # number of a message
+        self._next_untimed = UNTIMED
+        # What is being published, None where nothing is that is logged; and those of it that are, numbered on from
+        # `_first`, with `_row` for the first. `_queues` took all of them, `_routes_of` counts the others by message.
+        self._messages: list[Message] | None = None
+        self._logged: list[Message] = []
+        self._runs: list[Run] = []  # which of `_messages` they are, where these are sampled
+        self._alike = False
+        self._first = self._row = self._mono_ns = 0
+        self._origin: Origin | None = None
+        self._queues: tuple[Queue, ...] = ()
+        self._routes_of: dict[int, int] = {}
+
+    # Publishing
+
+    def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
+        """HOT: the export, load A."""
+        logged = messages
+        if self._one_in > 1:
+            self._runs = runs = self._sampling.runs(len(messages))
+            if not runs:
+                return
+            logged = [message for place, length in runs for message in messages[place : place + length]]
+        count = len(logged)
+        self._mono_ns = mono_ns = self._now_ns()
+        first = (mono_ns - self.begun_ns) // 1000 << SEQ_SHIFT
+        if first < self._next:
+            first = self._next
+        self._next = first + count
+        if count == 1:
+            logged[0].seq = first
+            alike = True
+        else:
+            for seq, message in enumerate(logged, first):
+                message.seq = seq
+        self._messages, self._logged, self._alike, self._first, self._origin = messages, logged, alike, first, origin
+        self._row = self.buffer.row
+        self.buffer.row += count
+        if number:
+            if origin.unconfirmed is None:
+                origin.unconfirmed = deque()
+            for place, length in self._runs if self._one_in > 1 else [(0, count)]:
+                origin.unconfirmed.append((number + place, first, length))
+                first += length
+
+    def returned(self, origin: Origin, messages: list[Message]) -> None:
+        if self._messages is not None:
+            seqs, sizes = self._known(self._logged)
+            names = self.buffer.names
+            address = names.address(messages[0].address)
+            self._note(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
+
+    def published(self, queues: tuple[Queue, ...]) -> None:
+        """HOT: the export, load A."""
+        origin, logged, entered = self._origin, self._logged, self._queues
+        if self._messages is None or origin is None:
+            return
+        self._messages, self._queues = None, ()
+        kind = FED_IN if origin.link else PUBLISH
+        row, first = self._row, self._first
+        if self._alike and (entered or not queues):
+            self._published(kind, origin, logged, row, first, entered)
+        else:
+            # What entered no queue, though there were some for it, says why: where all do, none has to be looked for.
+            why = "" if entered or not queues else HELD if all(isinstance(queue, Sink) for queue in queues) else REFUSED
+            routes_of = self._routes_of
+            for _, run in groupby(logged, (lambda one: (one.persistent, one.seq in routes_of)) if why else persistence):
+                messages = list(run)
+                reason = why if messages[0].seq not in routes_of else ""
+                self._published(kind, origin, messages, row, first, entered, reason)
+                row += len(messages)
+                first += len(messages)
+            if not self._alike:
+                for place, queue in enumerate(entered):
+                    self._enqueued(queue, row + place * len(logged))
+        if self._routes_of:
+            self._routes_of = {}
+
+    def _published(
+        self,
+        kind: int,
+        origin: Origin,
+        messages: list[Message],
+        row: int,
+        first: int,
+        queues: tuple[Queue, ...],
+        reason: str = "",
+    ) -> None:
+        """Those that are all persistent, or all not; and where they are all, that they are in the queues."""
+        count, buffer, message, alike = len(messages), self.buffer, messages[0], self._alike
+        names = buffer.names
+        flags = PERSISTENT if message.persistent else 0
+        routes: Sequence[int] = ()
+        if self._routes_of:
+            routes = [self._routes_of.get(seq, 0) for seq in range(first, first + count)]
+        queue = 0
+        if alike and queues:
+            flags |= ENQUEUED
+            queue = names.queue(queues[0].vhost, queues[0].name)
+        sizes = () if alike else [one.body_bytes for one in messages]
+        noted = buffer.note(
+            kind, flags, count, self._mono_ns, row, first, message.body_bytes, len(queues), names.origin(origin), queue,
+            names.address(message.address), 0, names.word(reason), (), sizes, routes,
+        )  # fmt: skip
+        if alike and queues:
+            for place, other in enumerate(queues[1:], 1):
+                self._enqueued(other, row + (place + 1) * count)
+        if noted:
+            self._look_into(messages[:1] if alike else messages, count if alike else 1, row)
+            if kind == FED_IN:
+                self._identify(messages, row)
+                self._count_hops(messages, row)
+
+    def _enqueued(self, queue: Queue, row: int) -> None:
+        """All that is logged of what is being published."""
+        buffer, logged = self.buffer, self._logged
+        message = logged[0]
+        sizes = () if self._alike else [one.body_bytes for one in logged]
+        code, address = buffer.names.queue(queue.vhost, queue.name), buffer.names.address(message.address)
+        buffer.note(
+            ENQUEUE, 0, len(logged), self._mono_ns, row, self._first, message.body_bytes, 0, 0, code, address, 0, 0,
+            (), sizes,
+        )  # fmt: skip
+
+    def _look_into(self, messages: list[Message], count: int, row: int) -> None:
+        """Properties that the writer is to look into, each of `count` records."""
+        for index, message in enumerate(messages):
+            frames = message.frames
+            if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
+                self.buffer.detail(row + index, count, PROPERTIES, message.property_bytes)
+
+    def discarded(self, origin: Origin, message: Message, reason: str) -> None:
+        self._number([message])
+        seqs, sizes = self._known([message])
+        names, row = self.buffer.names, self.buffer.row
+        address = names.address(message.address)
+        if self._note(FED_IN, None, seqs, sizes, 0, names.origin(origin), address, 0, reason):
+            self._identify([message], row)
+            self._count_hops([message], row)
+
+    def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
+        """HOT: the export, load D."""
+        waiting = origin.unconfirmed
+        while waiting and waiting[0][0] <= last:
+            number, seq, there = waiting.popleft()
+            count = min(there, last - number + 1)
+            if count < there:
+                waiting.appendleft((number + count, seq + count, there - count))
+            if refused:
+                told_no = [index for index in range(count) if number + index in refused]
+                self._confirm(origin, [seq + index for index in told_no], NACKED)
+                self._confirm(origin, [seq + index for index in range(count) if index not in told_no], "")
+                continue
+            buffer = self.buffer
+            code = buffer.names.origin(origin)
+            buffer.note(CONFIRM, 0, count, self._now_ns(), buffer.row, seq, 0, 0, code, 0, 0, 0, 0)
+            buffer.row += count
+
+    def _confirm(self, origin: Origin, seqs: list[int], reason: str) -> None:
+        self._note(CONFIRM, None, seqs, [0], origin=self.buffer.names.origin(origin), reason=reason)
+
+    # Queues
+
+    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+        """HOT: the export, load A."""
+        changed = self._changed.queues
+        if changed is not None:
+            changed.update(queues)
+        published = not source
+        if published and messages is self._messages:
+            self._queues = queues
+            self.buffer.row += len(queues) * len(self._logged)
+            if self._one_in > 1:
+                for queue in queues:
+                    self._sampling.mark(queue, self._runs)
+            return
+        if not queues or published and self._messages is None:
+            return  # of what is being published nothing is logged
+        if source:
+            self._number(messages)
+        if self._one_in > 1:
+            runs = [(place, 1) for place, message in enumerate(messages) if message.seq]
+            for queue in queues:
+                self._sampling.mark(queue, runs)
+        seqs, sizes = self._known(messages)
+        if not seqs:
+            return
+        alike = len({message.address.encoded for message in messages}) == 1
+        address = self.buffer.names.address(messages[0].address) if alike else 0
+        for queue in queues:
+            self._note(ENQUEUE, queue, seqs, sizes, address=address, reason=source)
+            if published:
+                for seq in seqs:
+                    self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
+
+    def made(self, messages: list[Message]) -> None:
+        if self._one_in == 1:  # else each copy is another message
+            self._number(messages)
+
+    def _number(self, messages: list[Message]) -> None:
+        """Those that no client has published, and that have no number yet."""
+        fresh = [message for message in messages if not message.seq]
+        if self._one_in > 1:
+            fresh = [one for place, length in self._sampling.runs(len(fresh)) for one in fresh[place : place + length]]
+        first = max(self._next, (self._now_ns() - self.begun_ns) // 1000 << SEQ_SHIFT)
+        self._next = first + len(fresh)
+        for seq, message in enumerate(fresh, first):
+            message.seq = seq
+
+    def delivered(
+        self,
+        origin: Origin,
+        tag: str,
+        queue: Queue,
+        messages: list[Message],
+        position: int,
+        step: int,
+        redelivered: bool,
+        no_ack: bool,
+    ) -> None:
+        """HOT: the export, load A."""
+        changed = self._changed.queues
+        if changed is not None:
+            changed.add(queue)
+        if self._one_in > 1 and step == 1 and len(messages) > 1:
+            messages = self._sampling.marked(queue, messages, position)
+            if not messages:
+                return
+        seqs, sizes = self._known(messages)
+        names = self.buffer.names
+        flags = (REDELIVERED if redelivered else 0) | (NO_ACK if no_ack else 0)
+        if is_link(tag, queue):
+            flags |= LINKED
+        reason = "" if tag else GET
+        self._note(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
+
+    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+        """HOT: the export, load D."""
+        changed = self._changed.queues
+        if changed is not None:
+            changed.add(queue)
+        seqs, sizes = self._known(messages)
+        names, row = self.buffer.names, self.buffer.row
+        linked = is_link(tag, queue)
+        kind = FED_OUT if linked else ACK
+        noted = self._note(kind, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
+        if linked and noted:
+            self._identify([message for message in messages if message.seq], row)
+
+    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+        self._changed.add(queue)
+        seqs, sizes = self._known([message])
+        names = self.buffer.names
+        self._note(NACK, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
+
+    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+        self._changed.add(queue)
+        seqs, sizes = self._known([message])
+        self._note(REQUEUE, queue, seqs, sizes, reason=reason)
+
+    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        self._changed.add(queue)
+        seqs, sizes = self._known(messages)
+        kind = EXPIRE if reason == "expired" else DROP
+        if queue.rules.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
+            kind = DEAD_LETTER
+        self._note(kind, queue, seqs, sizes, reason=reason)
+
+    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+        self._changed.add(queue)
+        if self._one_in == 1:
+            seqs = [seq or self._untimed() for seq in seqs]
+        # Nobody knows the size of each without reading it.
+        self._note(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
+
+    def cleared(self, queue: Queue) -> None:
+        self._changed.add(queue)
+        if self._one_in > 1:
+            self._sampling.forget(queue)
+
+    # Records
+
+    def _known(self, messages: list[Message]) -> tuple[list[int], list[int]]:
+        """The numbers of those that are logged, and their sizes. HOT: the export, load A."""
+        if len(messages) == 1 and messages[0].seq:
+            return [messages[0].seq], [messages[0].body_bytes]
+        if self._one_in > 1:
+            messages = [message for message in messages if message.seq]
+        seqs = [message.seq for message in messages]
+        if not all(seqs):
+            for message in messages:
+                message.seq = message.seq or self._untimed()
+            seqs = [message.seq for message in messages]
+        return seqs, [message.body_bytes for message in messages]
+
+    def _untimed(self) -> int:
+        """The number of a message that was there before the log was, or was read from the disk."""
+        self._next_untimed += 1
+        return self._next_untimed
+
+    def _note(
+        self,
+        kind: int,
+        queue: Queue | None,
+        seqs: list[int],
+        sizes: list[int],
+        flags: int = 0,
+        origin: int = 0,
+        address: int = 0,
+        tag: int = 0,
+        reason: str = "",
+    ) -> bool:
+        """A record for each of these messages; `sizes` may be one for all. HOT: the export, load A."""
+        count = len(seqs)
+        if not count:
+            return False
+        buffer = self.buffer
+        row, buffer.row = buffer.row, buffer.row + count
+        size = sizes[0]
+        of = buffer.names.queue(queue.vhost, queue.name) if queue is not None else 0
+        why = buffer.names.word(reason) if reason else 0
+        if count == 1:
+            return buffer.note(kind, flags, 1, self._now_ns(), row, seqs[0], size, 0, origin, of, address, tag, why)
+        differing = sizes if sizes.count(size) < len(sizes) else ()
+        return buffer.note(
+            kind, flags, count, self._now_ns(), row, 0, size, 0, origin, of, address, tag, why, seqs, differing
+        )
+
+    def _identify(self, messages: list[Message], row: int) -> None:
+        """What they are known by on the other side of the link."""
+        for index, message in enumerate(messages):
+            self.buffer.detail(row + index, 1, IDENTITY, identity(message).encode("utf-8", "backslashreplace"))
+
+    def _count_hops(self, messages: list[Message], row: int) -> None:
+        for index, message in enumerate(messages):
+            self.buffer.detail(row + index, 1, HOPS, bytes((min(hops(message), MOST_HOPS),)))
+
+
+def is_link(tag: str, queue: Queue) -> bool:
+    """Whether the consumer with that tag is a link of federation. HOT: the export, load A."""
+    return tag.startswith(LINK_TAG) or queue.name.startswith(LINK_QUEUE)

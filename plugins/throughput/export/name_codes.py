@@ -1,0 +1,67 @@
+"""Codes for what is said again and again: connections, queues, addresses, words."""
+
+from __future__ import annotations
+
+from warren.broker.plugin import Address, Origin
+
+from .pipe_format import ADDRESSES, ORIGINS, QUEUES, WORDS
+
+LIMIT = 65_536  # entries of one table, until all codes are given anew; some 200 octets each
+
+Entry = tuple[str | int, ...]
+
+
+class Names:
+    """`news` are the entries that the other side does not know yet, each behind the number of its table."""
+
+    __slots__ = ("news", "_origins", "_queues", "_addresses", "_words")
+
+    def __init__(self) -> None:
+        self.news: list[tuple[int, Entry]] = []
+        self._origins: dict[Origin, int] = {}
+        self._queues: dict[tuple[str, str], int] = {}
+        self._addresses: dict[bytes, int] = {}
+        self._words: dict[str, int] = {"": 0}
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to begin anew."""
+        tables = (self._origins, self._queues, self._addresses, self._words)
+        return any(len(table) > LIMIT for table in tables)
+
+    def links(self) -> dict[str, str]:
+        """The queue at the upstream of each link that has brought something, by the name of its connection here."""
+        return {origin.connection: origin.link for origin in self._origins if origin.link}
+
+    def origin(self, origin: Origin) -> int:
+        """HOT: the export, for each batch."""
+        code = self._origins.get(origin)
+        if code is None:
+            code = self._origins[origin] = len(self._origins) + 1
+            told = (origin.connection, origin.channel, origin.vhost, origin.user, origin.upstream, origin.link)
+            self.news.append((ORIGINS, told))
+        return code
+
+    def queue(self, vhost: str, name: str) -> int:
+        """HOT: the export, for each batch."""
+        code = self._queues.get((vhost, name))
+        if code is None:
+            code = self._queues[vhost, name] = len(self._queues) + 1
+            self.news.append((QUEUES, (vhost, name)))
+        return code
+
+    def address(self, address: Address) -> int:
+        """HOT: the export, for each batch."""
+        code = self._addresses.get(address.encoded)
+        if code is None:
+            code = self._addresses[address.encoded] = len(self._addresses) + 1
+            self.news.append((ADDRESSES, (address.exchange, address.routing_key)))
+        return code
+
+    def word(self, word: str) -> int:
+        """Of a consumer, or a reason; 0 for an empty one."""
+        code = self._words.get(word)
+        if code is None:
+            code = self._words[word] = len(self._words)
+            self.news.append((WORDS, (word,)))
+        return code

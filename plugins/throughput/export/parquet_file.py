@@ -1,0 +1,76 @@
+"""One file of the export: written under a name that readers pass over, and renamed when it is whole."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .. import schema
+
+MODE = 0o640  # who may read what every message was, and when, is for the administrator to say
+LEVEL = 3  # of zstd
+WRITE_ROWS = 1 << 16  # of one column at a time
+# Numbers that grow from row to row: their differences take less room, and less time, than a dictionary of them.
+GROWING = ("ts_us", "mono_ns", "row", "msg_seq", "lat_us")
+CONSTANT = ("schema", "sample_rate")  # a dictionary would be one of a single number
+
+
+class Part:
+    """Of one table. `first_us` is the time of its first row. Raises OSError."""
+
+    def __init__(self, folder: Path, name: str, target: pa.Schema, first_us: int) -> None:
+        first = datetime.fromtimestamp(first_us / 1_000_000, UTC)
+        self.hour = (first.date(), first.hour)
+        self.begun_s = time.monotonic()
+        self.rows = 0
+        self._path = folder / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}" / name
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._aside = self._path.with_name(f".{name}.tmp")
+        growing = [name for name in target.names if name in GROWING]
+        plain = (*growing, *CONSTANT)
+        self.names = frozenset(target.names)
+        self._target = target
+        self._file = os.fdopen(os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
+        self._writer = pq.ParquetWriter(
+            self._file,
+            target,
+            compression="zstd",
+            compression_level=LEVEL,
+            use_dictionary=[name for name in target.names if name not in plain],
+            column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+            write_statistics=False,
+            write_batch_size=WRITE_ROWS,
+        )
+
+    @property
+    def written_bytes(self) -> int:
+        return self._file.tell()
+
+    def write(self, columns: Mapping[str, pa.Array]) -> None:
+        """A group of rows; the columns that are missing are null. Raises OSError."""
+        count = len(columns["schema"])
+        given = [columns.get(field.name, None) for field in self._target]
+        arrays = [pa.nulls(count, field.type) if column is None else column
+                  for column, field in zip(given, self._target, strict=True)]  # fmt: skip
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._target), row_group_size=max(count, 1))
+        self.rows += count
+
+    def finish(self, lost: int) -> None:
+        """From now on readers see it. Raises OSError."""
+        self._writer.add_key_value_metadata({schema.LOST_KEY: str(lost)})
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._aside.rename(self._path)
+
+    def abandon(self) -> None:
+        """It could not be written: nothing of it is left."""
+        self._file.close()
+        self._aside.unlink(missing_ok=True)

@@ -1,0 +1,268 @@
+"""How much every queue holds at one moment, so that it agrees with the records to the message.
+
+Queues are read before that moment, in slices; in its own turn of the loop only those are read again that something
+happened to meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue
+
+from .record_buffer import Buffer, told
+
+SLICE = 500  # queues that are read, or of which rows are made, at once: some milliseconds
+PASSES = 5  # over queues that have changed since they were read, each much shorter than the one before
+
+
+class Reading(NamedTuple):
+    """Of one queue."""
+
+    queue: Queue
+    ready: int
+    unacked: int
+    ready_bytes: int
+    unacked_bytes: int
+    published: int
+    delivered: int
+    redelivered: int
+    acked: int
+
+
+class Changed:
+    """Queues to which something has happened while a snapshot is prepared; `queues` is None at any other time."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        self.queues: set[Queue] | None = None
+
+    def add(self, queue: Queue) -> None:
+        if self.queues is not None:
+            self.queues.add(queue)
+
+
+class ChangeLog(MessageLog):
+    """A log of messages that records nothing but which queues have changed: the first snapshot is prepared before
+    there are records."""
+
+    __slots__ = ("_changed",)
+
+    def __init__(self, changed: Changed) -> None:
+        self._changed = changed
+
+    def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None: ...
+
+    def returned(self, origin: Origin, messages: list[Message]) -> None: ...
+
+    def published(self, queues: tuple[Queue, ...]) -> None: ...
+
+    def discarded(self, origin: Origin, message: Message, reason: str) -> None: ...
+
+    def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None: ...
+
+    def made(self, messages: list[Message]) -> None: ...
+
+    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+        for queue in queues:
+            self._changed.add(queue)
+
+    def delivered(
+        self,
+        origin: Origin,
+        tag: str,
+        queue: Queue,
+        messages: list[Message],
+        position: int,
+        step: int,
+        redelivered: bool,
+        no_ack: bool,
+    ) -> None:
+        self._changed.add(queue)
+
+    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+        self._changed.add(queue)
+
+    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+        self._changed.add(queue)
+
+    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+        self._changed.add(queue)
+
+    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        self._changed.add(queue)
+
+    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+        self._changed.add(queue)
+
+    def cleared(self, queue: Queue) -> None:
+        self._changed.add(queue)
+
+
+class Utilisation:
+    """In what share of looks a queue could deliver at once."""
+
+    def __init__(self) -> None:
+        self._looks: dict[Queue, tuple[int, int]] = {}  # all, and those in which it could
+
+    def look(self, queues: Iterable[Queue]) -> None:
+        for queue in queues:
+            if len(queue.consumers):
+                looks, ready = self._looks.get(queue, (0, 0))
+                self._looks[queue] = (looks + 1, ready + queue.consumers.any_ready())
+
+    def take(self) -> dict[Queue, tuple[int, int]]:
+        """Looks since the last time, and those in which the queue could deliver; of queues that had consumers."""
+        looks, self._looks = self._looks, {}
+        return looks
+
+
+class Snapshots(Observer):
+    """Snapshots of the queues in the virtual hosts that are exported.
+
+    `prepare` and then `take` make one. Deleted queues of which consumers still have messages are in it too.
+    """
+
+    def __init__(self, node: Node, buffer: Buffer, sample_rate: float, changed: Changed) -> None:
+        self.utilisation = Utilisation()
+        self._node = node
+        self._buffer = buffer
+        self._sample_rate = sample_rate
+        self._changed = changed
+        self._readings: dict[Queue, Reading] = {}
+        self._deleted: list[Queue] = []
+        self._number = 0
+
+    def queues(self) -> list[Queue]:
+        """All that are there now."""
+        queues: list[Queue] = []
+        for vhost in self._node.vhosts.values():
+            if vhost.message_log is not None:
+                queues += vhost.queues.values()
+                queues += vhost.volatile.values()
+        return queues
+
+    def queue_declared(self, queue: Queue) -> None:
+        if queue.home.message_log is not None:
+            self._changed.add(queue)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self._changed.add(queue)
+        if queue.unacked and queue.home.message_log is not None:
+            self._deleted.append(queue)
+
+    def prepare(self) -> Iterator[None]:
+        """Read all queues in slices, and then those that have changed meanwhile, fewer each time."""
+        changed: set[Queue] = set()
+        self._readings = {}
+        self._changed.queues = changed
+        queues = self.queues()
+        while queues:
+            for queue in queues[-SLICE:]:
+                self._read(queue)
+            del queues[-SLICE:]
+            yield
+        for _ in range(PASSES):
+            if len(changed) <= SLICE:
+                break
+            for _ in range(len(changed) // SLICE):
+                for queue in [changed.pop() for _ in range(min(SLICE, len(changed)))]:
+                    self._read(queue)
+                yield
+
+    def take(self, kind: str) -> Snapshot:
+        """A snapshot of this moment, which must have been prepared."""
+        number, self._number = self._number, self._number + 1
+        for queue in self._changed.queues or ():
+            self._read(queue)
+        self._changed.queues = None
+        readings, self._readings = self._readings, {}
+        self._deleted = [queue for queue in self._deleted if queue.unacked]
+        first: dict[tuple[str, str], Queue] = {}  # of those that had a name
+        for queue in self._deleted:
+            name = queue.vhost, queue.name
+            vhost = self._node.vhosts.get(queue.vhost)
+            namesake = vhost.queues.get(queue.name) if vhost is not None else None
+            other = readings.get(namesake or first.setdefault(name, queue))
+            if other is None:
+                readings[queue] = reading(queue)
+            else:  # another has its name by now
+                readings[other.queue] = with_unacked(other, queue)
+        head: dict[str, object] = {
+            "ts_us": time.time_ns() // 1000,
+            "mono_ns": time.monotonic_ns(),
+            "snapshot": number,
+            "kind": kind,
+            "row": self._buffer.row,
+            "lost_records": self._buffer.lost,
+            "sample_rate": self._sample_rate,
+        }
+        return Snapshot(head, readings, self.utilisation.take())
+
+    def _read(self, queue: Queue) -> None:
+        if queue.deleted:
+            self._readings.pop(queue, None)
+        else:
+            self._readings[queue] = reading(queue)
+
+
+class Snapshot:
+    """Readings of one moment, by queue; the rows of `schema.QUEUE_STATS` are made of them whenever there is time."""
+
+    def __init__(
+        self, head: dict[str, object], readings: dict[Queue, Reading], looks: dict[Queue, tuple[int, int]]
+    ) -> None:
+        self._head = head
+        self._readings = readings
+        self._looks = looks
+        self._count = len(readings)
+
+    def slices(self) -> Iterator[list[dict[str, object]]]:
+        """All rows, some at a time, and last the one that says that all others are there. Readings are used up."""
+        while self._readings:
+            some = min(SLICE, len(self._readings))
+            yield [self._row(self._readings.popitem()[1]) for _ in range(some)]
+        yield [self._head | {"queues": self._count}]
+
+    def _row(self, one: Reading) -> dict[str, object]:
+        queue = one.queue
+        looks, could = self._looks.get(queue, (0, 0))
+        return self._head | {
+            "vhost": told(queue.vhost),
+            "queue": told(queue.name),
+            "queue_type": queue.rules.type,
+            "durable": queue.durable,
+            "ready": one.ready,
+            "unacked": one.unacked,
+            "ready_bytes": one.ready_bytes,
+            "unacked_bytes": one.unacked_bytes,
+            "consumers": len(queue.consumers),
+            "prefetch": prefetch(queue),
+            "utilisation": could / looks if looks else None,
+            "published": one.published,
+            "delivered": one.delivered,
+            "redelivered": one.redelivered,
+            "acked": one.acked,
+        }
+
+
+def reading(queue: Queue) -> Reading:
+    counted = queue.delivering
+    return Reading(
+        queue, queue.ready, queue.unacked, queue.ready_bytes, queue.unacked_bytes, queue.published,
+        counted.deliver_get, counted.redeliver, counted.ack,
+    )  # fmt: skip
+
+
+def with_unacked(one: Reading, gone: Queue) -> Reading:
+    """A queue, and what consumers have of one that had its name."""
+    return one._replace(unacked=one.unacked + gone.unacked, unacked_bytes=one.unacked_bytes + gone.unacked_bytes)
+
+
+def prefetch(queue: Queue) -> int | None:
+    """Of all its consumers together; None where one has no limit, or there is none."""
+    limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all() if not consumer.no_ack]
+    return sum(limits) if limits and all(limits) else None

@@ -1,0 +1,250 @@
+"""The process that writes what the broker tells it through a pipe (`stream`), and ends with the pipe.
+
+It is a process of its own so that neither the broker's loop nor its memory knows of Parquet, and so that a broker that
+is killed leaves whole files: what it had told by then is written. What the writer has to say it says on its standard
+output, a line of JSON each, as for the broker's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from .arrow_columns import Batches, Boot, arrow_schema
+from .parquet_file import Part
+from .pipe_format import BOOT, HEAD, ROWS
+
+GROUP_ROWS = 1 << 18  # rows that are sorted and written together: some 50 MB of memory while that is done
+READ_BYTES = 1 << 20
+NICE = 10  # where processors are scarce the broker comes first, and its clients; what waits for us is in its buffer
+LOOK_S = 1.0  # how often files are looked at for their age
+STALE_S = 86_400  # after which a file that nobody finished is one that nobody will
+SMALL_TABLES = (schema.QUEUE_STATS, schema.METRICS)
+
+
+class Task(Boot, frozen=True):
+    """What the broker says first: who it is, where its files go, and how long they get."""
+
+    directory: str
+    file_bytes: int
+    file_age_s: int
+    retention_days: int | None
+
+
+class Writer:
+    """Nothing here raises OSError: what cannot be written is counted in `lost_rows` and reported."""
+
+    def __init__(self, task: Task, now_s: Any = time.time) -> None:
+        self.lost_rows = 0
+        self._task = task
+        self._now_s = now_s
+        self._folder = Path(task.directory)
+        self._batches = Batches(task)
+        self._part: Part | None = None
+        self._used: set[str] = set()  # columns of events that had something in them since the start
+        self._rows: dict[str, list[dict[str, Any]]] = {table: [] for table in SMALL_TABLES}
+        self._rows_since_s = time.monotonic()
+        self._sequences = dict.fromkeys(schema.TABLES, 0)
+        self._swept: date | None = None
+        self.look()
+
+    def take(self, what: int, payload: bytes) -> None:
+        """One frame of the stream."""
+        if what == ROWS:
+            table, rows = msgspec.json.decode(payload)
+            self._rows[table] += rows
+            return
+        if Batches.begins_anew(payload):
+            self._write()
+        self._batches.add(payload)
+        if self._batches.rows >= GROUP_ROWS:
+            self._write()
+
+    def look(self) -> None:
+        """Finish what is old enough; drop days that need not be kept."""
+        part, age_s = self._part, self._task.file_age_s
+        now = datetime.fromtimestamp(self._now_s(), UTC)
+        oldest_s = part.begun_s if part is not None else self._rows_since_s
+        if time.monotonic() - oldest_s >= age_s or part is not None and part.hour != (now.date(), now.hour):
+            self.finish()
+        if self._swept != now.date():
+            self._swept = now.date()
+            self._sweep(now.date())
+
+    def finish(self) -> None:
+        """All that has come is written, in files that are whole."""
+        self._write()
+        self._close()
+        for table, rows in self._rows.items():
+            if rows:
+                self._write_rows(table, rows)
+            self._rows[table] = []
+        self._rows_since_s = time.monotonic()
+
+    # Files
+
+    def _write(self) -> None:
+        """The records that have come, as a group of rows."""
+        if not self._batches.rows:
+            return
+        columns = self._batches.take()
+        self._used |= columns.keys()
+        if self._part is not None and not columns.keys() <= self._part.names:
+            self._close()
+        try:
+            if self._part is None:
+                first_us = pc.min(columns["ts_us"].cast(pa.int64())).as_py()
+                unused = {column.name for column in schema.EVENT_COLUMNS if column.optional} - self._used
+                self._part = self._open(schema.EVENTS, arrow_schema(schema.EVENTS, unused), first_us)
+            self._part.write(columns)
+        except OSError as error:
+            self._failed(error, len(columns["schema"]))
+            return
+        if self._part.written_bytes >= self._task.file_bytes:
+            self._close()
+
+    def _close(self) -> None:
+        part, self._part = self._part, None
+        if part is None:
+            return
+        try:
+            part.finish(self._batches.lost + self.lost_rows)
+        except OSError as error:
+            self._part = part
+            self._failed(error, 0)
+
+    def _failed(self, error: OSError, rows: int) -> None:
+        """The disk is full, or the like: what was in the file is lost, and the next one may fare better."""
+        part, self._part = self._part, None
+        if part is not None:
+            rows += part.rows
+            part.abandon()
+        self.lost_rows += rows
+        say("throughput_not_written", reason=error.strerror or str(error), records=rows)
+
+    def _open(self, table: str, target: pa.Schema, first_us: int) -> Part:
+        name = schema.file_name(self._task.node, self._task.boot_id, self._sequences[table])
+        self._sequences[table] += 1
+        return Part(self._folder / table, name, target, first_us)
+
+    def _write_rows(self, table: str, rows: list[dict[str, Any]]) -> None:
+        target = arrow_schema(table)
+        node = {"schema": schema.SCHEMA, "node": self._task.node, "boot_id": self._task.boot_id}
+        part: Part | None = None
+        try:
+            part = self._open(table, target, rows[0]["ts_us"])
+            for row in rows:
+                if "labels" in row:
+                    row["labels"] = [tuple(pair) for pair in row["labels"]]  # JSON has lists alone
+            filled = pa.Table.from_pylist([node | row for row in rows], schema=target)
+            part.write({name: filled[name] for name in target.names})
+            part.finish(self._batches.lost + self.lost_rows)
+        except OSError as error:
+            if part is not None:
+                part.abandon()
+            say("throughput_not_written", reason=error.strerror or str(error), table=table, rows=len(rows))
+
+    def _sweep(self, today: date) -> None:
+        """Delete this node's files of days that are old enough, and files that an earlier writer of it never finished.
+
+        Files of other nodes, which may share the folder, have retentions of their own.
+        """
+        name = schema.file_name(self._task.node, "*", 0).removesuffix("000000.parquet")
+        days = self._task.retention_days
+        oldest = today - timedelta(days) if days is not None else date.min
+        for table in schema.TABLES:
+            for folder in self._folder.glob(f"{table}/dt=*"):
+                if (day := day_of(folder.name)) is not None and day < oldest:
+                    remove_day(folder, name)
+            for aside in self._folder.glob(f"{table}/dt=*/hour=*/.{name}*.tmp"):
+                try:
+                    if self._now_s() - aside.stat().st_mtime > STALE_S:
+                        aside.unlink()
+                except FileNotFoundError:
+                    pass
+
+
+def remove_day(folder: Path, prefix: str) -> None:
+    """Delete the files of a day that begin with this pattern, whole or not, and the folders that are empty then."""
+    for pattern in (f"hour=*/{prefix}*.parquet", f"hour=*/.{prefix}*.tmp"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    for emptied in (*folder.glob("hour=*"), folder):
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            emptied.rmdir()
+
+
+def day_of(name: str) -> date | None:
+    """Of a folder such as dt=2026-11-22."""
+    try:
+        return date.fromisoformat(name.removeprefix("dt="))
+    except ValueError:
+        return None
+
+
+def say(event: str, **fields: object) -> None:
+    """To the broker, for its log."""
+    try:
+        os.write(sys.stdout.fileno(), msgspec.json.encode({"event": event} | fields) + b"\n")
+    except OSError:
+        pass  # it has gone
+
+
+def frames(pipe: int) -> Iterator[tuple[int, bytes] | None]:
+    """What comes through the pipe until it ends; None whenever nothing has come for a while."""
+    gathered = bytearray()
+    while True:
+        while len(gathered) >= HEAD.size:
+            what, length = HEAD.unpack_from(gathered)
+            end = HEAD.size + length
+            if len(gathered) < end:
+                break
+            frame = bytes(gathered[HEAD.size : end])
+            del gathered[:end]
+            yield what, frame
+        if not select.select([pipe], [], [], LOOK_S)[0]:
+            yield None
+            continue
+        octets = os.read(pipe, READ_BYTES)
+        if not octets:
+            return  # what is not whole was never told
+        gathered += octets
+
+
+def main() -> None:
+    # Whoever stops the broker may mean its whole group; the pipe says when there is no more to write.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICE)
+    incoming = frames(sys.stdin.fileno())
+    first = next((frame for frame in incoming if frame is not None), None)
+    if first is None:
+        return
+    assert first[0] == BOOT
+    writer = Writer(msgspec.json.decode(first[1], type=Task))
+    say("ready")
+    looked_s = time.monotonic()
+    for frame in incoming:
+        if frame is not None:
+            writer.take(*frame)
+        if frame is None or time.monotonic() - looked_s >= LOOK_S:
+            looked_s = time.monotonic()
+            writer.look()
+    writer.finish()
+
+
+if __name__ == "__main__":
+    main()
