@@ -13,16 +13,25 @@ from .config import Config, HTTPListener, Links, Management, Prometheus, SSLOpti
 from .core.access.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
 from .core.access.permissions import Permission, TopicPermission
 from .core.access.users import User
-from .core.counters.histogram import BOUNDS_S, Latencies
-from .core.counters.statistics import AT_MOST_ONCE, DISABLED, SIZES, Attempts, Churn, Delivering, Publishing, Statistics
+from .core.counters.histogram import BOUNDS_S, LatencyHistogram
+from .core.counters.statistics import (
+    AT_MOST_ONCE,
+    DISABLED,
+    SIZES,
+    Churn,
+    DeliveryCounters,
+    LoginAttempts,
+    PublishCounters,
+    Statistics,
+)
 from .core.definitions.exporter import arguments_with_type, exported, snapshot, text_pieces
 from .core.definitions.files import parsed
 from .core.definitions.importer import imported
 from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.delayed import DelayedExchange
 from .core.exchanges.exchange import Exchange
-from .core.exchanges.exchange_type import ExchangeType, Notice
-from .core.exchanges.recovered import Stored
+from .core.exchanges.exchange_type import Emission, ExchangeType
+from .core.exchanges.recovered import RecoveredMessages
 from .core.exchanges.registry import Registry
 from .core.exchanges.sink import Sink
 from .core.messages.binding import Binding, Destination
@@ -45,13 +54,13 @@ from .core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
 from .core.queues.arguments import SHORT_STRING
 from .core.queues.consumers import SingleActiveConsumers, is_active
-from .core.queues.enqueue_result import STORED, TAKEN, Receipt
+from .core.queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from .core.queues.message_log import MessageLog
 from .core.queues.origin import Origin
 from .core.queues.queue import Queue
 from .core.queues.queue_settings import CLASSIC, QUORUM
 from .core.queues.queue_sizes import queue_sizes
-from .core.telemetry.detailed_rates import Breakdown
+from .core.telemetry.detailed_rates import DetailedRates
 from .core.telemetry.firehose import described
 from .core.vhost.exchange_host import ExchangeHost
 from .core.vhost.vhost import VHost
@@ -68,13 +77,14 @@ from .runtime.source_address import source_of
 from .runtime.supervisor import Child, Supervisor
 from .session.channel import Channel
 from .session.connection import Connection
-from .session.consumer import Subscription
+from .session.consumer import ChannelConsumer
 from .session.events import http_login, pid
-from .session.internal_publisher import Content, Inflow, Taken
-from .session.operator_channel import Got, OperatorChannel, Outcome
+from .session.internal_publisher import Content, InternalPublisher, PublishResult
+from .session.operator_channel import FetchedMessage, OperatorChannel, PublishOutcome
 from .session.transport import Peer
 
 __all__ = [
+    "ACCEPTED",
     "ARGON2ID",
     "AT_MOST_ONCE",
     "BOUNDS_S",
@@ -84,6 +94,7 @@ __all__ = [
     "DEDUPLICATE",
     "DEPRECATED_FEATURES",
     "DISABLED",
+    "DURABLE",
     "FEATURES",
     "FEDERATION",
     "FLOATS",
@@ -99,8 +110,6 @@ __all__ = [
     "SHA256",
     "SHORT_STRING",
     "SIZES",
-    "STORED",
-    "TAKEN",
     "TLS",
     "UPSTREAM",
     "UPSTREAM_SET",
@@ -108,11 +117,10 @@ __all__ = [
     "AMQPError",
     "AccessRefused",
     "Address",
-    "Attempts",
     "Binding",
-    "Breakdown",
     "Change",
     "Channel",
+    "ChannelConsumer",
     "Child",
     "Churn",
     "Clock",
@@ -122,32 +130,34 @@ __all__ = [
     "Consumer",
     "Content",
     "DelayedExchange",
-    "Delivering",
+    "DeliveryCounters",
     "Destination",
     "Destinations",
+    "DetailedRates",
+    "Emission",
+    "EnqueueResult",
     "Exchange",
     "ExchangeHost",
     "ExchangeType",
-    "Got",
+    "FetchedMessage",
     "HTTPListener",
     "Host",
-    "Inflow",
+    "InternalPublisher",
     "Invalid",
-    "Latencies",
+    "LatencyHistogram",
     "Links",
     "Listener",
     "Listening",
+    "LoginAttempts",
     "Management",
     "Message",
     "MessageLog",
     "Node",
     "NotFound",
-    "Notice",
     "Observer",
     "OperatorChannel",
     "OperatorError",
     "Origin",
-    "Outcome",
     "Parameter",
     "Pattern",
     "Peer",
@@ -157,9 +167,11 @@ __all__ = [
     "PreconditionFailed",
     "Prometheus",
     "Properties",
-    "Publishing",
+    "PublishCounters",
+    "PublishOutcome",
+    "PublishResult",
     "Queue",
-    "Receipt",
+    "RecoveredMessages",
     "Registry",
     "SSLOptions",
     "Service",
@@ -167,16 +179,13 @@ __all__ = [
     "Sink",
     "Slot",
     "Statistics",
-    "Stored",
     "StoredGlobalParameter",
     "StoredParameter",
     "StoredPermission",
     "StoredUser",
     "StoredVHost",
-    "Subscription",
     "Supervisor",
     "Table",
-    "Taken",
     "Throughput",
     "Timer",
     "TopicPermission",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from warren.broker.plugin import Binding, Table
 
 
-class Group:
+class UpstreamBinding:
     """One binding at the upstream. Equal where key and arguments are, in whatever order the arguments stand."""
 
     __slots__ = ("routing_key", "arguments", "_identity")
@@ -21,7 +21,7 @@ class Group:
         self._identity = (routing_key, arguments.key())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Group) and self._identity == other._identity
+        return isinstance(other, UpstreamBinding) and self._identity == other._identity
 
     def __hash__(self) -> int:
         return hash(self._identity)
@@ -30,23 +30,23 @@ class Group:
         return f"Group({self.routing_key!r}, {self.arguments!r})"
 
 
-class Groups:
+class BindingSet:
     """Of one exchange, with the destinations that each has here."""
 
     __slots__ = ("_destinations",)
 
     def __init__(self) -> None:
-        self._destinations: dict[Group, set[tuple[str, str]]] = {}  # by kind and name
+        self._destinations: dict[UpstreamBinding, set[tuple[str, str]]] = {}  # by kind and name
 
     def __len__(self) -> int:
         return len(self._destinations)
 
-    def __contains__(self, group: Group) -> bool:
+    def __contains__(self, group: UpstreamBinding) -> bool:
         return group in self._destinations
 
-    def add(self, binding: Binding) -> Group | None:
+    def add(self, binding: Binding) -> UpstreamBinding | None:
         """The group that is now to be bound at the upstream, None where it is there already."""
-        group = Group(binding.routing_key, binding.arguments)
+        group = UpstreamBinding(binding.routing_key, binding.arguments)
         there = self._destinations.get(group)
         end = (binding.destination.kind, binding.destination.name)
         if there is not None:
@@ -55,9 +55,9 @@ class Groups:
         self._destinations[group] = {end}
         return group
 
-    def remove(self, binding: Binding) -> Group | None:
+    def remove(self, binding: Binding) -> UpstreamBinding | None:
         """The group that nobody needs any more, None where somebody does, or it was not known."""
-        group = Group(binding.routing_key, binding.arguments)
+        group = UpstreamBinding(binding.routing_key, binding.arguments)
         there = self._destinations.get(group)
         if there is None:
             return None
@@ -67,6 +67,6 @@ class Groups:
         del self._destinations[group]
         return group
 
-    def all(self) -> list[Group]:
+    def all(self) -> list[UpstreamBinding]:
         """In the order in which they came."""
         return list(self._destinations)

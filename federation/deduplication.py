@@ -52,7 +52,7 @@ FRAME_HEAD, FRAME_END = 7, 1  # octets around the payload of a frame
 _HEADER = HEADER.encode()
 
 
-class Seen:
+class DuplicateWindow:
     """The window of one exchange, for all its links."""
 
     __slots__ = ("_old", "_new", "_since_ms")

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from warren.broker.plugin import Consumer, Queue, SingleActiveConsumers, Subscription, Table, Value
+from warren.broker.plugin import ChannelConsumer, Consumer, Queue, SingleActiveConsumers, Table, Value
 
 from .hop_headers import array, table
 
@@ -65,7 +65,7 @@ def wants(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, curr
             priority = consumer.priority
         if consumer.priority >= 0:
             here += capacity(consumer)
-        elif multi_hop and active and isinstance(consumer, Subscription):
+        elif multi_hop and active and isinstance(consumer, ChannelConsumer):
             path = path_of(consumer.arguments)
             if is_open(path, own, upstream):
                 paths.append(path)
@@ -86,7 +86,7 @@ def served(queue: Queue) -> Sequence[Consumer]:
 
 def capacity(consumer: Consumer) -> int:
     """How many messages it may have at a time. Unlike its room at the moment it stays the same while it works."""
-    if not isinstance(consumer, Subscription) or consumer.no_ack:
+    if not isinstance(consumer, ChannelConsumer) or consumer.no_ack:
         return UNLIMITED
     if consumer.prefetch:
         return consumer.prefetch

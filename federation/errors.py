@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class LinkFault(Exception):
+class LinkError(Exception):
     """In words that name no secret. `code` is the upstream's reply code, 0 where it is not the upstream that says so;
     `status` is what the link is shown as."""
 

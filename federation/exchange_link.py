@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table
 
 from . import hop_headers
-from .binding_set import Group, Groups
-from .deduplication import NO_IDENTITY, Seen, identified, reach
-from .errors import LinkFault
+from .binding_set import BindingSet, UpstreamBinding
+from .deduplication import NO_IDENTITY, DuplicateWindow, identified, reach
+from .errors import LinkError
 from .forwarder import NO_ACK, Forwarding
 from .link import Link
-from .link_spec import Wanted
+from .link_spec import LinkSpec
 from .link_status import FLOWING
 from .upstream.type_check import obstacle
 from .upstream_exchange import DEDUPLICATE
@@ -41,7 +41,9 @@ TYPE, FALLBACK = "x-federation-upstream", "fanout"
 
 
 class ExchangeLink(Link):
-    def __init__(self, host: Host, wanted: Wanted, exchange: Exchange, check_s: float, seen: Seen | None) -> None:
+    def __init__(
+        self, host: Host, wanted: LinkSpec, exchange: Exchange, check_s: float, seen: DuplicateWindow | None
+    ) -> None:
         super().__init__(host, wanted, exchange)
         self.exchange = exchange
         self._check_s = check_s
@@ -49,9 +51,9 @@ class ExchangeLink(Link):
         self._connection: UpstreamConnection | None = None
         self._commanding: UpstreamChannel | None = None
         self._forwarding: Forwarding | None = None
-        self._groups: Groups | None = None  # from the moment on that the bindings were looked at
-        self._pending: dict[Group, bool] = {}  # to be bound, or unbound, upstream
-        self._unsure: list[Group] = []  # bound upstream, as far as is known
+        self._groups: BindingSet | None = None  # from the moment on that the bindings were looked at
+        self._pending: dict[UpstreamBinding, bool] = {}  # to be bound, or unbound, upstream
+        self._unsure: list[UpstreamBinding] = []  # bound upstream, as far as is known
         self._doubted = 0  # how many of all, in the round of them that is under way
         self._changed = asyncio.Event()
         self._queue = self._internal = ""
@@ -99,7 +101,7 @@ class ExchangeLink(Link):
         try:
             return base_name(key.upstream_name, self.cluster_name, key.vhost, key.name, connection.vhost)
         except Invalid as error:
-            raise LinkFault(error.text) from None
+            raise LinkError(error.text) from None
 
     def _forwarding_from(self, connection: UpstreamConnection) -> Forwarding:
         key, settings, status = self.wanted.key, self.settings, self.status
@@ -204,7 +206,7 @@ class ExchangeLink(Link):
             await channel.declare_exchange(
                 name, self.exchange.type_name, False, False, False, Table.EMPTY, passive=True
             )
-        except LinkFault as fault:
+        except LinkError as fault:
             if not fault.code:
                 raise
             return fault.code != NOT_FOUND
@@ -237,7 +239,7 @@ class ExchangeLink(Link):
             channel = await connection.channel()
             try:
                 await channel.delete_exchange(name, if_unused=True)
-            except LinkFault as fault:
+            except LinkError as fault:
                 if fault.code != PRECONDITION_FAILED:
                     raise
                 used.append(letter)
@@ -261,7 +263,7 @@ class ExchangeLink(Link):
             other = await disposable.channel()
             await other.declare_exchange(self._internal, TYPE, True, True, True, arguments)
             await other.close()
-        except LinkFault as fault:
+        except LinkError as fault:
             if fault.code not in (COMMAND_INVALID, PRECONDITION_FAILED) or "exchange type" not in fault.text:
                 raise
             await channel.declare_exchange(
@@ -296,7 +298,7 @@ class ExchangeLink(Link):
         listening = self.exchange.type.listening
         return listening is not None and listening[0] == binding.routing_key
 
-    def _want(self, group: Group, bound: bool) -> None:
+    def _want(self, group: UpstreamBinding, bound: bool) -> None:
         if self._pending.get(group, bound) != bound:
             del self._pending[group]  # it never got there
         else:
@@ -305,7 +307,7 @@ class ExchangeLink(Link):
 
     async def _bind_all(self, channel: UpstreamChannel) -> None:
         """From here on, changes are heard of: between these two there is nothing that waits."""
-        self._groups = Groups()
+        self._groups = BindingSet()
         self._pending.clear()
         self._unsure.clear()
         self.status.bindings = 0
@@ -334,7 +336,7 @@ class ExchangeLink(Link):
                 self.status.bindings -= len(items)
         await self._bind_again(channel, pending)
 
-    async def _bind_again(self, channel: UpstreamChannel, changed: dict[Group, bool]) -> None:
+    async def _bind_again(self, channel: UpstreamChannel, changed: dict[UpstreamBinding, bool]) -> None:
         """Some of those that are bound already: who deletes the upstream exchange and makes it anew takes the bindings
         along, and nothing tells whether they are there."""
         assert self._groups is not None
@@ -345,7 +347,7 @@ class ExchangeLink(Link):
         if items:
             await channel.bind_many(self._internal, self.wanted.key.upstream_name, items, self.settings.bind_nowait)
 
-    def _arguments(self, group: Group) -> Table | None:
+    def _arguments(self, group: UpstreamBinding) -> Table | None:
         """None where the binding is to go no further."""
         key = self.wanted.key
         assert self._connection is not None
@@ -381,7 +383,7 @@ class ExchangeLink(Link):
                 since_s = 0.0
                 for name in (self._internal, self.wanted.key.upstream_name):
                     if not await self._exists(connection, name):
-                        raise LinkFault(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
+                        raise LinkError(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
                 self._doubt()
 
     def _doubt(self) -> None:

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import AMQPError, Inflow, Node, Properties
+from warren.broker.plugin import AMQPError, InternalPublisher, Node, Properties
 
 from .hop_headers import MALFORMED
 from .link_status import BLOCKED, FLOWING, Status
 
 if TYPE_CHECKING:
     from .upstream.delivery_parser import Delivery
-    from .upstream.transport import Line
+    from .upstream.transport import UpstreamTransport
 
 WAITING_BYTES = 16 << 20  # of messages that wait here; beyond it the socket is not read
 DELIVERY_BYTES = 500  # of one beside its properties and its body, about
@@ -41,8 +41,8 @@ class Forwarding:
     def __init__(
         self,
         node: Node,
-        inflow: Inflow,
-        line: Line,
+        inflow: InternalPublisher,
+        line: UpstreamTransport,
         status: Status,
         ack_mode: str,
         exchange: str,

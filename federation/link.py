@@ -15,11 +15,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from warren.broker.plugin import Child, Exchange, Host, Inflow, Invalid, Queue
+from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Invalid, Queue
 
-from .errors import LinkFault
+from .errors import LinkError
 from .link_permissions import acting_user, check_rights
-from .link_spec import Wanted
+from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, Status
 from .upstream.endpoint import Endpoint, endpoint
 
@@ -40,7 +40,7 @@ JITTER = 0.1  # of the delay between attempts, so that links which broke togethe
 class Link:
     """Owned by the loop. `target` is the exchange or queue here; `status` is what operators see."""
 
-    def __init__(self, host: Host, wanted: Wanted, target: Exchange | Queue) -> None:
+    def __init__(self, host: Host, wanted: LinkSpec, target: Exchange | Queue) -> None:
         self.host = host
         self.target = target
         self.node = host.node
@@ -55,7 +55,7 @@ class Link:
         self._hurried_s = -math.inf  # when an attempt was made without a delay, by the loop
         self._rejected_s = -math.inf  # when the log was told of a message that was not taken, by the loop
         self._endpoints: list[Endpoint] = []
-        self._lost: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
+        self._lost: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
 
     def __str__(self) -> str:
         key = self.wanted.key
@@ -78,11 +78,11 @@ class Link:
     # What a kind of link does
 
     async def set_up(self, connection: UpstreamConnection) -> None:
-        """Make the upstream ready, and begin to consume. Raises LinkFault."""
+        """Make the upstream ready, and begin to consume. Raises LinkError."""
         raise NotImplementedError
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside, while the link runs; a LinkFault of any ends the attempt."""
+        """What goes on beside, while the link runs; a LinkError of any ends the attempt."""
         raise NotImplementedError
 
     def take(self, deliveries: list[Delivery]) -> None:
@@ -94,26 +94,26 @@ class Link:
         raise NotImplementedError
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
-        """The link is no more: take away from the upstream what nobody needs now. Raises LinkFault."""
+        """The link is no more: take away from the upstream what nobody needs now. Raises LinkError."""
         raise NotImplementedError
 
-    def inflow(self) -> Inflow:
-        """Into the virtual host here. Raises LinkFault where that is gone, and the link about to be."""
+    def inflow(self) -> InternalPublisher:
+        """Into the virtual host here. Raises LinkError where that is gone, and the link about to be."""
         vhost = self.wanted.key.vhost
         if vhost not in self.node.vhosts:
-            raise LinkFault("the virtual host is gone")
+            raise LinkError("the virtual host is gone")
         return self.host.inflow(vhost, self.name)
 
     def lose(self, reason: str) -> None:
         """Something that this attempt needs is gone."""
         if not self._lost.done():
-            self._lost.set_result(LinkFault(reason))
+            self._lost.set_result(LinkError(reason))
 
     def look_at_rights(self) -> None:
         """Users or permissions have changed: the attempt ends where it has lost a right that it needs."""
         try:
             check_rights(self.node, self.wanted)
-        except LinkFault as fault:
+        except LinkError as fault:
             self.lose(fault.text)
 
     def needs(self, channel: UpstreamChannel) -> None:
@@ -186,15 +186,15 @@ class Link:
     async def _try_for_ever(self) -> None:
         """Until `end`, whose cancellation is lost where an attempt breaks in the same moment."""
         while True:
-            fault = LinkFault("the link failed in this broker")
+            fault = LinkError("the link failed in this broker")
             try:
                 await self._attempt()
-            except LinkFault as error:
+            except LinkError as error:
                 fault = error
             except asyncio.CancelledError:
                 if is_cancelled():
                     raise
-                fault = LinkFault("the attempt was cancelled")  # by what it called: nobody ended the link
+                fault = LinkError("the attempt was cancelled")  # by what it called: nobody ended the link
             except Exception as error:  # a bug of ours: this link alone starts anew
                 self.host.report("internal_error", "error", {"exc_info": error})
             if self._ending:
@@ -218,11 +218,11 @@ class Link:
         return least_s * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def _attempt(self) -> None:
-        """Until it breaks. Raises LinkFault."""
+        """Until it breaks. Raises LinkError."""
         self._lost = asyncio.get_running_loop().create_future()
         check_rights(self.node, self.wanted)
         if not 0 <= self.settings.prefetch_count <= PREFETCH_MAX:
-            raise LinkFault(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
+            raise LinkError(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
         connection = await self._dial()
         connection.ended.add_done_callback(partial(told, self._lost))
         try:
@@ -239,7 +239,7 @@ class Link:
                 await connection.close(self.close_s)
 
     async def _set_up(self, connection: UpstreamConnection) -> None:
-        """`set_up`, for as long as it may take. Raises LinkFault."""
+        """`set_up`, for as long as it may take. Raises LinkError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bindings = len(self.target.outgoing) if isinstance(self.target, Exchange) else 0
         connection.line.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "made ready what the link needs")
@@ -252,19 +252,19 @@ class Link:
         raise await asyncio.shield(self._lost)
 
     async def _dial(self) -> UpstreamConnection:
-        """The first that answers of the upstream's URIs, in random order. Raises LinkFault with what all said."""
-        faults: list[LinkFault] = []
+        """The first that answers of the upstream's URIs, in random order. Raises LinkError with what all said."""
+        faults: list[LinkError] = []
         for one in random.sample(self._endpoints, len(self._endpoints)):
             self.status.uri = one.safe
             try:
                 return await self.dial(one, self.name)
-            except LinkFault as fault:
+            except LinkError as fault:
                 faults.append(fault)
         texts = dict.fromkeys(fault.text for fault in faults)
-        raise LinkFault("; ".join(texts), faults[-1].code, faults[-1].status)
+        raise LinkError("; ".join(texts), faults[-1].code, faults[-1].status)
 
     async def dial(self, one: Endpoint, name: str) -> UpstreamConnection:
-        """Raises LinkFault."""
+        """Raises LinkError."""
         from .upstream.connection import dial  # with all that it imports: a broker without links does not need it
 
         vhost = self.wanted.key.vhost if one.vhost is None else one.vhost
@@ -283,8 +283,8 @@ class Link:
                     await self.clean_up(connection)
                 finally:
                     await connection.close(self.close_s)
-        except (LinkFault, TimeoutError) as error:
-            reason = error.text if isinstance(error, LinkFault) else "timeout"
+        except (LinkError, TimeoutError) as error:
+            reason = error.text if isinstance(error, LinkError) else "timeout"
             self._report("federation_not_removed", "warning", reason=reason)
 
     # Telling
@@ -335,8 +335,8 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def told(lost: asyncio.Future[LinkFault], ended: asyncio.Future[str] | asyncio.Future[LinkFault]) -> None:
+def told(lost: asyncio.Future[LinkError], ended: asyncio.Future[str] | asyncio.Future[LinkError]) -> None:
     """An attempt, and no later one, is told why something that it needs has ended."""
     reason = ended.result()
     if not lost.done():
-        lost.set_result(LinkFault(reason) if isinstance(reason, str) else reason)
+        lost.set_result(LinkError(reason) if isinstance(reason, str) else reason)

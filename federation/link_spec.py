@@ -56,7 +56,7 @@ class LinkKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LinkSpec:
     """A link that should run. `policy` is the name of the one that asks for it, `user` who set the upstream."""
 
     key: LinkKey
@@ -86,9 +86,9 @@ def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
                 yield
 
 
-def wanted(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkKey, Wanted]:
+def desired_links(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkKey, LinkSpec]:
     """The links of those targets that are still there."""
-    found: dict[LinkKey, Wanted] = {}
+    found: dict[LinkKey, LinkSpec] = {}
     upstreams: dict[str, Upstreams] = {}
     for target in targets:
         if is_there(node, target) and asks(target.effective) and can_be_federated(target):
@@ -174,24 +174,24 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if compiled.found(name)]
 
 
-def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, Wanted]:
+def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, LinkSpec]:
     """Of one that can be federated. An element of a set that repeats another one's names adds nothing."""
     definition = target.effective
     policy = target.policy.name if target.policy is not None else ""
     exchange = isinstance(target, Exchange)
     kind: Kind = "exchange" if exchange else "queue"
-    found: dict[LinkKey, Wanted] = {}
+    found: dict[LinkKey, LinkSpec] = {}
     for settings in upstreams.asked_by(definition):
         there = (settings.exchange if exchange else settings.queue) or target.name
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)
         deduplicate = exchange and definition.get(DEDUPLICATE) is True
         multi_hop = not exchange and definition.get(MULTI_HOP) is True
         user = upstreams.users[settings.upstream]
-        found.setdefault(key, Wanted(key, settings.of_kind(kind), policy, deduplicate, multi_hop, user))
+        found.setdefault(key, LinkSpec(key, settings.of_kind(kind), policy, deduplicate, multi_hop, user))
     return found
 
 
-def reattaches(old: Wanted, new: Wanted) -> bool:
+def reattaches(old: LinkSpec, new: LinkSpec) -> bool:
     """Whether the upstream queue of the old link serves the new one, so that what waits in it is kept: it would be
     declared the same, at a broker that is still among those that are named."""
     before, after = old.settings, new.settings

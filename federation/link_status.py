@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .link_spec import Wanted
+from .link_spec import LinkSpec
 
 STARTING, RUNNING, ERROR, SHUTDOWN, INVALID_URI = "starting", "running", "error", "shutdown", "invalid_upstream_uri"
 FLOWING, PAUSED, BLOCKED = "flowing", "paused", "blocked"
@@ -96,7 +96,7 @@ class Status:
                 self.since_s = self._now_s()
             self.state, self.reason = state, reason
 
-    def row(self, wanted: Wanted, node: str) -> dict[str, object]:
+    def row(self, wanted: LinkSpec, node: str) -> dict[str, object]:
         key, settings = wanted.key, wanted.settings
         return {
             "vhost": key.vhost,

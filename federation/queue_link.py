@@ -15,11 +15,11 @@ from warren.broker.plugin import Host, Queue, Table
 
 from .demand import Demand, pull
 from .demand_path import Identity, Path, Wants, consume_arguments, wants
-from .errors import LinkFault
+from .errors import LinkError
 from .forwarder import NO_ACK, Forwarding
 from .hop_headers import QueueStamp
 from .link import Link
-from .link_spec import Wanted
+from .link_spec import LinkSpec
 from .link_status import BLOCKED, FLOWING, PAUSED
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CHANGED = 2  # times as much, or as little, as what was asked for when it began:
 
 
 class QueueLink(Link):
-    def __init__(self, host: Host, wanted: Wanted, queue: Queue) -> None:
+    def __init__(self, host: Host, wanted: LinkSpec, queue: Queue) -> None:
         super().__init__(host, wanted, queue)
         self.queue = queue
         self._demand = Demand()
@@ -53,7 +53,7 @@ class QueueLink(Link):
 
     async def set_up(self, connection: UpstreamConnection) -> None:
         if "consumer_priorities" not in connection.capabilities:
-            raise LinkFault("upstream_lacks_consumer_priorities")
+            raise LinkError("upstream_lacks_consumer_priorities")
         self._connection = connection
         await self._find_upstream_queue(connection)
         self._channel = await connection.channel()
@@ -102,7 +102,7 @@ class QueueLink(Link):
         name = self.wanted.key.upstream_name
         try:
             self.status.backlog, _ = await self._counting.declare_queue(name, True, False, Table.EMPTY, passive=True)
-        except LinkFault as fault:
+        except LinkError as fault:
             self._counting = None
             if fault.code != NOT_FOUND:
                 raise

@@ -25,10 +25,10 @@ from warren.broker.plugin import (
     StoredVHost,
 )
 
-from .deduplication import Seen
+from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
 from .link import Link
-from .link_spec import LinkKey, Wanted, asks, is_there, reattaches, scan, wanted
+from .link_spec import LinkKey, LinkSpec, asks, desired_links, is_there, reattaches, scan
 from .queue_link import QueueLink
 
 SOON_S = 0.05  # after an event, for what comes with it
@@ -49,7 +49,7 @@ class FederationService(Service):
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._looks = False  # a look is under way, and goes on in the next turn of the loop
-        self._seen: dict[tuple[str, str], Seen] = {}  # of exchanges that deduplicate
+        self._seen: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and name here
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
 
@@ -89,7 +89,7 @@ class FederationService(Service):
         """Stop and start the link with that id; what is at its upstream stays. False when there is none."""
         assert self._host is not None
         for key, link in self.links.items():
-            if key.id == id_ and key in wanted(self._host.node, [link.target]):
+            if key.id == id_ and key in desired_links(self._host.node, [link.target]):
                 self._start(link.wanted, self._end(key, removing=False))
                 self._index()
                 return True
@@ -131,7 +131,7 @@ class FederationService(Service):
         assert self._host is not None
         node = self._host.node
         # A link has its target among them, whatever has changed since the look began.
-        found = wanted(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
+        found = desired_links(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
         for key in [key for key in self.links if key not in found]:
             ended = self._end(key, removing=True)
             if isinstance(ended, ExchangeLink) and is_there(node, ended.exchange):
@@ -154,14 +154,14 @@ class FederationService(Service):
         vhost = self._host.node.vhosts[key.vhost]
         return vhost.exchanges[key.name] if key.kind == "exchange" else vhost.queues[key.name]
 
-    def _start(self, now: Wanted, after: Link | None) -> None:
+    def _start(self, now: LinkSpec, after: Link | None) -> None:
         assert self._host is not None
         target = self._target(now.key)
         link: Link
         if isinstance(target, Exchange):
             check_s = self._host.config.federation.internal_exchange_check_interval / 1000
             place = (now.key.vhost, now.key.name)
-            seen = self._seen.setdefault(place, Seen()) if now.deduplicate else None
+            seen = self._seen.setdefault(place, DuplicateWindow()) if now.deduplicate else None
             link = ExchangeLink(self._host, now, target, check_s, seen)
             if isinstance(after, ExchangeLink) and after.exchange is target:
                 link.origin = after.origin

@@ -16,12 +16,12 @@ from warren.broker.plugin import (
     Binding,
     Destination,
     Destinations,
+    Emission,
+    EnqueueResult,
     ExchangeHost,
     ExchangeType,
     Message,
-    Notice,
     PreconditionFailed,
-    Receipt,
     Sink,
     Table,
     type_name,
@@ -66,11 +66,11 @@ class FederationUpstreamExchange(ExchangeType):
     def attach(self, host: ExchangeHost) -> None:
         self._identified = [Identified(host, self._bound)]
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
         return []
 
@@ -101,7 +101,7 @@ class Identified(Sink):
         self._forgets = False
         _identities.forget()
 
-    def take(self, messages: list[Message]) -> Receipt:
+    def take(self, messages: list[Message]) -> EnqueueResult:
         stored = False
         refused: set[int] = set()
         if not self._forgets:
@@ -113,4 +113,4 @@ class Identified(Sink):
             receipt = self.host.deliver(self._bound.all(), [copy])
             stored = receipt.stored or stored
             refused |= {index} if receipt.refused else set()
-        return Receipt(stored, frozenset(refused))
+        return EnqueueResult(stored, frozenset(refused))

@@ -18,7 +18,7 @@ import yaml
 from warren.broker.config import Config, Sources
 from warren.broker.core.definitions.importer import imported
 from warren.broker.ctl.command_line import parse
-from warren.federation.link_spec import wanted
+from warren.federation.link_spec import desired_links
 from warren.federation.upstream.endpoint import endpoint
 
 from .crash.daemon import Daemon
@@ -197,7 +197,7 @@ def test_ports_are_published_to_this_machine_alone(file: Path) -> None:
 def test_the_definitions_of_a_site_make_one_link_of_the_ring(site: str, upstream: str) -> None:
     node = new_node()
     assert imported(node, json.loads((RING / f"{site}.json").read_text(encoding="utf-8"))) == []
-    ((key, link),) = wanted(node, node.vhosts["/"].exchanges.values()).items()
+    ((key, link),) = desired_links(node, node.vhosts["/"].exchanges.values()).items()
     assert (key.vhost, key.kind, key.name, key.upstream) == ("/", "exchange", "federated.news", upstream)
     assert link.settings.max_hops == len(SITES) - 1
     (uri,) = link.settings.uris

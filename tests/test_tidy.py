@@ -19,7 +19,7 @@ PACKAGES = ("broker", "federation", "plugins")
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
     "broker/control/server.py::Control._answer": "answers one command; a bug in it is told, and the node goes on",
-    "broker/core/queues/queue_host.py::Home.feed": "delivers of one queue; the publisher must not end by its failure",
+    "broker/core/queues/queue_host.py::QueueHost.feed": "delivers of one queue; the publisher must not end by its failure",
     "broker/core/jobs/scheduler.py::Scheduler._step": "the root of jobs; the failure of one ends that one",
     "broker/core/jobs/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
     "broker/runtime/supervisor.py::Supervisor.report_failure": "a log that fails must not keep a task from its restart",
@@ -27,9 +27,9 @@ TASK_ROOTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
-    "federation/upstream/transport.py::Line.data_received": "called by the loop; a failure ends this connection alone",
+    "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; a failure ends this connection alone",
     "federation/link.py::Link._try_for_ever": "the root of a link; a bug ends this attempt alone",
-    "plugins/management/http_api.py::Web.__call__": "the root of a request; a failure ends that one, with 500",
+    "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
 }
 
@@ -55,7 +55,7 @@ STARTS: dict[str, str] = {
     "plugins/throughput/analysis/reports/run.py::Reporting.run": "threads that end with the call",
     "plugins/throughput/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "plugins/http/asgi.py::compressed": "a call in a thread, awaited",
-    "plugins/http/lazy_listener.py::Door._serve": "a call in a thread, awaited",
+    "plugins/http/lazy_listener.py::LazyListener._serve": "a call in a thread, awaited",
 }
 STARTING = {
     *("create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor", "to_thread", "start_new_thread"),

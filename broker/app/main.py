@@ -26,7 +26,7 @@ from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
 from ..core.counters.statistics import QueueChurn
 from ..core.definitions.recorder import Recorder, restore
-from ..core.exchanges.recovered import Stored
+from ..core.exchanges.recovered import RecoveredMessages
 from ..core.exchanges.registry import Registry
 from ..core.messages.ports import Clock, Journal, Pages
 from ..core.metadata.records import Definitions, first_definitions
@@ -174,7 +174,7 @@ def build_node(
         queue.restore(pages, store.body_bytes.pop(number, 0), levels, timed)
     for exchange in restored.exchanges:
         number = exchange.number
-        exchange.type.restore(Stored(store.queues.pop(number, Pages()), store.deadlines.pop(number, None)))
+        exchange.type.restore(RecoveredMessages(store.queues.pop(number, Pages()), store.deadlines.pop(number, None)))
     node.numbering.next = max(node.numbering.next, store.next_queue)
     node.observers += [Recorder(node, restored.orphans), QueueChurn(node.churn)]
     node.events.begin()

@@ -13,7 +13,7 @@ from ..core.messages.binding import Binding
 from ..core.messages.ports import Consumer
 from ..core.queues.queue import Queue
 from ..core.queues.queue_sizes import queue_sizes
-from ..session.consumer import Subscription
+from ..session.consumer import ChannelConsumer
 from ..session.events import pid
 from .answers import Rows
 from .call import Call, Handler
@@ -32,7 +32,7 @@ def sole_tag(queue: Queue) -> str | None:
 
 def sole_pid(queue: Queue) -> str | None:
     consumer = sole_consumer(queue)
-    return pid(consumer.channel) if isinstance(consumer, Subscription) else None
+    return pid(consumer.channel) if isinstance(consumer, ChannelConsumer) else None
 
 
 # Columns about what of a queue is in memory.

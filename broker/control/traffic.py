@@ -7,7 +7,7 @@ from ..core.messages.ports import Consumer
 from ..core.queues.consumers import is_active
 from ..session.channel import Channel
 from ..session.connection import Connection
-from ..session.consumer import Subscription
+from ..session.consumer import ChannelConsumer
 from ..session.events import pid
 from ..session.transport import Encryption
 from .answers import Rows
@@ -98,14 +98,14 @@ def list_channels(call: Call) -> Rows:
 
 CONSUMER: Columns[Consumer] = {
     "queue_name": lambda consumer: consumer.queue.name,
-    "channel_pid": lambda consumer: pid(consumer.channel) if isinstance(consumer, Subscription) else "",
+    "channel_pid": lambda consumer: pid(consumer.channel) if isinstance(consumer, ChannelConsumer) else "",
     "consumer_tag": lambda consumer: consumer.tag,
     "ack_required": lambda consumer: not consumer.no_ack,
-    "prefetch_count": lambda consumer: consumer.prefetch if isinstance(consumer, Subscription) else 0,
+    "prefetch_count": lambda consumer: consumer.prefetch if isinstance(consumer, ChannelConsumer) else 0,
     "active": is_active,
     "activity_status": lambda consumer: consumer.queue.consumers.activity_status(consumer),
     "exclusive": lambda consumer: consumer.exclusive,
-    "arguments": lambda consumer: json_of_table(consumer.arguments) if isinstance(consumer, Subscription) else {},
+    "arguments": lambda consumer: json_of_table(consumer.arguments) if isinstance(consumer, ChannelConsumer) else {},
 }
 CONSUMERS = ("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments")
 

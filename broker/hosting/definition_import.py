@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import Plan
+from ..core.definitions.importer import DefinitionsImport
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -53,7 +53,7 @@ class Imports:
     async def _perform(self, work: Import, actor: str) -> None:
         async with self._lock:
             try:
-                plan = work.plan = Plan(self._node, work.document, work.vhost)
+                plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost)
                 await in_turns(plan.check())
                 work.begun = True
                 await in_turns(plan.carry_out(), lambda: self._acting(actor))
@@ -70,7 +70,7 @@ class Import:
     def __init__(self, document: object, vhost: str | None) -> None:
         self.document = document
         self.vhost = vhost
-        self.plan: Plan | None = None
+        self.plan: DefinitionsImport | None = None
         self.begun = False
         self.error: OperatorError | AMQPError | None = None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..amqp.errors import Unknown
 from ..config import Config, SSLOptions
-from ..core.access.users import Insider, User
+from ..core.access.users import InternalUser, User
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import VHost
@@ -28,7 +28,7 @@ from ..net.tls import TLS
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
 from ..session.connection import Connection
-from ..session.internal_publisher import Inflow
+from ..session.internal_publisher import InternalPublisher
 from ..session.operator_channel import OperatorChannel
 from ..session.settings import Settings
 from ..session.transport import Peer
@@ -183,7 +183,7 @@ class Host:
         any other. Raises OSError.
         """
         self._insiders += 1
-        insider = None if with_credentials else user or Insider(vhost)
+        insider = None if with_credentials else user or InternalUser(vhost)
         return await self._server.connect_inside(Peer(INSIDE, self._insiders, INSIDE, 0, True, insider=insider))
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
@@ -208,7 +208,7 @@ class Host:
         """To act as this user may, who asks from there; it is to be closed."""
         return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report)
 
-    def inflow(self, vhost: str, name: str) -> Inflow:
+    def inflow(self, vhost: str, name: str) -> InternalPublisher:
         """To publish into that virtual host as this node itself, under the name of a connection; it is to be closed.
 
         Raises Unknown.
@@ -217,7 +217,7 @@ class Host:
         if there is None:
             raise Unknown(f'Virtual host "{vhost}" does not exist')
         soon = self._server.loop.call_soon
-        return Inflow(self.node, self.settings, there, name, self.report, soon, self.commit_soon)
+        return InternalPublisher(self.node, self.settings, there, name, self.report, soon, self.commit_soon)
 
     async def stored(self) -> None:
         """Until what was done so far is safe from the end of this process."""

@@ -11,7 +11,7 @@ LOOK_S = 2.0  # one system call for all that are watched
 ENDED = getattr(select, "POLLRDHUP", 0)
 
 
-class Departures:
+class PeerCloseWatcher:
     """Sockets are known by their descriptors, which must be forgotten before they are closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

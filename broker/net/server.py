@@ -19,7 +19,7 @@ from ..session.transport import Peer
 from .connection_limits import ConnectionLimits, connection_limit, raise_descriptor_limit
 from .evictions import Evictions
 from .listener import Listener, SocketOptions
-from .peer_watcher import Departures
+from .peer_watcher import PeerCloseWatcher
 from .revocations import Revocations
 from .tls import TLS
 from .transport import Transport
@@ -50,7 +50,7 @@ class Server:
         self.turns = Turns(report)
         self.limits = ConnectionLimits(connection_limit(raise_descriptor_limit()), report)
         self.socket_options = socket_options or SocketOptions()
-        self.departures = Departures(self.loop)
+        self.departures = PeerCloseWatcher(self.loop)
         self.connections: dict[Transport, Connection] = {}
         self.listeners: list[Listener] = []
         self._node = node

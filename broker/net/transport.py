@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from ..amqp.errors import InternalFault
 from ..session.connection import Connection
 from ..session.flow_control import HOLD_MS
-from ..session.transport import Link, Peer
+from ..session.transport import Peer, TransportPort
 from ..wire.method_encoder import HEARTBEAT
 from .connection_limits import Slot
 from .peers import peer_of
@@ -35,7 +35,7 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
-class Transport(asyncio.Protocol, Link):
+class Transport(asyncio.Protocol, TransportPort):
     """Owned by the loop until the socket is gone. `peer` is who is at the other end, where the socket does not tell."""
 
     def __init__(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ..core.counters.histogram import Latencies
+from ..core.counters.histogram import LatencyHistogram
 from .supervisor import Report
 
 PROBE_S = 0.02
@@ -24,7 +24,7 @@ class Turns:
     the one that held the loop."""
 
     def __init__(self, report: Report) -> None:
-        self.lag = Latencies()
+        self.lag = LatencyHistogram()
         self.last_served: object = ""
         self.longest_s = 0.0  # since the start
         self.longest_processor_s = 0.0  # of processor time, since the start

@@ -11,7 +11,7 @@ from pamqp import base
 from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
 from ..core.access.users import User
-from ..core.counters.statistics import Delivering, Publishing
+from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import OBJECT_COST, Job
 from ..core.messages.message import Message
 from ..core.queues.origin import Origin
@@ -23,7 +23,7 @@ from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import ACK, PUBLISH, Publishes
 from . import confirms
 from . import events as notices
-from .consumer import Subscription
+from .consumer import ChannelConsumer
 from .methods import (
     acknowledge,
     basic,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..core.exchanges.router import Route
     from .connection import Connection
 
-Unacked = tuple[Queue, Subscription | None, int, Message]
+Unacked = tuple[Queue, ChannelConsumer | None, int, Message]
 """A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message."""
 
 Handler = Callable[["Channel", Any, Table], None]
@@ -95,7 +95,7 @@ class Channel:
         self.unacked: dict[int, Unacked] = {}
         self.lowest_tag = 1  # no lower one is outstanding
         self._job: tuple[Callable[[], None], ...] | None = None  # sends replies that wait for its job
-        self.consumers: dict[str, Subscription] = {}
+        self.consumers: dict[str, ChannelConsumer] = {}
         self.prefetch = connection.settings.default_consumer_prefetch
         self.prefetch_limit = 0
         self.prefetched = 0  # deliveries to consumers that are not settled
@@ -107,8 +107,8 @@ class Channel:
         self.seen_persistent = False
         self.seen_special = False
         self.routes: dict[bytes, Route] = publishing.remembered_routes(self.vhost, self.user)
-        self.publishing = Publishing()
-        self.delivering = Delivering()
+        self.publishing = PublishCounters()
+        self.delivering = DeliveryCounters()
         breakdown = connection.node.breakdown
         self.lane = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
@@ -213,7 +213,7 @@ class Channel:
         self.prefetched = sum(subscription.queue.rules.type != QUORUM for subscription in waiting)
         self.released(0)
 
-    def served(self, subscription: Subscription, count: int) -> None:
+    def served(self, subscription: ChannelConsumer, count: int) -> None:
         """A delivery under the shared limit: whoever was served last comes last when there is room again."""
         if not subscription.no_ack:
             self.prefetched += count
@@ -328,7 +328,7 @@ class Channel:
             self._paused.add(queue)
             queue.pause()
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: ChannelConsumer) -> None:
         """End a consumer from the channel's side."""
         if self.consumers.get(subscription.tag) is not subscription:
             return

@@ -1,7 +1,7 @@
-"""One AMQP connection as a state machine: octets in, octets out, no socket and no clock of its own.
+"""One AMQP connection as a state machine: bytes in, bytes out, no socket and no clock of its own.
 
-The transport feeds `receive` and takes `take_output` when the link asked it to (`Link.flush_soon`). Every error that a
-peer is told of ends in `ending.fail` or `ending.close_channel`, and nowhere else becomes a frame.
+The transport calls `receive`, and `take_output` after a call of `TransportPort.flush_soon`. Every error that
+a client is sent becomes a frame in `closing.fail` or `closing.close_channel`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, 
 from . import alarm_blocking, closing, events, limits
 from .channel import Channel
 from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING
-from .consumer import Subscription
-from .flow_control import Holding
+from .consumer import ChannelConsumer
+from .flow_control import PublisherThrottle
 from .handshake import Handshake
 from .methods.basic import Postponed
-from .output_buffer import Output
+from .output_buffer import OutputBuffer
 from .settings import Settings
-from .transport import Link, Peer
+from .transport import Peer, TransportPort
 
 CHANNEL_OPEN = 0x0014000A
 # In the scheduler's units: of a method other than a publish or an acknowledgement, and of one that may make or delete
@@ -86,14 +86,14 @@ class Connection(Publisher):
         "_throttled",
     )
 
-    def __init__(self, node: Node, settings: Settings, peer: Peer, link: Link) -> None:
+    def __init__(self, node: Node, settings: Settings, peer: Peer, link: TransportPort) -> None:
         self.node = node
         self.settings = settings
         self.peer = peer
         self.link = link
         self.channels: dict[int, Channel] = {}
         self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size, self.channels)
-        self.output = Output()
+        self.output = OutputBuffer()
         self.state = HANDSHAKE
         self.user: User | None = None
         self.login_name = ""
@@ -111,10 +111,10 @@ class Connection(Publisher):
         self.received_reads = 0
         self.sent_bytes = 0
         self.sent_writes = 0
-        self.stalled: list[Subscription] = []
+        self.stalled: list[ChannelConsumer] = []
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
-        self.holding = Holding()
+        self.holding = PublisherThrottle()
         self.blocked = False  # by an alarm, since it wanted to publish
         self.deferred: Event | None = None  # the publish, or declaration, that waits for the end of it
         self.made = 0  # new queues, exchanges and bindings, while memory is low

@@ -22,7 +22,7 @@ UNLIMITED = 1 << 30
 _u64 = Struct(">Q").pack
 
 
-class Subscription(Consumer):
+class ChannelConsumer(Consumer):
     """`prefetch` is its own limit of unacknowledged messages, 0 for none; the channel may have one for all of them."""
 
     __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_tag_octets")

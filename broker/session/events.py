@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..core.telemetry.event_exchange import Events
     from .channel import Channel
     from .connection import Connection
-    from .consumer import Subscription
+    from .consumer import ChannelConsumer
 
 PROTOCOL = "{0,9,1}"
 NO_ENCRYPTION = Encryption("", "")
@@ -132,7 +132,7 @@ def channel_closed(channel: Channel) -> None:
         events.emit("channel.closed", {"pid": pid(channel), "user_who_performed_action": channel.user.name})
 
 
-def consumer_created(consumer: Subscription) -> None:
+def consumer_created(consumer: ChannelConsumer) -> None:
     channel = consumer.channel
     if channel.connection.node.events.heard and not isinstance(consumer.queue, VolatileQueue):
         fields: dict[str, object] = {
@@ -149,7 +149,7 @@ def consumer_created(consumer: Subscription) -> None:
         channel.connection.node.events.emit("consumer.created", fields)
 
 
-def consumer_deleted(consumer: Subscription) -> None:
+def consumer_deleted(consumer: ChannelConsumer) -> None:
     channel = consumer.channel
     if channel.connection.node.events.heard and not isinstance(consumer.queue, VolatileQueue):
         fields: dict[str, object] = {

@@ -17,7 +17,7 @@ HOLD_UNIT_BYTES = 10_000
 FREE_LOOKS = 4
 
 
-class Holding:
+class PublisherThrottle:
     """One connection's congested queues, with what each had delivered when last looked at."""
 
     __slots__ = ("queues", "_free")

@@ -2,7 +2,7 @@
 
 They go by the functions that serve a client's publishes, so routing, limits, dead-lettering, the firehose and all that
 is counted are the same. What is missing is the client: nobody's permissions are asked, any user-id is accepted, and an
-alarm does not make it wait, as whoever has an Inflow looks at `Node.alarms` itself.
+alarm does not make it wait, as whoever has an InternalPublisher looks at `Node.alarms` itself.
 
 Contents come as frames off another broker's wire and go into the queues as they are; only the header frame is made.
 What is published is delivered and stored at the end of the loop's turn, once for all of it.
@@ -16,8 +16,8 @@ from struct import Struct
 
 from ..amqp import properties
 from ..amqp.errors import AMQPError, Invalid
-from ..core.access.users import Insider
-from ..core.counters.statistics import Publishing
+from ..core.access.users import InternalUser
+from ..core.counters.statistics import PublishCounters
 from ..core.messages.message import HEADER_FIXED, Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
@@ -34,7 +34,7 @@ from .connection_state import RUNNING
 from .flow_control import HOLD_MS
 from .methods import publish as publishing
 from .settings import Settings
-from .transport import Link, Peer
+from .transport import Peer, TransportPort
 
 SHORT = 255  # octets of a short string, which exchange and routing key are on the wire
 TICKET = b"\x00\x3c\x00\x28\x00\x00"  # ids of basic.publish, and the ticket
@@ -54,7 +54,7 @@ Content = tuple[bytes, int, bytes]
 Report = Callable[[str, str, dict[str, object]], None]
 
 
-class Taken:
+class PublishResult:
     """What became of contents that were published together.
 
     ticket   what the journal has to have on disk before they are safe; 0 where nothing has to be waited for
@@ -70,7 +70,7 @@ class Taken:
         self.invalid = invalid
 
 
-class Tally(Confirms):
+class ConfirmTally(Confirms):
     """Notes what a confirm would wait for and say; nobody is told by it."""
 
     __slots__ = ("ticket", "left_out")
@@ -93,7 +93,7 @@ class Tally(Confirms):
         self.next += 1
 
 
-class Within(Peer):
+class InternalPeer(Peer):
     """Who publishes is in this process, and has a name of its own."""
 
     __slots__ = ("name",)
@@ -106,7 +106,7 @@ class Within(Peer):
         return self.name
 
 
-class Sluice(Link):
+class InternalTransport(TransportPort):
     """Holds back who publishes, as a transport does by not reading (`holding`). `changed` is told of each change."""
 
     def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
@@ -157,7 +157,7 @@ class Sluice(Link):
         self._report(event, level, fields)
 
 
-class Inflow:
+class InternalPublisher:
     """Into one virtual host, until `close`. `name` is what the firehose calls the connection.
 
     `soon` calls a function at the end of the loop's turn, `commit_soon` tells the committer that the journal has more.
@@ -184,21 +184,21 @@ class Inflow:
         self._flushes = False
         self._was_held = False
         self._closed = False
-        self._sluice = Sluice(node, report, self._look)
-        self._connection = connection = Connection(node, settings, Within(name), self._sluice)
+        self._sluice = InternalTransport(node, report, self._look)
+        self._connection = connection = Connection(node, settings, InternalPeer(name), self._sluice)
         self._sluice.connection = connection
-        user = Insider(vhost.name)
+        user = InternalUser(vhost.name)
         connection.user, connection.login_name, connection.vhost = user, user.name, vhost
         connection.state = RUNNING
         self._channel = Channel(connection, 1)
-        self._tally = self._channel.confirms = Tally()
+        self._tally = self._channel.confirms = ConfirmTally()
         self._methods: dict[tuple[str, str], bytes] = {}  # of exchange and routing key, as many as there are routes
         # The header frame made last, and of what: number of the channel, properties, length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
         events.channel_created(self._channel)
 
     @property
-    def counted(self) -> Publishing:
+    def counted(self) -> PublishCounters:
         return self._channel.publishing
 
     def comes_from(self, upstream: str, link: str) -> None:
@@ -210,7 +210,7 @@ class Inflow:
     def held(self) -> bool:
         return self._sluice.held or self._connection.waits > 0
 
-    def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
+    def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
         happened then; Invalid for names that fit no short string. HOT: the federation bench."""
         if self.brings:
@@ -248,9 +248,9 @@ class Inflow:
         self._confirm_later(len(contents) - len(invalid) - len(refused), tally.ticket)
         self._flush_later()
         self._was_held = self.held
-        return Taken(tally.ticket, refused, invalid)
+        return PublishResult(tally.ticket, refused, invalid)
 
-    def _bring(self, exchange: str, routing_key: str, contents: list[Content]) -> Taken:
+    def _bring(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         vhost = self._connection.vhost
         assert vhost is not None
         type_ = vhost.exchange(exchange).type
@@ -274,7 +274,7 @@ class Inflow:
             refused |= {index} if receipt.refused else set()
             self.discard(exchange, routing_key, contents[index], REFUSED if receipt.refused else HELD)
         self._flush_later()
-        return Taken(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
+        return PublishResult(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
 
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
         """It goes into no queue: the log of messages is told of it, where there is one."""

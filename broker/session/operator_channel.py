@@ -30,7 +30,7 @@ from .methods import exchange as exchanges
 from .methods import publish as publishing
 from .methods import queue as queues
 from .settings import Settings
-from .transport import Link, Peer
+from .transport import Peer, TransportPort
 
 SHORT = 255  # octets of a short string, which names and keys are on the wire
 NUMBER = 1  # of the channel
@@ -40,7 +40,7 @@ MANDATORY = b"\x01\xce"  # the flags, and the end of the frame
 Report = Callable[[str, str, dict[str, object]], None]
 
 
-class Nowhere(Link):
+class NullTransport(TransportPort):
     """What is sent is forgotten, and there is nobody to wait for."""
 
     def __init__(self, report: Report) -> None:
@@ -60,7 +60,7 @@ class Nowhere(Link):
         self._report(event, level, fields)
 
 
-class Outcome:
+class PublishOutcome:
     """What became of a publish. One that no queue was to have is not `routed`; `refused` is one that a queue did not
     take."""
 
@@ -71,7 +71,7 @@ class Outcome:
         self.refused = refused
 
 
-class Got:
+class FetchedMessage:
     """A message taken from a queue, which had `left` more."""
 
     __slots__ = ("message", "redelivered", "left")
@@ -97,7 +97,7 @@ class OperatorChannel:
         peer: Peer,
         report: Report,
     ) -> None:
-        connection = Connection(node, settings, peer, Nowhere(report))
+        connection = Connection(node, settings, peer, NullTransport(report))
         connection.user, connection.login_name, connection.vhost = user, user.name, vhost
         connection.state = RUNNING
         self._connection = connection
@@ -166,7 +166,7 @@ class OperatorChannel:
 
     # Messages
 
-    def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> Outcome:
+    def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> PublishOutcome:
         """Mandatory. What is stored is safe with the next batch of the journal.
 
         Raises Invalid while an alarm is on, as a client would have to wait, and for properties that fit no frame.
@@ -189,9 +189,9 @@ class OperatorChannel:
         connection.confirm()
         connection.take_output()
         connection.node.pump()
-        return Outcome(channel.publishing.return_unroutable == unroutable, refused)
+        return PublishOutcome(channel.publishing.return_unroutable == unroutable, refused)
 
-    def get(self, name: str, count: int, no_ack: bool) -> list[Got]:
+    def get(self, name: str, count: int, no_ack: bool) -> list[FetchedMessage]:
         """At most so many messages; unless `no_ack`, they are out until `give_back`, `reject` or `close`."""
         channel = self._channel
         queue = basic.readable_queue(channel, name)
@@ -200,7 +200,7 @@ class OperatorChannel:
             found = basic.fetch(channel, queue, no_ack)
             if found is None:
                 break
-            taken.append(Got(found[1], found[2], queue.ready))
+            taken.append(FetchedMessage(found[1], found[2], queue.ready))
         return taken
 
     def give_back(self, failed: bool) -> None:

@@ -13,7 +13,7 @@ LARGE_SHARE = 8
 LIMIT = 1 << 20
 
 
-class Output:
+class OutputBuffer:
     """`writable` is False while the socket has too much to write itself. `buffer` is where frames are added.
 
     `limit` is DELIVERY_LIMIT, and 0 where nothing is delivered any more.

@@ -64,7 +64,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class Link:
+class TransportPort:
     """The transport of one connection."""
 
     def flush_soon(self) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..core.messages import ports
 from ..core.messages.message import Message
-from ..core.messages.message_state import Life
+from ..core.messages.message_state import MessageState
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .compaction import Compaction
@@ -430,7 +430,7 @@ class Journal(ports.Journal):
 def recount(message: Message, attempts: int) -> None:
     """It came back so often."""
     if attempts:
-        message.life = message.life or Life()
+        message.life = message.life or MessageState()
         message.life.attempts = attempts
 
 

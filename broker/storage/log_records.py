@@ -39,7 +39,7 @@ from binascii import crc32
 from struct import Struct
 
 from ..core.messages.message import Address, Message
-from ..core.messages.message_state import NO_TTL, Life
+from ..core.messages.message_state import NO_TTL, MessageState
 
 MAGIC = 0x4E525701
 SEGMENT_MAGIC = b"WARREN"
@@ -136,7 +136,7 @@ def message(
     return MAGIC_CRC.pack(MAGIC, crc32(frames, crc32(head, salt))) + head + frames
 
 
-def life(of: Life) -> bytes:
+def life(of: MessageState) -> bytes:
     marks = (DIED if of.died else 0) | (HAS_BLIND if of.blind else 0)
     head = LIFE.pack(of.level, marks, of.attempts, of.deadline_ms)
     if not of.blind:
@@ -154,7 +154,7 @@ def life_end(data: bytes, at: int) -> int:
     return at + LENGTH.size + int(LENGTH.unpack_from(data, at)[0]) if marks & HAS_BLIND else at
 
 
-def life_at(data: bytes, at: int) -> Life:
+def life_at(data: bytes, at: int) -> MessageState:
     """The one that starts there."""
     level, marks, attempts, deadline_ms = LIFE.unpack_from(data, at)
     end, at = life_end(data, at), at + LIFE.size + LENGTH.size
@@ -163,7 +163,7 @@ def life_at(data: bytes, at: int) -> Life:
         key_end = at + 1 + data[at]
         keys.append(data[at + 1 : key_end].decode("utf-8", "surrogateescape"))
         at = key_end
-    return Life(NO_TTL, deadline_ms, level, attempts, marks & DIED != 0, tuple(keys))
+    return MessageState(NO_TTL, deadline_ms, level, attempts, marks & DIED != 0, tuple(keys))
 
 
 def settled(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:
@@ -213,7 +213,7 @@ def parsed(salt: int, data: bytes, at: int) -> Message | None:
         return None
     start = at + RECORD_BYTES
     _, id_, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
-    life: Life | None = None
+    life: MessageState | None = None
     queues_at = start + MESSAGE_HEAD.size
     if flags & HAS_LIFE:
         life = life_at(data, queues_at)

@@ -98,7 +98,7 @@ ERRNOS = {
 }
 
 
-class _Shelf:
+class _TableMapping:
     """The table of one kind of record: its columns are the record's slots, and the `key` finds it."""
 
     __slots__ = ("table", "columns", "key", "put", "delete")
@@ -111,16 +111,18 @@ class _Shelf:
         self.delete = f"DELETE FROM {table} WHERE {' AND '.join([f'{column} = ?' for column in key])}"
 
 
-_SHELVES: dict[type[Record], _Shelf] = {
-    StoredVHost: _Shelf("vhosts", StoredVHost.__slots__, "name"),
-    StoredUser: _Shelf("users", StoredUser.__slots__, "name"),
-    StoredPermission: _Shelf("permissions", StoredPermission.__slots__, "user", "vhost"),
-    StoredTopicPermission: _Shelf("topic_permissions", StoredTopicPermission.__slots__, "user", "vhost", "exchange"),
-    StoredParameter: _Shelf("parameters", StoredParameter.__slots__, "vhost", "component", "name"),
-    StoredGlobalParameter: _Shelf("global_parameters", StoredGlobalParameter.__slots__, "name"),
-    StoredExchange: _Shelf("exchanges", StoredExchange.__slots__, "vhost", "name"),
-    StoredQueue: _Shelf("queues", StoredQueue.__slots__, "number"),
-    StoredBinding: _Shelf("bindings", StoredBinding.__slots__, *StoredBinding.__slots__),
+_SHELVES: dict[type[Record], _TableMapping] = {
+    StoredVHost: _TableMapping("vhosts", StoredVHost.__slots__, "name"),
+    StoredUser: _TableMapping("users", StoredUser.__slots__, "name"),
+    StoredPermission: _TableMapping("permissions", StoredPermission.__slots__, "user", "vhost"),
+    StoredTopicPermission: _TableMapping(
+        "topic_permissions", StoredTopicPermission.__slots__, "user", "vhost", "exchange"
+    ),
+    StoredParameter: _TableMapping("parameters", StoredParameter.__slots__, "vhost", "component", "name"),
+    StoredGlobalParameter: _TableMapping("global_parameters", StoredGlobalParameter.__slots__, "name"),
+    StoredExchange: _TableMapping("exchanges", StoredExchange.__slots__, "vhost", "name"),
+    StoredQueue: _TableMapping("queues", StoredQueue.__slots__, "number"),
+    StoredBinding: _TableMapping("bindings", StoredBinding.__slots__, *StoredBinding.__slots__),
 }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Table
 
-from ..errors import LinkFault
+from ..errors import LinkError
 
 if TYPE_CHECKING:
     from aiormq.abc import AbstractChannel
@@ -39,7 +39,7 @@ class UpstreamChannel:
     def __init__(self, connection: UpstreamConnection, channel: AbstractChannel) -> None:
         self.number = channel.number
         self.cancelled: Callable[[str], None] = lambda tag: None
-        self.ended: asyncio.Future[LinkFault] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._channel = channel
 
@@ -175,7 +175,7 @@ class UpstreamChannel:
         return self._connection.line.call(self.number, index, arguments)
 
     def _send(self, index: int, arguments: bytes) -> None:
-        """Raises LinkFault where the channel or the connection is over."""
+        """Raises LinkError where the channel or the connection is over."""
         if self.ended.done():
             raise self.ended.result()
         self._connection.line.send(self.number, index, arguments)
@@ -187,10 +187,10 @@ def between(destination: str, source: str, routing_key: str, nowait: bool, argum
 
 
 def short(text: str) -> bytes:
-    """Raises LinkFault."""
+    """Raises LinkError."""
     octets = text.encode("utf-8", "surrogateescape")
     if len(octets) > SHORT_MAX:
-        raise LinkFault(f"a name or a routing key has {len(octets)} octets, {SHORT_MAX} are allowed")
+        raise LinkError(f"a name or a routing key has {len(octets)} octets, {SHORT_MAX} are allowed")
     return bytes((len(octets),)) + octets
 
 

@@ -21,14 +21,14 @@ from aiormq.exceptions import ProtocolSyntaxError
 
 from warren.broker.plugin import Host, Table, User
 
-from ..errors import LinkFault
+from ..errors import LinkError
 from ..link_permissions import check_login
 from .channel import UpstreamChannel
 from .endpoint import Endpoint
 from .frame_check import CLUSTER_NAME_MAX
-from .handshake import Dialogue, PlainConnection
+from .handshake import AiormqConnection, PlainConnection
 from .tls import context_of, reason_of, server_hostname
-from .transport import Delivery, Line, Listener, seen
+from .transport import Delivery, UpstreamEvents, UpstreamTransport, seen
 
 __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 
@@ -60,11 +60,11 @@ async def dial(
     """An open connection to that virtual host, called `name` at the upstream, whose deliveries go to a function.
 
     It acts for that user of this broker, or for the node itself.
-    TCP and TLS together, and then the login, take as long as the endpoint allows. Raises LinkFault, in which there is
+    TCP and TLS together, and then the login, take as long as the endpoint allows. Raises LinkError, in which there is
     no secret; then, and when it is cancelled, nothing is left of it.
     """
     listener = UpstreamListener(host, deliveries)
-    line = Line(listener, host.settings.max_message_size)
+    line = UpstreamTransport(listener, host.settings.max_message_size)
     connection = UpstreamConnection(line, listener, one, vhost, name)
     async with AsyncExitStack() as undo:
         undo.push_async_callback(connection.give_up)
@@ -75,13 +75,13 @@ async def dial(
             async with asyncio.timeout(one.connection_timeout_s):
                 await connection.log_in()
         except TimeoutError:
-            raise LinkFault("timeout") from None
+            raise LinkError("timeout") from None
         undo.pop_all()
     return connection
 
 
-async def reach(host: Host, one: Endpoint, vhost: str, line: Line, user: User | None) -> None:
-    """Give the line a socket. Raises LinkFault."""
+async def reach(host: Host, one: Endpoint, vhost: str, line: UpstreamTransport, user: User | None) -> None:
+    """Give the line a socket. Raises LinkError."""
     loop = asyncio.get_running_loop()
     try:
         with ExitStack() as undo:
@@ -108,22 +108,22 @@ async def reach(host: Host, one: Endpoint, vhost: str, line: Line, user: User | 
     except TimeoutError:
         raise
     except OSError as error:
-        raise LinkFault(reason_of(error)) from None
+        raise LinkError(reason_of(error)) from None
 
 
 async def encryption(host: Host, one: Endpoint, user: User | None) -> ssl.SSLContext:
-    """The TLS context of an endpoint. Raises LinkFault where a file cannot be used.
+    """The TLS context of an endpoint. Raises LinkError where a file cannot be used.
 
     A user who is no administrator names files that he may not read himself: what is wrong with them, and whether they
     exist, is for the log alone.
     """
     try:
         return await asyncio.to_thread(context_of, one)
-    except LinkFault as fault:
+    except LinkError as fault:
         if user is None:
             raise
         host.report("federation_file_unusable", "warning", {"user": user.name, "uri": one.safe, "reason": fault.text})
-        raise LinkFault("cannot use a file that the URI names, the broker's log says why") from None
+        raise LinkError("cannot use a file that the URI names, the broker's log says why") from None
 
 
 async def resolve(host: str, port: int, *, type: int) -> list[Any]:
@@ -156,7 +156,7 @@ async def connect(host: str, port: int) -> socket.socket:
     raise last
 
 
-class UpstreamListener(Listener):
+class UpstreamListener(UpstreamEvents):
     """Tells the channels of one connection what concerns them."""
 
     def __init__(self, host: Host, deliveries: Callable[[list[Delivery]], None]) -> None:
@@ -173,7 +173,7 @@ class UpstreamListener(Listener):
         if channel in self.channels:
             self.channels[channel].cancelled(consumer_tag)
 
-    def channel_closed(self, channel: int, fault: LinkFault) -> None:
+    def channel_closed(self, channel: int, fault: LinkError) -> None:
         closed = self.channels.pop(channel, None)
         if closed is not None and not closed.ended.done():
             closed.ended.set_result(fault)
@@ -185,7 +185,9 @@ class UpstreamListener(Listener):
 class UpstreamConnection:
     """Open, until `ended` says why it is not any more. `inside` is a connection to this very broker."""
 
-    def __init__(self, line: Line, listener: UpstreamListener, one: Endpoint, vhost: str, name: str) -> None:
+    def __init__(
+        self, line: UpstreamTransport, listener: UpstreamListener, one: Endpoint, vhost: str, name: str
+    ) -> None:
         self.line = line
         self.vhost = vhost
         self.endpoint = one
@@ -196,10 +198,10 @@ class UpstreamConnection:
         self.cluster_name: str | None = None
         self.capabilities: frozenset[str] = frozenset()
         self._listener = listener
-        self._connection = PlainConnection(Dialogue(line, one, vhost, client_properties(name)))
+        self._connection = PlainConnection(AiormqConnection(line, one, vhost, client_properties(name)))
 
     async def log_in(self) -> None:
-        """Raises LinkFault."""
+        """Raises LinkError."""
         await self._kept(self._connection.connect())
         dialogue = self._connection.dialogue
         self.line.cutter.frame_max = dialogue.frame_max
@@ -207,7 +209,7 @@ class UpstreamConnection:
         cluster_name = self.server_properties.get("cluster_name")
         self.cluster_name = cluster_name if isinstance(cluster_name, str) else None
         if len((self.cluster_name or "").encode("utf-8", "surrogateescape")) > CLUSTER_NAME_MAX:
-            raise LinkFault(f"the upstream's cluster name has more than {CLUSTER_NAME_MAX} bytes")
+            raise LinkError(f"the upstream's cluster name has more than {CLUSTER_NAME_MAX} bytes")
         capabilities = self.server_properties.get("capabilities")
         if isinstance(capabilities, dict):
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
@@ -217,7 +219,7 @@ class UpstreamConnection:
             self.line.watch(self.endpoint.heartbeat_s)
 
     async def channel(self) -> UpstreamChannel:
-        """Raises LinkFault."""
+        """Raises LinkError."""
         opened = await self._answered(self._connection.dialogue.channel(publisher_confirms=False))
         channel = UpstreamChannel(self, opened)
         self._listener.channels[channel.number] = channel
@@ -226,11 +228,11 @@ class UpstreamConnection:
     async def close_channel(self, channel: UpstreamChannel, opened: AbstractChannel) -> None:
         """As `UpstreamChannel.close`; also where the connection is gone."""
         if not channel.ended.done():
-            channel.ended.set_result(LinkFault("closed"))
+            channel.ended.set_result(LinkError("closed"))
             self._listener.channels.pop(channel.number, None)
             try:
                 await self._answered(opened.close())
-            except LinkFault:
+            except LinkError:
                 pass  # the connection is gone, and the channel with it
             finally:
                 self.line.forget(channel.number, channel.ended.result())
@@ -247,7 +249,7 @@ class UpstreamConnection:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._kept(self._connection.close())
-        except (LinkFault, TimeoutError):
+        except (LinkError, TimeoutError):
             pass  # gone anyway
         finally:
             self.line.abort("closed")
@@ -267,7 +269,7 @@ class UpstreamConnection:
 
     async def _kept(self, work: Coroutine[Any, Any, T]) -> T:
         """What aio-pika does, in a task of its own: it may end by a CancelledError although nobody cancelled us, and it
-        may not end with the connection. Raises LinkFault."""
+        may not end with the connection. Raises LinkError."""
         task = self.line.loop.create_task(work)
         task.add_done_callback(seen)
         either: list[asyncio.Future[Any]] = [task, self.ended]
@@ -280,13 +282,13 @@ class UpstreamConnection:
         error = task.exception() if task.done() and not task.cancelled() else asyncio.CancelledError()
         if error is None:
             return task.result()
-        if isinstance(error, LinkFault):
+        if isinstance(error, LinkError):
             raise error
         if self.line.fault is not None:
             raise self.line.fault
         if self.ended.done() and not isinstance(error, ProtocolSyntaxError):
-            raise LinkFault(self.ended.result())
-        raise LinkFault("the upstream does not speak AMQP 0-9-1 as it should")
+            raise LinkError(self.ended.result())
+        raise LinkError("the upstream does not speak AMQP 0-9-1 as it should")
 
 
 def dropped(deliveries: list[Delivery]) -> None:

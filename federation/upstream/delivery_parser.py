@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from ..errors import LinkFault
+from ..errors import LinkError
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 KINDS = (METHOD, HEADER, BODY, HEARTBEAT)
@@ -54,7 +54,7 @@ class Address:
     __slots__ = ("channel", "consumer_tag", "exchange", "routing_key", "prefix", "suffix")
 
     def __init__(self, frame: bytes, channel: int) -> None:
-        """Of a basic.deliver; raises LinkFault."""
+        """Of a basic.deliver; raises LinkError."""
         try:
             tag_end = 12 + frame[11]
             exchange_at = tag_end + 9
@@ -63,7 +63,7 @@ class Address:
         except IndexError:
             end = -1
         if end != len(frame) - 1:
-            raise LinkFault("the upstream sent a malformed basic.deliver")
+            raise LinkError("the upstream sent a malformed basic.deliver")
         self.channel = channel
         self.consumer_tag = frame[12:tag_end]
         self.exchange = frame[exchange_at + 1 : key_at]
@@ -112,7 +112,7 @@ class Cutter:
     def take(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> None:
         """Add what is whole now: deliveries, and frames that are no part of one.
 
-        Raises LinkFault for what is no AMQP, or too much; what came before it is added. HOT: the federation bench.
+        Raises LinkError for what is no AMQP, or too much; what came before it is added. HOT: the federation bench.
         """
         if self._rest:
             self._rest.append(data)
@@ -140,15 +140,15 @@ class Cutter:
                 return at
             kind, channel, size = _head(data, at)
             if kind not in KINDS:
-                raise LinkFault("the upstream does not speak AMQP 0-9-1")
+                raise LinkError("the upstream does not speak AMQP 0-9-1")
             if size > self.frame_max:
-                raise LinkFault(f"the upstream sent a frame of {size} octets, {self.frame_max} are allowed")
+                raise LinkError(f"the upstream sent a frame of {size} octets, {self.frame_max} are allowed")
             stop = at + size + OVERHEAD
             if stop > end:
                 self._missing = stop - end
                 return at
             if data[stop - 1] != FRAME_END:
-                raise LinkFault("the upstream sent a frame without its end")
+                raise LinkError("the upstream sent a frame without its end")
             unfinished = self._unfinished.get(channel)
             if unfinished is not None:
                 self._go_on(unfinished, kind, data[at:stop], deliveries)
@@ -236,8 +236,8 @@ class Cutter:
         self._kept += len(frame)
         limit = self.body_max + OTHERS_MAX
         if self._kept > limit:
-            raise LinkFault(f"the upstream sent more than {limit} bytes of unfinished messages")
+            raise LinkError(f"the upstream sent more than {limit} bytes of unfinished messages")
 
 
-def out_of_place(kind: int) -> LinkFault:
-    return LinkFault(f"the upstream sent a frame of type {kind} out of place")
+def out_of_place(kind: int) -> LinkError:
+    return LinkError(f"the upstream sent a frame of type {kind} out of place")

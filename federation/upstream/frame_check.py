@@ -12,7 +12,7 @@ from struct import error as StructError
 
 from warren.broker.plugin import AMQPError, check_table
 
-from ..errors import LinkFault
+from ..errors import LinkError
 
 METHOD, HEARTBEAT = 1, 8
 START = 0x000A000A
@@ -45,39 +45,39 @@ def is_for_decoder(frame: bytes, started: bool) -> bool:
     """Whether aio-pika waits for this whole frame; False for answers to methods that it did not send. `started`:
     connection.start has come.
 
-    Raises LinkFault for a frame that is too large, malformed, or out of place.
+    Raises LinkError for a frame that is too large, malformed, or out of place.
     """
     if frame[0] == HEARTBEAT:
         return len(frame) == 8
     if frame[0] != METHOD or len(frame) < 12:
-        raise LinkFault(f"the upstream sent a frame of type {frame[0]} out of place")
+        raise LinkError(f"the upstream sent a frame of type {frame[0]} out of place")
     _, channel, _, index = _head(frame)
     name = NAMES.get(index)
     if name is None and not started:
-        raise LinkFault("the upstream does not speak AMQP 0-9-1")
+        raise LinkError("the upstream does not speak AMQP 0-9-1")
     if name is None:
         return False
     if (index in _CHANNEL) != (channel > 0) or (started and index == START):
-        raise LinkFault(f"the upstream sent {name} out of place")
+        raise LinkError(f"the upstream sent {name} out of place")
     limit = START_MAX if index == START else METHOD_MAX
     if len(frame) > limit:
-        raise LinkFault(f"the upstream sent a {name} of {len(frame)} bytes, {limit} are allowed")
+        raise LinkError(f"the upstream sent a {name} of {len(frame)} bytes, {limit} are allowed")
     if index == START:
         check_start(frame)
     return True
 
 
 def check_start(frame: bytes) -> None:
-    """Check the layout of a connection.start: properties, mechanisms and locales fill the frame. Raises LinkFault."""
+    """Check the layout of a connection.start: properties, mechanisms and locales fill the frame. Raises LinkError."""
     try:
         at, ends = START_TABLE_AT, []
         for _ in range(3):
             at += 4 + _size(frame, at)[0]
             ends.append(at)
         if at != len(frame) - 1:
-            raise LinkFault("the upstream sent a malformed connection.start")
+            raise LinkError("the upstream sent a malformed connection.start")
         check_table(frame, START_TABLE_AT + 4, ends[0])
     except AMQPError as error:
-        raise LinkFault(f"the upstream sent a malformed connection.start: {error.reply_text}") from None
+        raise LinkError(f"the upstream sent a malformed connection.start: {error.reply_text}") from None
     except (IndexError, ValueError, StructError):
-        raise LinkFault("the upstream sent a malformed connection.start") from None
+        raise LinkError("the upstream sent a malformed connection.start") from None

@@ -22,10 +22,10 @@ from yarl import URL
 
 from warren.broker.plugin import Table
 
-from ..errors import LinkFault
+from ..errors import LinkError
 from .delivery_parser import FRAME_MAX
 from .endpoint import Endpoint
-from .transport import Line
+from .transport import UpstreamTransport
 
 for _name in ("aio_pika", "aiormq", "pamqp"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -70,12 +70,12 @@ class Mechanism:
         return ""
 
 
-class Dialogue(aiormq.Connection):
+class AiormqConnection(aiormq.Connection):
     """The connection beneath aio-pika's. `frame_max` is what was agreed on, in octets of whole frames."""
 
-    def __init__(self, line: Line, one: Endpoint, vhost: str, properties: Table) -> None:
+    def __init__(self, line: UpstreamTransport, one: Endpoint, vhost: str, properties: Table) -> None:
         url = URL.build(scheme="amqp", host="upstream", query={"heartbeat": str(one.heartbeat_s)})
-        super().__init__(url, transport_factory=Given(line))
+        super().__init__(url, transport_factory=ConnectedSocketFactory(line))
         self.frame_max = 0
         self._one = one
         self._vhost = vhost
@@ -83,14 +83,14 @@ class Dialogue(aiormq.Connection):
         self._mechanism = ""
 
     def _credentials_class(self, start_frame: commands.Connection.Start) -> Any:
-        """The first of ours that the upstream offers. Raises LinkFault."""
+        """The first of ours that the upstream offers. Raises LinkError."""
         offered = str(start_frame.mechanisms).upper().split()
         wanted = [name.upper() for name in self._one.mechanisms or USUAL]
         for name in wanted:
             if name in offered:
                 self._mechanism = name
                 return Mechanism(name)
-        raise LinkFault(f"the upstream offers no login by {' or '.join(wanted)}, only by {' '.join(offered)}")
+        raise LinkError(f"the upstream offers no login by {' or '.join(wanted)}, only by {' '.join(offered)}")
 
     async def _rpc(  # type: ignore[override]  # asked for on the object, and there a method like any other
         self,
@@ -111,10 +111,10 @@ class Dialogue(aiormq.Connection):
         return await aiormq.Connection._rpc(request, writer, frame_receiver, wait_response)
 
 
-class Given(TransportFactory):
+class ConnectedSocketFactory(TransportFactory):
     """The socket is there; aio-pika need not know where it leads."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: UpstreamTransport) -> None:
         self._line = line
 
     async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -127,7 +127,7 @@ class Given(TransportFactory):
 class PlainConnection(aio_pika.Connection):
     """aio-pika's, over a Dialogue of ours. It is to be closed, however far it came."""
 
-    def __init__(self, dialogue: Dialogue) -> None:
+    def __init__(self, dialogue: AiormqConnection) -> None:
         super().__init__(dialogue.url)
         self.dialogue = dialogue
 
@@ -160,10 +160,10 @@ def agreed(theirs: int, ours: int) -> int:
 
 
 def short_string(text: str) -> bytes:
-    """Raises LinkFault."""
+    """Raises LinkError."""
     octets = text.encode("utf-8", "surrogateescape")
     if len(octets) > 255:
-        raise LinkFault("the name of the virtual host is too long")
+        raise LinkError("the name of the virtual host is too long")
     return bytes((len(octets),)) + octets
 
 

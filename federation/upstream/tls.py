@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ssl
 
-from ..errors import LinkFault
+from ..errors import LinkError
 from .endpoint import Endpoint
 
 
 def context_of(one: Endpoint) -> ssl.SSLContext:
-    """Reads files: not for the loop's thread. Raises LinkFault, which names the option that cannot be used.
+    """Reads files: not for the loop's thread. Raises LinkError, which names the option that cannot be used.
 
     Without `cacertfile` those that the system trusts are trusted.
     """
@@ -30,7 +30,7 @@ def context_of(one: Endpoint) -> ssl.SSLContext:
             # Without a function OpenSSL would ask the terminal for the passphrase of a key that has one.
             context.load_cert_chain(one.certfile, one.keyfile or None, lambda: passphrase(one))
     except (OSError, ValueError) as error:  # of which ssl.SSLError is one; ValueError is for a passphrase too long
-        raise LinkFault(f"cannot use {option}: {reason_of(error)}") from None
+        raise LinkError(f"cannot use {option}: {reason_of(error)}") from None
     return context
 
 

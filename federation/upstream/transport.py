@@ -15,7 +15,7 @@ from collections import deque
 from struct import Struct
 from typing import Any, cast
 
-from ..errors import LinkFault
+from ..errors import LinkError
 from .delivery_parser import BODY_MAX, Cutter, Delivery
 from .frame_check import is_for_decoder
 
@@ -44,7 +44,7 @@ _call_head = Struct(">BHII").pack
 _ack = Struct(">BHIIQBB").pack
 
 
-class Listener:
+class UpstreamEvents:
     """Who wants to know what goes on. All are called from within `data_received`."""
 
     def delivered(self, deliveries: list[Delivery]) -> None:
@@ -55,7 +55,7 @@ class Listener:
         """The upstream has ended a consumer."""
         raise NotImplementedError
 
-    def channel_closed(self, channel: int, fault: LinkFault) -> None:
+    def channel_closed(self, channel: int, fault: LinkError) -> None:
         """By the upstream."""
         raise NotImplementedError
 
@@ -64,19 +64,19 @@ class Listener:
         raise NotImplementedError
 
 
-class Line(asyncio.StreamReaderProtocol):
+class UpstreamTransport(asyncio.StreamReaderProtocol):
     """The protocol of a socket, to be given to a loop. `reader` is aio-pika's.
 
     `ended` is told why, once the socket is gone; `fault` is what the upstream said in its connection.close.
     """
 
-    def __init__(self, listener: Listener, body_max: int = BODY_MAX) -> None:
+    def __init__(self, listener: UpstreamEvents, body_max: int = BODY_MAX) -> None:
         self.loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader(READER_LIMIT, self.loop)
         super().__init__(self.reader, loop=self.loop)
         self.reader.set_transport(cast(asyncio.BaseTransport, Reading(self)))
         self.ended: asyncio.Future[str] = self.loop.create_future()
-        self.fault: LinkFault | None = None
+        self.fault: LinkError | None = None
         self.socket: asyncio.Transport | None = None
         self.cutter = Cutter(body_max)
         self.started = False  # whether connection.start has come
@@ -102,7 +102,7 @@ class Line(asyncio.StreamReaderProtocol):
         self._received += 1
         try:
             self._take(data)
-        except LinkFault as fault:
+        except LinkError as fault:
             self.abort(fault.text)
         except Exception as error:
             self._listener.failed(error)
@@ -122,7 +122,7 @@ class Line(asyncio.StreamReaderProtocol):
         reason = self._reason or (self.fault.text if self.fault is not None else "")
         reason = reason or (f"socket closed: {exc}" if exc is not None else "socket closed")
         for channel in list(self._calls):
-            self._fail_calls(channel, self.fault or LinkFault(reason))
+            self._fail_calls(channel, self.fault or LinkError(reason))
         self.cutter = Cutter(self.cutter.body_max)
         if not self.ended.done():
             self.ended.set_result(reason)
@@ -150,12 +150,12 @@ class Line(asyncio.StreamReaderProtocol):
         self.write(_call_head(METHOD, channel, 4 + len(arguments), index) + arguments + END)
 
     def call(self, channel: int, index: int, arguments: bytes) -> asyncio.Future[bytes]:
-        """A method, and the arguments of its answer; any number of them may be on their way. The future has LinkFault
+        """A method, and the arguments of its answer; any number of them may be on their way. The future has LinkError
         where the upstream closes the channel or is gone."""
         answer: asyncio.Future[bytes] = self.loop.create_future()
         answer.add_done_callback(seen)
         if self.socket is None or self.socket.is_closing():
-            answer.set_exception(self.fault or LinkFault(self._reason or "socket closed"))
+            answer.set_exception(self.fault or LinkError(self._reason or "socket closed"))
         else:
             self._calls.setdefault(channel, deque()).append((ANSWERS.get(index, index + 1), answer))
             self.send(channel, index, arguments)
@@ -185,7 +185,7 @@ class Line(asyncio.StreamReaderProtocol):
         if self._awaited:
             self._answer_timer = self.loop.call_later(ANSWER_LOOK_S, self._look_for_answers)
 
-    def forget(self, channel: int, fault: LinkFault) -> None:
+    def forget(self, channel: int, fault: LinkError) -> None:
         """The channel is over."""
         self.cutter.forget(channel)
         self._fail_calls(channel, fault)
@@ -233,7 +233,7 @@ class Line(asyncio.StreamReaderProtocol):
     # In
 
     def _take(self, data: bytes) -> None:
-        """Raises LinkFault. HOT: the federation bench."""
+        """Raises LinkError. HOT: the federation bench."""
         deliveries: list[Delivery] = []
         others: list[bytes] = []
         try:
@@ -271,12 +271,12 @@ class Line(asyncio.StreamReaderProtocol):
         return False
 
     def _is_for_reader(self, frame: bytes) -> bool:
-        """Raises LinkFault."""
+        """Raises LinkError."""
         passes = is_for_decoder(frame, self.started)
         self.started = self.started or passes and frame[0] == METHOD
         return passes
 
-    def _fail_calls(self, channel: int, fault: LinkFault) -> None:
+    def _fail_calls(self, channel: int, fault: LinkError) -> None:
         for _, answer in self._calls.pop(channel, ()):
             if not answer.done():
                 answer.set_exception(fault)
@@ -285,7 +285,7 @@ class Line(asyncio.StreamReaderProtocol):
 class Reading:
     """What aio-pika's reader takes for the socket, to hold it back when it has too much."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: UpstreamTransport) -> None:
         self._line = line
 
     def pause_reading(self) -> None:
@@ -301,13 +301,13 @@ def seen(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def said(frame: bytes) -> LinkFault:
-    """Of a connection.close or a channel.close; raises LinkFault where it is none."""
+def said(frame: bytes) -> LinkError:
+    """Of a connection.close or a channel.close; raises LinkError where it is none."""
     if len(frame) < 15:
-        raise LinkFault("the upstream sent a malformed close")
+        raise LinkError("the upstream sent a malformed close")
     code, size = _close(frame, 11)
     text = "".join([one if one.isprintable() else "?" for one in frame[14 : 14 + size].decode("utf-8", "replace")])
-    return LinkFault(text or f"closed by the upstream with {code}", code)
+    return LinkError(text or f"closed by the upstream with {code}", code)
 
 
-__all__ = ["Delivery", "Line", "Listener", "seen"]
+__all__ = ["Delivery", "UpstreamEvents", "UpstreamTransport", "seen"]

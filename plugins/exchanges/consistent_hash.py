@@ -24,9 +24,9 @@ from typing import Final
 from warren.broker.plugin import (
     Binding,
     Destination,
+    Emission,
     ExchangeType,
     Message,
-    Notice,
     PreconditionFailed,
     Properties,
     Table,
@@ -98,7 +98,7 @@ class ConsistentHashExchange(ExchangeType):
         if weight > WEIGHT_LIMIT:
             raise PreconditionFailed(f"The binding key must not exceed {WEIGHT_LIMIT}")
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         share = self._shares.get(binding.destination)
         if share is None:
             share = self._shares[binding.destination] = _Share(binding.destination)
@@ -106,7 +106,7 @@ class ConsistentHashExchange(ExchangeType):
         share.weights[binding] = int(binding.routing_key)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         share = self._shares[binding.destination]
         weight = share.weight
         del share.weights[binding]

@@ -7,7 +7,7 @@ messages with one routing key go to one destination, also after a restart, for a
 
 from bisect import bisect_left, insort
 
-from warren.broker.plugin import Binding, Destination, ExchangeType, Message, Notice, Table, stable_hash
+from warren.broker.plugin import Binding, Destination, Emission, ExchangeType, Message, Table, stable_hash
 
 
 class ModulusHashExchange(ExchangeType):
@@ -19,11 +19,11 @@ class ModulusHashExchange(ExchangeType):
         super().__init__(name, arguments)
         self._places: list[Destination] = []
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         insort(self._places, binding.destination, key=order)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         del self._places[bisect_left(self._places, order(binding.destination), key=order)]
         return []
 

@@ -28,20 +28,20 @@ x-received-from, so that it goes no further than a message could; and where a su
 from collections.abc import Collection, Iterable, Iterator
 
 from warren.broker.plugin import (
+    ACCEPTED,
     FLOATS,
     INTEGERS,
-    TAKEN,
     Address,
     Binding,
     Destination,
     Destinations,
+    Emission,
+    EnqueueResult,
     ExchangeHost,
     ExchangeType,
     Message,
-    Notice,
     PreconditionFailed,
     Properties,
-    Receipt,
     Sink,
     Table,
     Value,
@@ -116,7 +116,7 @@ class PresenceExchange(ExchangeType):
 
     # Bindings
 
-    def bound(self, binding: Binding) -> Iterable[Notice]:
+    def bound(self, binding: Binding) -> Iterable[Emission]:
         key = binding.routing_key
         if key == "":
             return self._listened(binding)
@@ -125,12 +125,12 @@ class PresenceExchange(ExchangeType):
             return self._notices(self.elsewhere.hold(*found, binding))
         notice = self._present[binding] = event("bind", binding)
         self._keys[key] = self._keys.get(key, 0) + 1
-        notices = [Notice(self._listeners.all(), [notice])]
+        notices = [Emission(self._listeners.all(), [notice])]
         if self._keys[key] == 1:
-            notices.append(Notice(self._links.all(), [self._passed_on("bind", self.name, key, NOT_PASSED)]))
+            notices.append(Emission(self._links.all(), [self._passed_on("bind", self.name, key, NOT_PASSED)]))
         return notices
 
-    def unbound(self, binding: Binding) -> Iterable[Notice]:
+    def unbound(self, binding: Binding) -> Iterable[Emission]:
         key = binding.routing_key
         if key == "":
             of_a_link = binding.arguments.flag(FEDERATED)
@@ -142,14 +142,14 @@ class PresenceExchange(ExchangeType):
             presence, _, way = found
             return self._notices(self.elsewhere.release(presence, way, binding))
         del self._present[binding]
-        notices = [Notice(self._listeners.all(), [event("unbind", binding)])]
+        notices = [Emission(self._listeners.all(), [event("unbind", binding)])]
         self._keys[key] -= 1
         if not self._keys[key]:
             del self._keys[key]
-            notices.append(Notice(self._links.all(), [self._passed_on("unbind", self.name, key, NOT_PASSED)]))
+            notices.append(Emission(self._links.all(), [self._passed_on("unbind", self.name, key, NOT_PASSED)]))
         return notices
 
-    def _listened(self, binding: Binding) -> Iterator[Notice]:
+    def _listened(self, binding: Binding) -> Iterator[Emission]:
         if binding.arguments.flag(FEDERATED):
             self._links.add(binding.destination)
             return self._summary_for_link(binding.destination)
@@ -157,33 +157,33 @@ class PresenceExchange(ExchangeType):
         self._restored.add(binding.destination)
         return self._summary(binding)
 
-    def _summary(self, binding: Binding) -> Iterator[Notice]:
+    def _summary(self, binding: Binding) -> Iterator[Emission]:
         """At a restart nobody asks for it, so this does not run."""
         self._restored.discard(binding.destination)
         if wants_summary(binding.arguments.get(SUMMARY)):
-            yield Notice([binding.destination], [*self._present.values(), *self._there.values()])
+            yield Emission([binding.destination], [*self._present.values(), *self._there.values()])
 
-    def _summary_for_link(self, link: Destination) -> Iterator[Notice]:
+    def _summary_for_link(self, link: Destination) -> Iterator[Emission]:
         here = [self._passed_on("bind", self.name, key, NOT_PASSED) for key in self._keys]
         there = [
             self._passed_on("bind", change.exchange, change.presence.key, change.way) for change in self.elsewhere.all()
         ]
-        yield Notice([link], [self._mark(False), *here, *there, self._mark(True)])
+        yield Emission([link], [self._mark(False), *here, *there, self._mark(True)])
 
     # Presences elsewhere
 
-    def brought(self, message: Message) -> Receipt:
+    def brought(self, message: Message) -> EnqueueResult:
         assert self._host is not None
         headers = message.headers
         way = sites(headers.get(RECEIVED_FROM))
         action, exchange = headers.text("action"), headers.text("exchange")
         if not way or action is None or exchange is None:
-            return TAKEN
+            return ACCEPTED
         if action == "message":
-            return self._relay.hand_on(message, headers, way) if self._relay is not None else TAKEN
+            return self._relay.hand_on(message, headers, way) if self._relay is not None else ACCEPTED
         for notice in self._learnt(action, Source(*way[0], exchange), headers, way):
             self._host.deliver(notice.destinations, notice.messages)
-        return TAKEN
+        return ACCEPTED
 
     def parted(self, cluster_name: str, vhost: str, exchange: str) -> None:
         assert self._host is not None
@@ -191,7 +191,7 @@ class PresenceExchange(ExchangeType):
             for notice in self._notices(change):
                 self._host.deliver(notice.destinations, notice.messages)
 
-    def _learnt(self, action: str, source: Source, headers: Table, way: Way) -> list[Notice]:
+    def _learnt(self, action: str, source: Source, headers: Table, way: Way) -> list[Emission]:
         elsewhere = self.elsewhere
         if action == "summary":
             if not headers.flag("complete"):
@@ -212,25 +212,25 @@ class PresenceExchange(ExchangeType):
         change = elsewhere.take_back(source, presence, way)
         if change is None and presence not in elsewhere and not elsewhere.complete(source):
             message = notice_of("unbind", self.name, presence, exchange)
-            return [Notice([each for each in self._listeners.all() if each in self._restored], [message])]
+            return [Emission([each for each in self._listeners.all() if each in self._restored], [message])]
         return self._notices(change)
 
     def _newcomers(self) -> list[Destination]:
         return [each for each in self._listeners.all() if each not in self._restored]
 
-    def _notices(self, change: Change | None, listeners: Collection[Destination] | None = None) -> list[Notice]:
+    def _notices(self, change: Change | None, listeners: Collection[Destination] | None = None) -> list[Emission]:
         """For these listeners, all unless said, and for links."""
         if change is None:
             return []
         action, presence, exchange, way, whole = change
-        notices = [Notice(self._links.all(), [self._passed_on(action, exchange, presence.key, way)])]
+        notices = [Emission(self._links.all(), [self._passed_on(action, exchange, presence.key, way)])]
         if whole:
             message = notice_of(action, self.name, presence, exchange)
             if action == "bind":
                 self._there[presence] = message
             else:
                 del self._there[presence]
-            notices.append(Notice(self._listeners.all() if listeners is None else listeners, [message]))
+            notices.append(Emission(self._listeners.all() if listeners is None else listeners, [message]))
         return notices
 
     def _passed_on(self, action: str, exchange: str, key: str, way: Way) -> Message:
@@ -266,10 +266,10 @@ class Relay(Sink):
         self._links = links
         self._relaying = False
 
-    def take(self, messages: list[Message]) -> Receipt:
+    def take(self, messages: list[Message]) -> EnqueueResult:
         return self._tell([self._wrapped(message) for message in messages])
 
-    def hand_on(self, message: Message, headers: Table, way: Way) -> Receipt:
+    def hand_on(self, message: Message, headers: Table, way: Way) -> EnqueueResult:
         """As another site has wrapped it up."""
         key = headers.text("key") or ""
         cluster_name, vhost = way[-1]
@@ -279,9 +279,9 @@ class Relay(Sink):
         properties = Properties(headers=told, delivery_mode=PERSISTENT if message.persistent else None)
         return self._tell([framed(Address(self._exchange, message.address.routing_key), properties, message.body)])
 
-    def _tell(self, messages: list[Message]) -> Receipt:
+    def _tell(self, messages: list[Message]) -> EnqueueResult:
         if self._relaying:
-            return TAKEN
+            return ACCEPTED
         self._relaying = True
         try:
             return self.host.deliver([*self._listeners.all(), *self._links.all()], messages)

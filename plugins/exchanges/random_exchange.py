@@ -6,9 +6,9 @@ from warren.broker.plugin import (
     Binding,
     Destination,
     Destinations,
+    Emission,
     ExchangeType,
     Message,
-    Notice,
     PreconditionFailed,
     Table,
 )
@@ -31,12 +31,12 @@ class RandomExchange(ExchangeType):
         self._bindings: list[Binding] = []
         self._at: dict[Binding, int] = {}  # where each stands in the list
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         self._at[binding] = len(self._bindings)
         self._bindings.append(binding)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         at = self._at.pop(binding)
         last = self._bindings.pop()
         if last is not binding:
@@ -72,11 +72,11 @@ class LocalRandomExchange(ExchangeType):
         if destination_type != CLASSIC:
             raise PreconditionFailed(f"Queue type {destination_type} not valid for this exchange type")
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         self._queues.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         self._queues.remove(binding.destination)
         return []
 

@@ -11,12 +11,12 @@ from warren.broker.plugin import (
     Binding,
     Destination,
     Destinations,
+    Emission,
     ExchangeHost,
     ExchangeType,
     Message,
-    Notice,
     PreconditionFailed,
-    Stored,
+    RecoveredMessages,
     Table,
     term_of,
 )
@@ -48,16 +48,16 @@ class RecentHistoryExchange(ExchangeType):
     def attach(self, host: ExchangeHost) -> None:
         self._host = host
 
-    def restore(self, stored: Stored) -> None:
+    def restore(self, stored: RecoveredMessages) -> None:
         assert self._host is not None, "it was attached"
         pages = [(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]
         self._kept.extend([message for message in self._host.read(pages) if message is not None])
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
-        return [Notice([binding.destination], [message.anew() for message in self._kept])]
+        return [Emission([binding.destination], [message.anew() for message in self._kept])]
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
         return []
 

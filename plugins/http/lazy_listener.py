@@ -23,7 +23,7 @@ SOURCE_LIMIT = 512  # of these, from one address: a proxy in front of many has a
 STOP_WAIT_S = 1.0  # for the server to end, beyond the time that it gives to requests under way
 
 
-class Entrance:
+class HTTPApp:
     """What a service answers, and by which names it is known.
 
     `protocol` is RabbitMQ's word for what is spoken there. `application` makes what answers, on the loop and once for
@@ -37,13 +37,13 @@ class Entrance:
         self.application = application
 
 
-class Doors:
+class HTTPListeners:
     """All of a service."""
 
-    def __init__(self, host: Host, entrance: Entrance) -> None:
+    def __init__(self, host: Host, entrance: HTTPApp) -> None:
         self._host = host
         self._entrance = entrance
-        self._doors: list[Door] = []
+        self._doors: list[LazyListener] = []
         self._pool = Pool(f"for {entrance.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT)
 
     def __len__(self) -> int:
@@ -74,16 +74,16 @@ class Doors:
                     raise OSError(error.errno, reason) from None
                 host.report("cannot_listen", "warning", {"service": self._entrance.service, "reason": reason})
                 continue
-            self._doors.append(Door(host, self._entrance, at, listener))
+            self._doors.append(LazyListener(host, self._entrance, at, listener))
 
     async def close(self) -> None:
         await asyncio.gather(*(door.close() for door in self._doors))
 
 
-class Door:
+class LazyListener:
     """Sockets that are answered from their first request on."""
 
-    def __init__(self, host: Host, entrance: Entrance, at: HTTPListener, listener: Listener) -> None:
+    def __init__(self, host: Host, entrance: HTTPApp, at: HTTPListener, listener: Listener) -> None:
         self._host = host
         self._entrance = entrance
         self._at = at

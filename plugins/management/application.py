@@ -11,7 +11,7 @@ from ..http.asgi import raw_path_of
 from ..prometheus.service import MetricsService
 from .api import routes
 from .context import State
-from .http_api import Web
+from .http_api import HTTPAPI
 from .origins import ANY_ORIGIN
 
 METRICS = "prometheus"  # the entry point of the service
@@ -20,7 +20,7 @@ METRICS = "prometheus"  # the entry point of the service
 class Shared:
     """An ASGI application: requests for metrics go to the service that has them, if it runs, all others to the API."""
 
-    def __init__(self, host: Host, web: Web) -> None:
+    def __init__(self, host: Host, web: HTTPAPI) -> None:
         self._host = host
         self._web = web
 
@@ -38,7 +38,7 @@ def application(host: Host, state: State) -> ASGIApp:
     Where any origin is allowed none may use the credentials that a browser has stored.
     """
     config = state.config
-    web = Shared(host, Web(host, state, routes()))
+    web = Shared(host, HTTPAPI(host, state, routes()))
     if not config.cors_allow_origins:
         return web
     return CORSMiddleware(

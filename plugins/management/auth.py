@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from warren.broker.plugin import Host, Peer, StoredUser, User, VHost, http_login
 
-from .responses import NOT_YOURS, REALM, Refusal, bad, not_authorised, not_now
+from .responses import NOT_YOURS, REALM, HTTPError, bad, not_authorised, not_now
 
 ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitoring", "policymaker", "management"
 TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
@@ -56,7 +56,7 @@ class Guard:
         self._check = check
 
     def check(self, caller: Caller, vhost: VHost | None) -> None:
-        """Raises Refusal (401). `vhost` is the one that the path names."""
+        """Raises HTTPError (401). `vhost` is the one that the path names."""
         self._check(caller, vhost)
 
     def __repr__(self) -> str:
@@ -113,12 +113,12 @@ OWN = Guard("own", "monitoring to look, administrator to change; and whose it is
 
 
 def credentials(header: str | None) -> tuple[str, bytes]:
-    """Name and password of basic authentication; raises Refusal (401), and 400 for a header that is malformed."""
+    """Name and password of basic authentication; raises HTTPError (401), and 400 for a header that is malformed."""
     if not header:
-        raise Refusal(401, "not_authorized", "Not_Authorized", REALM)
+        raise HTTPError(401, "not_authorized", "Not_Authorized", REALM)
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "bearer":  # no OAuth 2.0 here
-        raise Refusal(401, "not_authorized", "Not_Authorized")
+        raise HTTPError(401, "not_authorized", "Not_Authorized")
     if scheme.lower() != "basic":
         raise bad("the header Authorization is not of the scheme Basic")
     try:
@@ -137,19 +137,19 @@ def report_refused(host: Host, name: str, peer: Peer, reason: str) -> None:
 
 
 def present(host: Host, caller: Caller) -> Caller:
-    """The same as of now. Raises Refusal (401) if the user is gone."""
+    """The same as of now. Raises HTTPError (401) if the user is gone."""
     if host.node.users.get(caller.user.name) is not caller.user:
-        raise Refusal(401, "not_authorized", "Not_Authorized")
+        raise HTTPError(401, "not_authorized", "Not_Authorized")
     return Caller(caller.user)
 
 
 async def authenticated(host: Host, header: str | None, peer: Peer) -> Caller:
-    """The caller that a header Authorization names. Raises Refusal (400, 401)."""
+    """The caller that a header Authorization names. Raises HTTPError (400, 401)."""
     return await logged_in(host, *credentials(header), peer)
 
 
 async def logged_in(host: Host, name: str, password: bytes, peer: Peer) -> Caller:
-    """The caller with this name and password. Raises Refusal (401)."""
+    """The caller with this name and password. Raises HTTPError (401)."""
     loopback = peer.loopback
     told: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
 
@@ -175,4 +175,4 @@ async def logged_in(host: Host, name: str, password: bytes, peer: Peer) -> Calle
         report_refused(host, name, peer, "can only log in via localhost")
         raise not_authorised("User can only log in via localhost")
     report_refused(host, name, peer, "invalid credentials")
-    raise Refusal(401, "not_authorized", "Not_Authorized")
+    raise HTTPError(401, "not_authorized", "Not_Authorized")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from .quota import Quota
-from .responses import Refusal, bad, not_now
+from .responses import HTTPError, bad, not_now
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -52,7 +52,7 @@ class Reader:
     async def read(self, receive: Receive, length: str | None) -> bytes:
         """The whole body; its bytes count while they are gathered.
 
-        Raises Refusal: 400 where it is too long, 408 where it comes too slowly, 503 where others have the room;
+        Raises HTTPError: 400 where it is too long, 408 where it comes too slowly, 503 where others have the room;
         ConnectionResetError where the client leaves.
         """
         if length is not None and length.isdecimal() and int(length) > self._limit:
@@ -62,7 +62,7 @@ class Reader:
             async with asyncio.timeout(window_s) as deadline:
                 return await self._gather(receive, deadline, window_s)
         except TimeoutError:
-            raise Refusal(408, "request_timeout", "the body did not come in time", CLOSING) from None
+            raise HTTPError(408, "request_timeout", "the body did not come in time", CLOSING) from None
 
     async def _gather(self, receive: Receive, deadline: asyncio.Timeout, window_s: float) -> bytes:
         pieces: list[bytes] = []
@@ -91,7 +91,7 @@ class Reader:
 
 
 def decoded(octets: bytes) -> dict[str, Any]:
-    """An object, empty where there is none. Raises Refusal (400)."""
+    """An object, empty where there is none. Raises HTTPError (400)."""
     if octets.strip() in EMPTY:
         return {}
     try:
@@ -107,7 +107,7 @@ def decoded(octets: bytes) -> dict[str, Any]:
 
 
 def check_depth(value: object) -> None:
-    """Raises Refusal (400) for arrays and objects that are nested deeper than NESTED_LIMIT."""
+    """Raises HTTPError (400) for arrays and objects that are nested deeper than NESTED_LIMIT."""
     level = [value]
     for _ in range(NESTED_LIMIT):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
@@ -118,7 +118,7 @@ def check_depth(value: object) -> None:
 
 
 def converted(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:
-    """The body as an object of its class. Raises Refusal (400), whose reason is the one that RabbitMQ gives."""
+    """The body as an object of its class. Raises HTTPError (400), whose reason is the one that RabbitMQ gives."""
     fields = msgspec.structs.fields(body)
     absent = [field.encode_name for field in fields if field.required and field.encode_name not in value]
     if absent:
@@ -140,7 +140,7 @@ def missing_keys(names: list[str]) -> str:
 
 
 def check_type(expected: Any, value: object) -> None:
-    """Check a boolean or an integer, alone or where null may be. Raises Refusal (400)."""
+    """Check a boolean or an integer, alone or where null may be. Raises HTTPError (400)."""
     if isinstance(value, msgspec.UnsetType):
         return
     types = [get_args(one)[0] if get_origin(one) is Annotated else one for one in (get_args(expected) or (expected,))]

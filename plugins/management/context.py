@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warren.broker.plugin import Breakdown, Host, Management, product_version
+from warren.broker.plugin import DetailedRates, Host, Management, product_version
 
 from . import federation_links
 from .stats import detailed_rates
@@ -25,7 +25,7 @@ class State:
         self.readings = Readings(host)
         self._host = host
         if mode == "detailed":
-            host.node.breakdown = breakdown = Breakdown()
+            host.node.breakdown = breakdown = DetailedRates()
             host.node.observers.append(breakdown)
 
     def more_samples(self) -> Iterator[Sample]:

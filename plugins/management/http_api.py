@@ -33,7 +33,7 @@ from .origins import Origins
 from .pagination import Listing, answered, chosen_columns, pruned
 from .quota import Quota
 from .request import Request
-from .responses import NO_VHOST, Answer, Refusal, missing, not_found, not_now, refusal_of
+from .responses import NO_VHOST, HTTPError, Response, missing, not_found, not_now, refusal_of
 from .router import READS, Answered, Route, Routes, allowed, values
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ NO_CONTENT = 204
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
 
-class Web:
+class HTTPAPI:
     """An ASGI application."""
 
     def __init__(self, host: Host, state: State, routes: Routes) -> None:
@@ -73,7 +73,7 @@ class Web:
         headers = headers_of(scope)
         try:
             answer = await self._answer(scope, headers, receive)
-        except Refusal as refusal:
+        except HTTPError as refusal:
             answer = refusal.answer
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
@@ -83,7 +83,7 @@ class Web:
             return
         except Exception as error:  # a bug of ours: it ends this request alone
             self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
-            answer = Answer(500, {"error": "internal_server_error", "reason": "see the broker's log"})
+            answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
         size = await self._send(answer, headers, send)
         if self._log is not None:
             line = f"{scope['method']} {raw_path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"
@@ -94,11 +94,11 @@ class Web:
         """Whether the request is to this node by one of its own names; one that is not is refused by the API."""
         try:
             self._origins.check_host(headers_of(scope), peer_of(scope))
-        except Refusal:
+        except HTTPError:
             return False
         return True
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response:
         self._origins.check_host(headers, peer_of(scope))
         raw_path = raw_path_of(scope)
         if raw_path != self._prefix and not raw_path.startswith(self._prefix + "/"):
@@ -109,17 +109,17 @@ class Web:
         by_method, segments = at
         method = scope["method"]
         if method == "OPTIONS":
-            return Answer(200, b"", {"allow": allowed(by_method)})
+            return Response(200, b"", {"allow": allowed(by_method)})
         route = by_method.get("GET" if method == "HEAD" else method)
         if route is None:
-            return Answer(
+            return Response(
                 405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
             )
         return await self._serve(scope, headers, receive, route, segments)
 
     async def _serve(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, route: Route, segments: list[str]
-    ) -> Answer:
+    ) -> Response:
         method, peer = scope["method"], peer_of(scope)
         if route.changes:
             self._origins.check_change(method, headers, takes_form=route.body is bytes)
@@ -146,14 +146,14 @@ class Web:
             self._requests.give_back(source)
 
     async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
-        """The caller; for one who leaves before it is known nothing more is done. Raises Refusal (400, 401, 503)."""
+        """The caller; for one who leaves before it is known nothing more is done. Raises HTTPError (400, 401, 503)."""
         if self._state.config.disable_basic_auth:
-            raise Refusal(401, "not_authorized", "Not_Authorized")
+            raise HTTPError(401, "not_authorized", "Not_Authorized")
         login = authenticated(self._host, headers.get("authorization"), peer)
         async with asyncio.timeout(REQUEST_S):
             return await work_until(until_departure(scope), login)
 
-    async def _work(self, route: Route, request: Request, receive: Receive) -> Answer:
+    async def _work(self, route: Route, request: Request, receive: Receive) -> Response:
         async with asyncio.timeout(REQUEST_S):
             answer = await self._handle(route, request, receive)
             if request.method not in READS:
@@ -161,7 +161,7 @@ class Web:
             return answer
 
     async def _stored(self, receive: Receive) -> None:
-        """Raises Refusal (503) where the disk does not take what was changed in time."""
+        """Raises HTTPError (503) where the disk does not take what was changed in time."""
         host = self._host
         if host.node.journal.ticket() <= host.node.journal.durable:
             return
@@ -179,7 +179,7 @@ class Web:
         raise not_now(f"the change is made, and not stored yet: {cause}")
 
     def _let_in(self, route: Route, request: Request) -> None:
-        """Raises Refusal (401, 404). Who may nothing at all is told so first."""
+        """Raises HTTPError (401, 404). Who may nothing at all is told so first."""
         if route.guard is not NONE:
             request.caller = present(self._host, request.caller)
         name = request.path.get("vhost")
@@ -189,7 +189,7 @@ class Web:
             raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
 
     async def _read(self, route: Route, request: Request, receive: Receive) -> None:
-        """Raises Refusal (400, 408, 503)."""
+        """Raises HTTPError (400, 408, 503)."""
         assert route.body is not None
         config = self._state.config
         limit, too_long = config.max_body_bytes, bodies.TOO_LONG
@@ -203,7 +203,7 @@ class Web:
         else:
             request.body = octets
 
-    async def _handle(self, route: Route, request: Request, receive: Receive) -> Answer:
+    async def _handle(self, route: Route, request: Request, receive: Receive) -> Response:
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
@@ -212,10 +212,10 @@ class Web:
         if isinstance(made, Listing):
             return await while_connected(receive, answered(made, request.query))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
-            return Answer(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
+            return Response(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
         return made
 
-    async def _send(self, answer: Answer, asked: Mapping[str, str], send: Send) -> int:
+    async def _send(self, answer: Response, asked: Mapping[str, str], send: Send) -> int:
         """The number of bytes of the body that were sent."""
         parts = answer.parts()
         size = sum(map(len, parts))

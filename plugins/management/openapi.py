@@ -13,7 +13,7 @@ import msgspec
 from ..http.asgi import GZIP_LEVEL
 from .auth import NONE
 from .request import Request
-from .responses import Answer, json_of
+from .responses import Response, json_of
 from .router import Handler, Route
 
 VERSION = "3.1.0"
@@ -49,23 +49,23 @@ class Constant:
     def __init__(self, make: Callable[[Request], bytes], media_type: str) -> None:
         self._make = make
         self._media_type = media_type
-        self._made: asyncio.Task[Answer] | None = None
+        self._made: asyncio.Task[Response] | None = None
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> Response:
         """The same object each time; callers that come while it is being made wait for it."""
         if self._made is None or self._made.cancelled() or (self._made.done() and self._made.exception() is not None):
             self._made = asyncio.create_task(asyncio.to_thread(self._encode, request))
         return await asyncio.shield(self._made)  # the caller may be cancelled, and others wait for it too
 
-    def _encode(self, request: Request) -> Answer:
+    def _encode(self, request: Request) -> Response:
         body = self._make(request)
-        return Answer(200, body, media_type=self._media_type, gzip=gzip.compress(body, GZIP_LEVEL))
+        return Response(200, body, media_type=self._media_type, gzip=gzip.compress(body, GZIP_LEVEL))
 
 
 def telling(routes: list[Route]) -> Handler:
     constant = Constant(lambda request: json_of(document(routes, request.node.version)), "application/json")
 
-    async def tell(request: Request) -> Answer:
+    async def tell(request: Request) -> Response:
         """This API as an OpenAPI document."""
         return await constant.answer(request)
 
@@ -75,7 +75,7 @@ def telling(routes: list[Route]) -> Handler:
 def showing(routes: list[Route]) -> Handler:
     constant = Constant(lambda request: page(routes).encode(), "text/html; charset=utf-8")
 
-    async def show(request: Request) -> Answer:
+    async def show(request: Request) -> Response:
         """This API as a page."""
         return await constant.answer(request)
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from warren.broker.plugin import Peer
 
 from ..http.asgi import is_loopback
-from .responses import Refusal
+from .responses import HTTPError
 
 OWN_SITES = ("same-origin", "none")  # Sec-Fetch-Site: the API's own pages, and what a person asked the browser for
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -38,7 +38,7 @@ class Origins:
         self._hosts = own | {host.lower().rstrip(".") for host in hosts}
 
     def check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
-        """Raises Refusal (403) for a request to a loopback address by a name that is not this machine's."""
+        """Raises HTTPError (403) for a request to a loopback address by a name that is not this machine's."""
         host = headers.get("host")
         if host is None or not is_loopback(peer.local_host):
             return
@@ -48,7 +48,7 @@ class Origins:
         raise forbidden(f"Host {name} is not a name of this node; management.allowed_hosts can allow it")
 
     def check_change(self, method: str, headers: Mapping[str, str], takes_form: bool) -> None:
-        """Raises Refusal (403, 415) for a changing request that a page of another site could have made.
+        """Raises HTTPError (403, 415) for a changing request that a page of another site could have made.
 
         A browser's body has to be JSON and be called so, as pages of other sites need this node's consent for that; a
         form with a file is taken from the node's own pages by a route that `takes_form`.
@@ -65,14 +65,14 @@ class Origins:
             return
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != JSON and not (own and takes_form and media_type == FORM):
-            raise Refusal(415, "unsupported_media_type", f"the body of a browser's request has to be {JSON}")
+            raise HTTPError(415, "unsupported_media_type", f"the body of a browser's request has to be {JSON}")
 
     def _allows(self, origin: str | None) -> bool:
         return origin is not None and (ANY_ORIGIN in self._allowed or origin.lower() in self._allowed)
 
 
-def forbidden(reason: str) -> Refusal:
-    return Refusal(403, "forbidden", reason)
+def forbidden(reason: str) -> HTTPError:
+    return HTTPError(403, "forbidden", reason)
 
 
 def is_same(source: str | None, host: str | None) -> bool:

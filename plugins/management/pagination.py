@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from warren.broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
 
-from .responses import Answer, Pieces, Refusal, bad, json_of
+from .responses import HTTPError, Pieces, Response, bad, json_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,7 +56,7 @@ class Listing(Generic[T]):
 
 
 def pattern_of(text: str) -> Pattern:
-    """Raises Refusal (400) for a pattern that is none, or too large."""
+    """Raises HTTPError (400) for a pattern that is none, or too large."""
     try:
         return query_pattern(text, ignore_case=True)
     except Invalid:
@@ -64,7 +64,7 @@ def pattern_of(text: str) -> Pattern:
 
 
 class Page:
-    """What part of a list is asked for. Raises Refusal (400)."""
+    """What part of a list is asked for. Raises HTTPError (400)."""
 
     __slots__ = ("number", "size", "_part", "_pattern", "_left_s")
 
@@ -78,14 +78,14 @@ class Page:
         self._left_s = PATTERN_S
         if self.number < 1 or not 1 <= self.size <= PAGE_SIZE_LIMIT:
             size = self.size if "page_size" in query else "undefined"
-            raise Refusal(
+            raise HTTPError(
                 400,
                 "invalid_pagination_parameters",
                 f"Invalid pagination parameters: page number {self.number}, page size {size}",
             )
 
     def wants(self, name: str) -> bool:
-        """Whether the filter takes it. Raises Refusal (400) for a pattern that takes too long."""
+        """Whether the filter takes it. Raises HTTPError (400) for a pattern that takes too long."""
         if self._pattern is None:
             return self._part in name.casefold()
         self._left_s += NAME_S
@@ -97,10 +97,10 @@ class Page:
         return found
 
     def cut(self, matching: Sequence[T]) -> list[T]:
-        """Raises Refusal (400) beyond the end."""
+        """Raises HTTPError (400) beyond the end."""
         first = (self.number - 1) * self.size
         if first >= len(matching) and self.number > 1:
-            raise Refusal(
+            raise HTTPError(
                 400,
                 "page_out_of_range",
                 f"Page out of range, page: {self.number} page size: {self.size}, len: {len(matching)}",
@@ -118,8 +118,8 @@ class Page:
         }
 
 
-async def answered(listing: Listing[Any], query: Query) -> Answer:
-    """Raises Refusal (400)."""
+async def answered(listing: Listing[Any], query: Query) -> Response:
+    """Raises HTTPError (400)."""
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = chosen_columns(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
@@ -160,9 +160,9 @@ async def answered(listing: Listing[Any], query: Query) -> Answer:
 
     texts = await joined_in_slices(map(text_of, given if objects is given else emptied(objects)))
     if page is None:
-        return Answer(200, Pieces([b"[", *texts, b"]"]))
+        return Response(200, Pieces([b"[", *texts, b"]"]))
     envelope = json_of(page.envelope(total, matching, items))
-    return Answer(200, Pieces([envelope[:-1] + b',"items":[', *texts, b"]}"]))
+    return Response(200, Pieces([envelope[:-1] + b',"items":[', *texts, b"]}"]))
 
 
 async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
@@ -265,7 +265,7 @@ def itself(one: T) -> T:
 
 
 def whole(text: str) -> int:
-    """Raises Refusal (400)."""
+    """Raises HTTPError (400)."""
     if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 18:
         raise bad(BAD_PAGE)
     return int(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from warren.broker.plugin import Connection, Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
 
 from .auth import Caller
-from .responses import NOT_YOURS, Refusal, bad, missing, not_authorised
+from .responses import NOT_YOURS, HTTPError, bad, missing, not_authorised
 from .stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Request:
         return self.vhost
 
     def queue(self, name: str = "queue") -> Queue:
-        """Raises Refusal (404)."""
+        """Raises HTTPError (404)."""
         queue = self.here().queues.get(self.path[name])
         if queue is None:
             raise missing()
@@ -95,7 +95,7 @@ class Request:
         return "" if segment == DEFAULT_EXCHANGE else segment
 
     def exchange(self, name: str = "exchange") -> Exchange:
-        """Raises Refusal (404)."""
+        """Raises HTTPError (404)."""
         exchange = self.here().exchanges.get(self.exchange_name(name))
         if exchange is None:
             raise missing()
@@ -109,7 +109,7 @@ class Request:
     # What
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """One of the query; raises Refusal (400)."""
+        """One of the query; raises HTTPError (400)."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -121,16 +121,16 @@ class Request:
 
     @property
     def ranges(self) -> Ranges:
-        """Of time, that samples are asked for; raises Refusal (400)."""
+        """Of time, that samples are asked for; raises HTTPError (400)."""
         try:
             return ranges(self.query)
         except BadRange as error:
-            raise Refusal(400, "invalid_range_parameters", str(error)) from None
+            raise HTTPError(400, "invalid_range_parameters", str(error)) from None
 
     # May they
 
     def check_own(self, owner: User | None) -> None:
-        """Of what belongs to somebody: monitoring may look, administrators may change. Raises Refusal (401)."""
+        """Of what belongs to somebody: monitoring may look, administrators may change. Raises HTTPError (401)."""
         looks = self.method in ("GET", "HEAD")
         if owner is not self.user and not (self.caller.monitors if looks else self.caller.administers):
             raise not_authorised(NOT_YOURS)

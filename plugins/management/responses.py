@@ -22,7 +22,7 @@ class Pieces:
         self.parts = parts
 
 
-class Answer:
+class Response:
     """A status with a body: plain values that become JSON, bytes or Pieces as they are, or None for no body.
 
     `media_type` is that of bytes; `gzip` is the compressed body, where that was made beforehand.
@@ -56,56 +56,56 @@ class Answer:
         return [self.body if isinstance(self.body, bytes) else json_of(self.body)]
 
 
-def found(body: object) -> Answer:
-    return Answer(200, body)
+def found(body: object) -> Response:
+    return Response(200, body)
 
 
-def put(existed: bool) -> Answer:
+def put(existed: bool) -> Response:
     """What was put is there now."""
-    return Answer(204 if existed else 201)
+    return Response(204 if existed else 201)
 
 
-def done() -> Answer:
-    return Answer(204)
+def done() -> Response:
+    return Response(204)
 
 
-class Refusal(Exception):
+class HTTPError(Exception):
     """What ends a request. `reason` is a text, for tools print it."""
 
     def __init__(self, status: int, error: str, reason: object, headers: Mapping[str, str] = NO_HEADERS) -> None:
         super().__init__(error, reason)
-        self.answer = Answer(status, {"error": error, "reason": reason}, headers)
+        self.answer = Response(status, {"error": error, "reason": reason}, headers)
 
 
 NO_VHOST = "vhost_not_found"
 NOT_YOURS = "User not authorised to access object"
 
 
-def bad(reason: object) -> Refusal:
-    return Refusal(400, "bad_request", reason)
+def bad(reason: object) -> HTTPError:
+    return HTTPError(400, "bad_request", reason)
 
 
-def missing() -> Refusal:
+def missing() -> HTTPError:
     """No such object, or no such route. Clients compare the two texts."""
-    return Refusal(404, "Object Not Found", "Not Found")
+    return HTTPError(404, "Object Not Found", "Not Found")
 
 
-def not_now(reason: str) -> Refusal:
+def not_now(reason: str) -> HTTPError:
     """A request that may well be made again later."""
-    return Refusal(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
+    return HTTPError(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
 
 
-def not_found(reason: str) -> Refusal:
+def not_found(reason: str) -> HTTPError:
     """Where clients are told what it is that there is not, such as `vhost_not_found`."""
-    return Refusal(404, "not_found", reason)
+    return HTTPError(404, "not_found", reason)
 
 
-def not_authorised(reason: str) -> Refusal:
+def not_authorised(reason: str) -> HTTPError:
     """The user is known, and may not."""
-    return Refusal(401, "not_authorised", reason)
+    return HTTPError(401, "not_authorised", reason)
 
 
-def refusal_of(error: AMQPError | OperatorError) -> Refusal:
+def refusal_of(error: AMQPError | OperatorError) -> HTTPError:
     if isinstance(error, AccessRefused):
         return not_authorised("Access refused.")
     if isinstance(error, NotFound):

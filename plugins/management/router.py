@@ -15,9 +15,9 @@ import msgspec
 from .auth import Guard
 from .pagination import Listing
 from .request import Request
-from .responses import Answer
+from .responses import Response
 
-Answered = Answer | Listing[Any]
+Answered = Response | Listing[Any]
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
 """Runs to its end on the broker's loop, or gives what is to be waited for. Raises Refusal, AMQPError, OperatorError."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Child, Host, Management, Service
 
-from ..http.lazy_listener import Doors, Entrance
+from ..http.lazy_listener import HTTPApp, HTTPListeners
 from .access_log import AccessLog
 from .context import State
 from .stats.sampler import Sampler
@@ -19,7 +19,7 @@ class ManagementService(Service):
     """The HTTP API."""
 
     def __init__(self) -> None:
-        self._doors: Doors | None = None
+        self._doors: HTTPListeners | None = None
         self._sampling: Child | None = None
         self._state: State | None = None
 
@@ -35,7 +35,7 @@ class ManagementService(Service):
 
             return made(host, state)
 
-        self._doors = Doors(host, Entrance("management", "http", f"{__package__}.application", application))
+        self._doors = HTTPListeners(host, HTTPApp("management", "http", f"{__package__}.application", application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._doors) and state.samples.mode != "none":
             sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, state.more_samples)

@@ -16,7 +16,7 @@ from warren.broker.plugin import Peer, source_of
 from ..http.asgi import GZIP_FROM, compressed, compressed_stream, headers_of, peer_of, raw_path_of, takes_gzip
 from ..management.auth import MONITOR, authenticated, present
 from ..management.http_api import while_connected
-from ..management.responses import Answer, Refusal, missing
+from ..management.responses import HTTPError, Response, missing
 from .context import State
 from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collected
 from .exposition import Text
@@ -47,37 +47,37 @@ class Metrics:
     async def __call__(self, asked: Asked, receive: Receive, send: Send) -> None:
         assert asked["type"] == "http"
         headers = headers_of(asked)
-        response = Response(send)
+        response = ScrapeStream(send)
         try:
             answer = await while_connected(receive, self._answer(asked, headers, response))
         except ConnectionResetError:  # nobody waits for the rest
             return
-        except Refusal as refusal:
+        except HTTPError as refusal:
             answer = refusal.answer
         except BadPattern as bad:
-            answer = Answer(400, str(bad).encode("utf-8", "replace"), media_type=PLAIN)
+            answer = Response(400, str(bad).encode("utf-8", "replace"), media_type=PLAIN)
         except TimeoutError:
             if response.place is None or not response.place.given_up:
                 self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
-            answer = Answer(503, b"the scrape took too long", media_type=PLAIN)
+            answer = Response(503, b"the scrape took too long", media_type=PLAIN)
         except Exception as error:  # a bug of ours: it ends this scrape alone
             self._host.report("internal_error", "error", {"exc_info": error, "request": asked["method"]})
-            answer = Answer(500, b"see the broker's log", media_type=PLAIN)
+            answer = Response(500, b"see the broker's log", media_type=PLAIN)
         if answer is None or response.started:  # without its end a stream is closed, and not taken for a whole one
             return
         octets = answer.encoded()
         await send(start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(octets)))
         await send({"type": "http.response.body", "body": octets})
 
-    async def _answer(self, asked: Asked, headers: Mapping[str, str], response: Response) -> Answer | None:
-        """Return None once a scrape was sent. Raises Refusal, BadPattern, TimeoutError."""
+    async def _answer(self, asked: Asked, headers: Mapping[str, str], response: ScrapeStream) -> Response | None:
+        """Return None once a scrape was sent. Raises HTTPError, BadPattern, TimeoutError."""
         endpoint = self._endpoint(raw_path_of(asked))
         if asked["method"] not in METHODS:
-            raise Refusal(405, "method_not_allowed", "Method Not Allowed", {"allow": ", ".join(METHODS)})
+            raise HTTPError(405, "method_not_allowed", "Method Not Allowed", {"allow": ", ".join(METHODS)})
         if self._guarded:
             await self._let_in(headers.get("authorization"), peer_of(asked))
         if endpoint is None:
-            return Answer(404, b"Unknown Registry", media_type=PLAIN)
+            return Response(404, b"Unknown Registry", media_type=PLAIN)
         query = parse_qs(asked["query_string"].decode("utf-8", "replace"))
         with self._places.enter(source_of(peer_of(asked).host)) as response.place:
             async with self._turn:
@@ -86,7 +86,7 @@ class Metrics:
         return None
 
     def _endpoint(self, raw_path: str) -> str | None:
-        """None for one that there is not. Raises Refusal (404) for what is no path of ours at all."""
+        """None for one that there is not. Raises HTTPError (404) for what is no path of ours at all."""
         if raw_path != self._path and not raw_path.startswith(self._path + "/"):
             raise missing()
         name = raw_path[len(self._path) :].strip("/")
@@ -95,17 +95,17 @@ class Metrics:
         return name if name in (PER_OBJECT, DETAILED, MEMORY) else None
 
     async def _let_in(self, authorization: str | None, peer: Peer) -> None:
-        """Raises Refusal (401)."""
+        """Raises HTTPError (401)."""
         try:
             caller = await authenticated(self._host, authorization, peer)
-        except Refusal as refusal:
+        except HTTPError as refusal:
             if refusal.answer.headers:
                 refusal.answer.headers = REALM
             raise
         MONITOR.check(present(self._host, caller), None)
 
     async def _scrape(
-        self, scope: Scope, endpoint: str, families: list[str], accept: str, gzip: bool, response: Response
+        self, scope: Scope, endpoint: str, families: list[str], accept: str, gzip: bool, response: ScrapeStream
     ) -> None:
         """Send a scrape. Raises TimeoutError."""
         text = Text(accept)
@@ -140,7 +140,7 @@ class Metrics:
         return scope, query.get("family", [])
 
 
-class Response:
+class ScrapeStream:
     """The answer to a scrape: short ones are sent as a whole, long ones as a stream of chunks."""
 
     def __init__(self, send: Send) -> None:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from warren.broker.plugin import CLUSTER_ID, product_version
 
-from .families import Family, Group, Row
+from .families import Family, FamilyGroup, Row
 from .labels import text
 from .scope import Scope
 
@@ -28,10 +28,10 @@ def identity(endpoint: str, scope: Scope) -> Iterable[Row]:
     return [((text(node.name), text(node.cluster_name), text(str(permanent or "")), endpoint), (1,))]
 
 
-def groups(endpoint: str) -> tuple[Group, ...]:
+def groups(endpoint: str) -> tuple[FamilyGroup, ...]:
     """Dashboards join all else with the second, by its labels."""
     return (
-        Group(
+        FamilyGroup(
             "build_info",
             (
                 Family(
@@ -44,7 +44,7 @@ def groups(endpoint: str) -> tuple[Group, ...]:
                 *("product_name", "product_version"),
             ),
         ),
-        Group(
+        FamilyGroup(
             "identity_info",
             (Family("identity_info", "untyped", "1, with the names of the node and of its cluster"),),
             partial(identity, endpoint),

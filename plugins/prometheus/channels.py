@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from warren.broker.plugin import Channel, pid
 
 from . import exchanges, queues
-from .families import Family, Objects, Texts, Values
+from .families import Family, PerObjectGroup, Texts, Values
 from .labels import text
 from .scope import Scope
 
@@ -51,7 +51,7 @@ def delivering(channel: Channel) -> Values:
 
 
 GROUPS = (
-    Objects(
+    PerObjectGroup(
         "channel_metrics",
         (
             Family("channel_consumers", "gauge", "Consumers of a channel"),
@@ -67,7 +67,7 @@ GROUPS = (
         OWN,
         own,
     ),
-    Objects(
+    PerObjectGroup(
         "channel_exchange_metrics",
         (
             Family("channel_messages_published_total", "counter", "Messages published on a channel"),
@@ -81,7 +81,7 @@ GROUPS = (
         in_vhost,
         total=exchanges.published,
     ),
-    Objects(
+    PerObjectGroup(
         "channel_process_metrics",
         (Family("channel_process_reductions_total", "counter", "0: there are no Erlang processes here"),),
         all_channels,
@@ -89,7 +89,7 @@ GROUPS = (
         OWN,
         own,
     ),
-    Objects(
+    PerObjectGroup(
         "channel_queue_metrics",
         (
             Family("channel_get_ack_total", "counter", "Messages got by basic.get, to be acknowledged"),
@@ -106,7 +106,7 @@ GROUPS = (
         in_vhost,
         total=queues.delivered,
     ),
-    Objects(
+    PerObjectGroup(
         "channel_queue_exchange_metrics",
         (Family("queue_messages_published_total", "counter", "Messages that came into queues"),),
         queues.all_queues,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from warren.broker.plugin import Connection
 
-from .families import Family, Objects, Texts, Values
+from .families import Family, PerObjectGroup, Texts, Values
 from .labels import text
 from .scope import Scope
 
@@ -40,7 +40,7 @@ def packets_gone(scope: Scope) -> Values:
 
 
 GROUPS = (
-    Objects(
+    PerObjectGroup(
         "connection_coarse_metrics",
         (
             Family("connection_incoming_bytes_total", "counter", "Octets received"),
@@ -53,7 +53,7 @@ GROUPS = (
         texts,
         gone=octets_gone,
     ),
-    Objects(
+    PerObjectGroup(
         "connection_metrics",
         (
             Family("connection_incoming_packets_total", "counter", "Reads of a socket"),

@@ -18,7 +18,7 @@ from . import (
     queues,
 )
 from .exposition import Labelled, Table
-from .families import Family, Group
+from .families import Family, FamilyGroup
 from .histograms import distributions, telemetry
 from .memory_breakdown import BREAKDOWN
 from .scope import Scope
@@ -26,7 +26,7 @@ from .scope import Scope
 AGGREGATED, PER_OBJECT, DETAILED, MEMORY = "aggregated", "per-object", "detailed", "memory-breakdown"
 REGISTRIES = {AGGREGATED: "default"}  # how RabbitMQ calls what an endpoint shows, where that differs
 
-OF_OBJECTS: tuple[Group, ...] = (
+OF_OBJECTS: tuple[FamilyGroup, ...] = (
     *node.GROUPS,
     *queues.GROUPS,
     *channels.GROUPS,
@@ -34,7 +34,7 @@ OF_OBJECTS: tuple[Group, ...] = (
     exchanges.EXCHANGES,
 )
 # Of two that have the same family one is shown
-WHOLE: tuple[Group, ...] = (
+WHOLE: tuple[FamilyGroup, ...] = (
     *(group for group in OF_OBJECTS if group.name != "queue_consumer_count"),
     *global_metrics.TOTALS,
     *global_metrics.GLOBAL,
@@ -74,7 +74,7 @@ async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -
         yield await measured(group, scope, each, False)
 
 
-def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
+def chosen(endpoint: str, families: Iterable[str]) -> list[FamilyGroup]:
     if endpoint == MEMORY:
         return [BREAKDOWN]
     if endpoint == DETAILED:
@@ -86,7 +86,7 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
     return [*WHOLE, queues.MOVED, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
 
 
-async def measured(group: Group, scope: Scope, each: bool, detailed: bool) -> Table:
+async def measured(group: FamilyGroup, scope: Scope, each: bool, detailed: bool) -> Table:
     labels, prefix = group.labels(each), group.prefix(detailed)
     metrics = [family_of(family, prefix, labels) for family in group.families]
     return Table(labels, metrics, await group.rows(scope, each))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from warren.broker.plugin import Exchange
 
-from .families import CLUSTER, Family, Objects, Texts, Values
+from .families import CLUSTER, Family, PerObjectGroup, Texts, Values
 from .labels import text
 from .scope import Scope
 
@@ -27,7 +27,7 @@ def typed(exchange: Exchange) -> Texts:
     return text(exchange.vhost), text(exchange.name), text(exchange.type_name)
 
 
-EXCHANGES = Objects(
+EXCHANGES = PerObjectGroup(
     "exchange_metrics",
     (Family("exchange_messages_published_total", "counter", "Messages published to an exchange"),),
     lambda scope: scope.exchanges,
@@ -37,7 +37,7 @@ EXCHANGES = Objects(
     total=lambda scope: published(scope)[:1],
 )
 # For all exchanges together only: what becomes of a message is counted by channel and virtual host.
-OUTCOMES: Objects[Exchange] = Objects(
+OUTCOMES: PerObjectGroup[Exchange] = PerObjectGroup(
     "exchange_outcomes",
     (
         Family("exchange_messages_confirmed_total", "counter", "Messages confirmed to those who published them"),
@@ -49,7 +49,7 @@ OUTCOMES: Objects[Exchange] = Objects(
     total=lambda scope: published(scope)[1:],
 )
 ASKED_FOR = (  # only by /metrics/detailed
-    Objects(
+    PerObjectGroup(
         "vhost_status",
         (Family("vhost_status", "gauge", "1: a virtual host that there is runs"),),
         lambda scope: scope.vhosts,
@@ -58,7 +58,7 @@ ASKED_FOR = (  # only by /metrics/detailed
         lambda vhost: (text(vhost.name),),
         prefix=CLUSTER,
     ),
-    Objects(
+    PerObjectGroup(
         "exchange_bindings",
         (Family("exchange_bindings", "gauge", "Bindings that begin at an exchange"),),
         named,
@@ -67,7 +67,7 @@ ASKED_FOR = (  # only by /metrics/detailed
         typed,
         prefix=CLUSTER,
     ),
-    Objects(
+    PerObjectGroup(
         "exchange_names",
         (Family("exchange_name", "gauge", "1, with what an exchange is"),),
         named,

@@ -49,7 +49,7 @@ class Family(NamedTuple):
     help: str
 
 
-class Group:
+class FamilyGroup:
     """What is shown in the same way everywhere. `rows` are few."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Group:
         return rows
 
 
-class Objects(Group, Generic[T]):
+class PerObjectGroup(FamilyGroup, Generic[T]):
     """Of objects of which there may be many: they are looked at in slices.
 
     all       those of a scope

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from .families import WARREN, Family, Group, Row
+from .families import WARREN, Family, FamilyGroup, Row
 from .labels import text
 from .scope import Scope
 
@@ -58,25 +58,25 @@ def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
             yield texts(link), (value * scale,)
 
 
-def single(family: Family, key: str, scale: float = 1) -> Group:
-    return Group(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
+def single(family: Family, key: str, scale: float = 1) -> FamilyGroup:
+    return FamilyGroup(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
 
 
-GROUPS: tuple[Group, ...] = (
-    Group(
+GROUPS: tuple[FamilyGroup, ...] = (
+    FamilyGroup(
         "federation_links",
         (Family("federation_links", "gauge", "Number of federation links"),),
         by_status,
         ("status",),
     ),
-    Group(
+    FamilyGroup(
         "federation_link_up",
         (Family("federation_link_up", "gauge", "1 while a federation link runs"),),
         running,
         LABELS,
         WARREN,
     ),
-    Group(
+    FamilyGroup(
         "federation_link_dropped",
         (Family("federation_link_dropped_total", "counter", "Messages that a link has left out, by reason"),),
         dropped,

@@ -11,7 +11,7 @@ from warren.broker.plugin import AT_MOST_ONCE, CLASSIC, DISABLED, QUORUM, Channe
 
 from . import queues
 from .channels import all_channels
-from .families import Family, Group, Objects, Row, Values
+from .families import Family, FamilyGroup, PerObjectGroup, Row, Values
 from .scope import Scope
 
 PROTOCOL = "amqp091"
@@ -54,8 +54,8 @@ def publishes(channel: Channel) -> Values:
     return (channel.publishing.publish > 0,)
 
 
-GLOBAL: tuple[Group, ...] = (
-    Group(
+GLOBAL: tuple[FamilyGroup, ...] = (
+    FamilyGroup(
         "global_received",
         (
             Family("global_messages_received_total", "counter", "Messages that were published"),
@@ -68,7 +68,7 @@ GLOBAL: tuple[Group, ...] = (
         received,
         ("protocol",),
     ),
-    Group(
+    FamilyGroup(
         "global_delivered",
         (
             Family("global_messages_delivered_total", "counter", "Messages delivered, or got by basic.get"),
@@ -83,7 +83,7 @@ GLOBAL: tuple[Group, ...] = (
         delivered,
         ("protocol", "queue_type"),
     ),
-    Group(
+    FamilyGroup(
         "global_dead_lettered",
         tuple(
             Family(f"global_messages_dead_lettered_{reason}_total", "counter", f"Messages given up: {reason}")
@@ -92,14 +92,14 @@ GLOBAL: tuple[Group, ...] = (
         dead_lettered,
         ("queue_type", "dead_letter_strategy"),
     ),
-    Objects(
+    PerObjectGroup(
         "global_consumers",
         (Family("global_consumers", "gauge", "Consumers that there are"),),
         queues.all_queues,
         queues.consumers,
         summed=(("protocol", PROTOCOL),),
     ),
-    Objects(
+    PerObjectGroup(
         "global_publishers",
         (Family("global_publishers", "gauge", "Channels that have published"),),
         all_channels,
@@ -107,8 +107,8 @@ GLOBAL: tuple[Group, ...] = (
         summed=(("protocol", PROTOCOL),),
     ),
 )
-TOTALS: tuple[Group, ...] = (
-    Group(
+TOTALS: tuple[FamilyGroup, ...] = (
+    FamilyGroup(
         "totals",
         (
             Family("connections", "gauge", "Connections that are open"),
@@ -117,7 +117,7 @@ TOTALS: tuple[Group, ...] = (
         ),
         open_now,
     ),
-    Objects(
+    PerObjectGroup(
         "consumers", (Family("consumers", "gauge", "Consumers that there are"),), queues.all_queues, queues.consumers
     ),
 )

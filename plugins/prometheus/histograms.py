@@ -14,7 +14,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from warren.broker.plugin import BOUNDS_S, SIZES, Latencies, Supervisor, Turns
+from warren.broker.plugin import BOUNDS_S, SIZES, LatencyHistogram, Supervisor, Turns
 
 from .global_metrics import PROTOCOL
 from .scope import Scope
@@ -36,7 +36,7 @@ def message_sizes(scope: Scope) -> Metric:
     return metric
 
 
-def latencies(name: str, help: str, of: Latencies) -> Metric:
+def latencies(name: str, help: str, of: LatencyHistogram) -> Metric:
     return HistogramMetricFamily(name, help, bounded(BOUNDS_S, of.counts), of.total_s)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..management.service import ManagementService
-from .families import Family, Group, Row
+from .families import Family, FamilyGroup, Row
 from .scope import Scope
 
 # By RabbitMQ's two names of each, in its HTTP API and here, without the unit
@@ -51,7 +51,7 @@ def used(scope: Scope) -> Iterable[Row]:
     return [((), tuple(by_use[use] for use in USES))]
 
 
-BREAKDOWN = Group(
+BREAKDOWN = FamilyGroup(
     "node_memory",
     tuple(
         Family(f"memory_{name}_bytes", "gauge", KNOWN.get(use, "0: not known apart from the rest"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .families import Family, Group, Row, Values
+from .families import Family, FamilyGroup, Row, Values
 from .labels import text
 from .scope import Scope
 
@@ -60,7 +60,7 @@ def alarms(scope: Scope) -> Iterable[Row]:
 
 
 GROUPS = (
-    Group(
+    FamilyGroup(
         "connection_churn_metrics",
         (
             Family("connections_opened_total", "counter", "Connections that were opened"),
@@ -73,7 +73,7 @@ GROUPS = (
         ),
         churn,
     ),
-    Group(
+    FamilyGroup(
         "node_coarse_metrics",
         (
             Family("process_open_fds", "gauge", "File descriptors that are open"),
@@ -87,7 +87,7 @@ GROUPS = (
         ),
         used,
     ),
-    Group(
+    FamilyGroup(
         "node_metrics",
         (
             Family("process_max_fds", "gauge", "Most file descriptors"),
@@ -101,7 +101,7 @@ GROUPS = (
         ),
         limits,
     ),
-    Group(
+    FamilyGroup(
         "node_persister_metrics",
         (
             Family("io_read_ops_total", "counter", "Reads of the journal"),
@@ -124,7 +124,7 @@ GROUPS = (
         ),
         stored,
     ),
-    Group(
+    FamilyGroup(
         "auth_attempt_metrics",
         (
             Family("auth_attempts_total", "counter", "Attempts to log in"),
@@ -135,7 +135,7 @@ GROUPS = (
         ("protocol",),
     ),
 )
-ALARMS = Group(
+ALARMS = FamilyGroup(
     "alarms",
     (
         Family("alarms_file_descriptor_limit", "untyped", "0: there is no such alarm"),
@@ -144,7 +144,7 @@ ALARMS = Group(
     ),
     alarms,
 )
-PEERS = Group(
+PEERS = FamilyGroup(
     "peers",
     (Family("unreachable_cluster_peers_count", "gauge", "0: there are no other nodes"),),
     lambda scope: [((), (0,))],

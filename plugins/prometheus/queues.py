@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from warren.broker.plugin import CLASSIC, QUORUM, Queue, queue_sizes
 
-from .families import WARREN, Family, Objects, Texts, Values
+from .families import WARREN, Family, PerObjectGroup, Texts, Values
 from .labels import text
 from .scope import Scope
 
@@ -79,7 +79,7 @@ def moved(queue: Queue) -> Values:
 
 
 GROUPS = (
-    Objects(
+    PerObjectGroup(
         "queue_coarse_metrics",
         (
             Family("queue_messages_ready", "gauge", "Messages that wait to be delivered"),
@@ -92,8 +92,8 @@ GROUPS = (
         LABELS,
         texts,
     ),
-    Objects("queue_consumer_count", (CONSUMERS,), all_queues, consumers, LABELS, texts),
-    Objects(
+    PerObjectGroup("queue_consumer_count", (CONSUMERS,), all_queues, consumers, LABELS, texts),
+    PerObjectGroup(
         "queue_metrics",
         (
             CONSUMERS,
@@ -110,10 +110,10 @@ GROUPS = (
         LABELS,
         texts,
     ),
-    Objects("queue_delivery_metrics", DELIVERY, all_queues, delivering, LABELS, texts, total=delivered),
+    PerObjectGroup("queue_delivery_metrics", DELIVERY, all_queues, delivering, LABELS, texts, total=delivered),
 )
 # Of each queue, also where all else is summed up: whom the rates of single queues interest has no other place to ask.
-MOVED = Objects(
+MOVED = PerObjectGroup(
     "warren_queue_metrics",
     (
         Family("queue_published_total", "counter", "Messages that came into a queue"),
@@ -126,7 +126,7 @@ MOVED = Objects(
     texts,
     prefix=WARREN,
 )
-INFO = Objects(
+INFO = PerObjectGroup(
     "queue_info",
     (Family("queue_info", "gauge", "1, with what a queue is"),),
     all_queues,

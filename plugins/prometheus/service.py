@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Host, Prometheus, Service
 
-from ..http.lazy_listener import Doors, Entrance
+from ..http.lazy_listener import HTTPApp, HTTPListeners
 from .context import State
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class MetricsService(Service):
     """What Prometheus scrapes."""
 
     def __init__(self) -> None:
-        self._doors: Doors | None = None
+        self._doors: HTTPListeners | None = None
         self._state: State | None = None
         self._guarded: ASGIApp | None = None
 
@@ -35,7 +35,7 @@ class MetricsService(Service):
 
             return Metrics(state, state.path, guarded=config.authentication_enabled)
 
-        self._doors = Doors(host, Entrance("prometheus", "http/prometheus", APPLICATION, application))
+        self._doors = HTTPListeners(host, HTTPApp("prometheus", "http/prometheus", APPLICATION, application))
         await self._doors.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
 
     async def stop(self) -> None:

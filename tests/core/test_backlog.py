@@ -11,7 +11,7 @@ from tests.support.session import SlowJournal
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import Pages
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues.paged_tail import Backlog, Budget
+from warren.broker.core.queues.paged_tail import MemoryBudget, PagedTail
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import VolatileQueue
 
@@ -28,19 +28,19 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_is_spent_above_its_limit() -> None:
-    budget = Budget(1000)
-    budget.add(1, 1000 - Budget.OVERHEAD)
+    budget = MemoryBudget(1000)
+    budget.add(1, 1000 - MemoryBudget.OVERHEAD)
     assert not budget.spent
     budget.add(0, 1)
     assert budget.spent
-    budget.add(-1, -1 - (1000 - Budget.OVERHEAD))
+    budget.add(-1, -1 - (1000 - MemoryBudget.OVERHEAD))
     assert not budget.spent and budget.used_bytes == 0
 
 
 @given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
 @examples(100)
 def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
-    backlog = Backlog()
+    backlog = PagedTail()
     model: list[tuple[int, int]] = []
     for number, step in enumerate(steps, 1):
         if isinstance(step, int):
@@ -54,7 +54,7 @@ def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
 
 
 def test_a_backlog_lets_go_of_what_was_taken() -> None:
-    backlog = Backlog()
+    backlog = PagedTail()
     for number in range(1000):
         backlog.append(number, number)
     while len(backlog):
@@ -75,7 +75,7 @@ def numbered(first: int, count: int, persistent: bool | None = None) -> list[Mes
 
 def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Queue:
     """A queue whose node had no memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
-    queue = new_queue(number=number, budget=Budget(0))
+    queue = new_queue(number=number, budget=MemoryBudget(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
     assert len(queue.lines.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
@@ -209,7 +209,7 @@ def test_a_backlog_is_not_read_while_nobody_takes_it() -> None:
 def test_a_restored_queue_reads_what_the_journal_has() -> None:
     before, log = full_queue(30, persistent=True), []
     journal = journal_of(before)
-    queue = new_queue(journal=journal, budget=Budget(0))
+    queue = new_queue(journal=journal, budget=MemoryBudget(0))
     pages = [(each.id, each.place) for each in journal.live.values()]
     queue.restore(pages_of(pages), 300)
     enqueue(numbered(30, 2, True), queue)
@@ -223,7 +223,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
 
 def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     journal = journal_of(full_queue(30, persistent=True))
-    queue = new_queue(journal=journal, budget=Budget(0))
+    queue = new_queue(journal=journal, budget=MemoryBudget(0))
     queue.restore(pages_of([(each.id, each.place) for each in journal.live.values()]), 300)
     queue.purge()
     enqueue(numbered(30, 1), queue)
@@ -233,7 +233,7 @@ def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
 
 def test_a_reply_queue_keeps_to_its_limit_where_memory_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VolatileQueue, "LIMIT", 3 * PAGE_ABOVE)
-    queue = new_queue(VolatileQueue, 0, budget=Budget(0))
+    queue = new_queue(VolatileQueue, 0, budget=MemoryBudget(0))
     for first in range(0, 5 * PAGE_ABOVE, 5):
         enqueue(numbered(first, 5), queue)
     assert queue.ready == VolatileQueue.LIMIT
@@ -244,7 +244,7 @@ def test_a_reply_queue_keeps_to_its_limit_where_memory_is_spent(monkeypatch: pyt
 
 @pytest.mark.parametrize("numbers", [(1, 2), (1, 0), (0, 1)])
 def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> None:
-    journal, budget = SlowJournal(), Budget(0)
+    journal, budget = SlowJournal(), MemoryBudget(0)
     queues = [new_queue(number=number, journal=journal, budget=budget) for number in numbers]
     for first in range(0, 40, 2):
         enqueue(numbered(first, 2), *queues)
@@ -268,7 +268,7 @@ def emptied_alone(queue: Queue) -> None:
 
 
 def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
-    journal, budget = SlowJournal(), Budget(0)
+    journal, budget = SlowJournal(), MemoryBudget(0)
     busy, idle = (new_queue(number=number, journal=journal, budget=budget) for number in (1, 2))
     log: list[Delivery] = []
     busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
@@ -289,7 +289,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = new_queue(budget=Budget(8 * Budget.OVERHEAD))
+        self.queue = new_queue(budget=MemoryBudget(8 * MemoryBudget.OVERHEAD))
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
         self.persistent: set[int] = set()
@@ -355,7 +355,7 @@ class PagingMachine(RuleBasedStateMachine):
         assert (queue.ready, queue.ready_bytes) == (len(self.ready), 10 * len(self.ready))
         assert (queue.unacked, queue.unacked_bytes) == (len(self.out), 10 * len(self.out))
         in_memory = len(queue.lines.default.fresh) + len(queue.lines.default.returned)
-        assert queue.home.budget.used_bytes == in_memory * (10 + Budget.OVERHEAD)
+        assert queue.home.budget.used_bytes == in_memory * (10 + MemoryBudget.OVERHEAD)
         alive = {number for number, _ in self.ready} | {int(each.frames) for _, each in self.out}
         kept = sorted(int(each.frames) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)

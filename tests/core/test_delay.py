@@ -16,7 +16,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delay import RETRY_MS
 from warren.broker.core.exchanges.delayed import DelayedExchange
-from warren.broker.core.exchanges.recovered import Stored
+from warren.broker.core.exchanges.recovered import RecoveredMessages
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import Pages
 from warren.broker.core.node.node import Node
@@ -316,7 +316,7 @@ class Restarting:
         exchange = self.vhost.declare_exchange("x", "fanout", True, False, False, Table.of(ON), 1)
         self.queue = self.vhost.declare_queue("q", True, False, False, Table.EMPTY, None, 2)
         self.vhost.bind("x", self.queue, "", Table.EMPTY)
-        exchange.type.restore(Stored(pages.get(1, Pages()), self.journal.recovered_deadlines.get(1)))
+        exchange.type.restore(RecoveredMessages(pages.get(1, Pages()), self.journal.recovered_deadlines.get(1)))
 
     def crash(self) -> None:
         self.disk = self.disk.crash()

@@ -12,7 +12,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.recorder import Recorder, Restored, restore
-from warren.broker.core.exchanges.exchange_type import Notice
+from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.metadata.records import (
@@ -60,7 +60,7 @@ class Presence(FanoutExchange):
 
     def bound(self, binding):  # type: ignore[no-untyped-def]
         super().bound(binding)
-        return [Notice([binding.destination], [framed(Address(self.name, "bound"), Properties(), b"")])]
+        return [Emission([binding.destination], [framed(Address(self.name, "bound"), Properties(), b"")])]
 
 
 def shown(record: Record) -> tuple[object, ...]:

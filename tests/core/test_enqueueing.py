@@ -7,7 +7,7 @@ from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.messages.message_state import Life
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.exchange_host import deliver
 from warren.broker.core.vhost.vhost import VHost
@@ -55,8 +55,8 @@ def test_of_messages_that_are_delivered_together_each_has_its_own_life() -> None
     vhost = vhost_with(SlowJournal())
     queue = declared(vhost, "q")
     messages = persistent(4)
-    messages[1].life = Life(1000)
-    messages[3].life = Life(2000)
+    messages[1].life = MessageState(1000)
+    messages[3].life = MessageState(2000)
     assert deliver(vhost, [queue], messages).stored
     assert [queue.get(True) is not None for _ in range(1)] == [True]
     assert isinstance(vhost.clock, FakeClock)

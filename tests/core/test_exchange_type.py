@@ -10,14 +10,14 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import imported
-from warren.broker.core.exchanges.exchange_type import ExchangeType, Notice
+from warren.broker.core.exchanges.exchange_type import Emission, ExchangeType
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.exchanges.sink import Sink
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.enqueue_result import TAKEN, Receipt
+from warren.broker.core.queues.enqueue_result import ACCEPTED, EnqueueResult
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.broker.core.vhost.vhost import VHost
@@ -50,11 +50,11 @@ class Told(ExchangeType):
             raise PreconditionFailed(f"no {destination_type} for {routing_key}")
         self.log.append(f"checked {destination_type}")
 
-    def bound(self, binding: Binding) -> Iterable[Notice]:
+    def bound(self, binding: Binding) -> Iterable[Emission]:
         self.binding = binding
         return ()
 
-    def unbound(self, binding: Binding) -> Iterable[Notice]:
+    def unbound(self, binding: Binding) -> Iterable[Emission]:
         assert binding is self.binding
         self.log.append("unbound")
         return ()
@@ -68,9 +68,9 @@ class Counting(Sink):
 
     count = 0
 
-    def take(self, messages: list[Message]) -> Receipt:
+    def take(self, messages: list[Message]) -> EnqueueResult:
         self.count += len(messages)
-        return TAKEN
+        return ACCEPTED
 
 
 class Swallowing(FanoutExchange):

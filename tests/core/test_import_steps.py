@@ -8,7 +8,7 @@ from tests.support.definitions import new_node
 from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import exported, snapshot
-from warren.broker.core.definitions.importer import Plan, imported
+from warren.broker.core.definitions.importer import DefinitionsImport, imported
 
 DOCUMENT = {
     "vhosts": [{"name": "v"}],
@@ -20,14 +20,14 @@ DOCUMENT = {
 
 
 def test_a_plan_does_one_item_at_each_step() -> None:
-    plan = Plan(new_node(), DOCUMENT)
+    plan = DefinitionsImport(new_node(), DOCUMENT)
     assert len(list(plan.check())) == 6
     assert len(list(plan.carry_out())) == 6
 
 
 def test_what_was_deleted_meanwhile_fails_alone_and_is_named() -> None:
     node = new_node()
-    plan = Plan(node, DOCUMENT)
+    plan = DefinitionsImport(node, DOCUMENT)
     list(plan.check())
     steps = plan.carry_out()
     list(islice(steps, 4))  # the virtual host and the queues
@@ -42,7 +42,7 @@ def test_what_was_deleted_meanwhile_fails_alone_and_is_named() -> None:
 def test_what_was_declared_meanwhile_stays_as_it_is() -> None:
     node = new_node()
     node.add_vhost("v")
-    plan = Plan(node, DOCUMENT | {"exchanges": [{"vhost": "v", "name": "x", "type": "fanout"}]})
+    plan = DefinitionsImport(node, DOCUMENT | {"exchanges": [{"vhost": "v", "name": "x", "type": "fanout"}]})
     list(plan.check())
     node.vhosts["v"].declare_queue("a", False, False, True, Table.EMPTY, None)
     node.vhosts["v"].declare_exchange("x", "direct", True, False, False, Table.EMPTY)

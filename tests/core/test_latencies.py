@@ -2,12 +2,12 @@
 
 import pytest
 
-from warren.broker.core.counters.histogram import BOUNDS_S, CLASSES, Latencies
+from warren.broker.core.counters.histogram import BOUNDS_S, CLASSES, LatencyHistogram
 
 
 @pytest.mark.parametrize("index", range(CLASSES))
 def test_a_duration_counts_below_the_first_bound_that_it_does_not_reach(index: int) -> None:
-    latencies = Latencies()
+    latencies = LatencyHistogram()
     latencies.count(BOUNDS_S[index] * 0.99)
     assert latencies.counts[index] == 1 and sum(latencies.counts) == 1
     latencies.count(BOUNDS_S[index] * 1.01)
@@ -15,7 +15,7 @@ def test_a_duration_counts_below_the_first_bound_that_it_does_not_reach(index: i
 
 
 def test_what_takes_longer_than_all_bounds_and_what_a_clock_takes_back_is_counted_too() -> None:
-    latencies = Latencies()
+    latencies = LatencyHistogram()
     latencies.count(3600.0)
     latencies.count(0.0)
     latencies.count(-0.001)

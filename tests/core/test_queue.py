@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.examples import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.message_state import Life
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.fifo import BATCH_BYTES
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.queue import Queue
@@ -284,6 +284,6 @@ def test_so_it_does_with_replies_that_expire() -> None:
     queue = new_queue(VolatileQueue, 0)
     messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
     for each in messages:
-        each.life = Life(1000)
+        each.life = MessageState(1000)
     enqueue(messages, queue)
     assert (queue.ready, queue.ready_bytes) == (VolatileQueue.LIMIT, 10 * VolatileQueue.LIMIT)

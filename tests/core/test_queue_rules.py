@@ -9,7 +9,7 @@ from tests.support.queues import Delivery, NoVHost, Taker, new_queue
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.messages.message_state import Life
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.enqueue import enqueue_carefully
 from warren.broker.core.queues.queue import Queue
 
@@ -56,7 +56,7 @@ class RulesMachine(RuleBasedStateMachine):
         properties = Properties(priority=priority, delivery_mode=2)
         message = framed(Address("", "q"), properties, number.to_bytes(size, "big"))
         if ttl_ms is not None:
-            message.life = Life(ttl_ms)
+            message.life = MessageState(ttl_ms)
         enqueue_carefully([message], (self.queue,))
         self.home.pump()
         shortest = min([ttl for ttl in (ttl_ms, self.ttl_ms or None) if ttl is not None], default=-1)

@@ -80,7 +80,7 @@ def replies(client: Client) -> list[object]:
 def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> House:
     if request.param == "on the disk":
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
-        monkeypatch.setattr("warren.broker.core.queues.paged_tail.Budget.OVERHEAD", 1 << 60)
+        monkeypatch.setattr("warren.broker.core.queues.paged_tail.MemoryBudget.OVERHEAD", 1 << 60)
     house = House()
     assert house.queue.lines.paged == (request.param == "on the disk")
     return house

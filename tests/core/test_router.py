@@ -14,9 +14,9 @@ from warren.broker.core.exchanges.router import route
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.queues.paged_tail import Budget
+from warren.broker.core.queues.paged_tail import MemoryBudget
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.queue_host import Home
+from warren.broker.core.queues.queue_host import QueueHost
 from warren.broker.storage.memory_journal import MemoryJournal
 
 
@@ -26,7 +26,7 @@ class Map:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.home = Home("/", FakeClock(), MemoryJournal(), Budget(0), Scheduler(FakeClock()))
+        self.home = QueueHost("/", FakeClock(), MemoryJournal(), MemoryBudget(0), Scheduler(FakeClock()))
         self.exchange("", "direct")
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:

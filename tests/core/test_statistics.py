@@ -1,9 +1,9 @@
-from warren.broker.core.counters.statistics import SIZES, Delivering, Sizes, Statistics
+from warren.broker.core.counters.statistics import SIZES, DeliveryCounters, SizeHistogram, Statistics
 from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
 
 
 def test_what_goes_out_either_way_is_deliver_get() -> None:
-    delivering = Delivering()
+    delivering = DeliveryCounters()
     delivering.delivered(1, no_ack=False, redelivered=True)
     delivering.delivered(10, no_ack=True, redelivered=False)
     delivering.got(no_ack=False, redelivered=True)
@@ -16,9 +16,9 @@ def test_what_goes_out_either_way_is_deliver_get() -> None:
 
 
 def test_what_a_queue_delivers_counts_in_the_total() -> None:
-    total = Delivering()
+    total = DeliveryCounters()
     for _ in range(2):
-        delivering = Delivering(total)
+        delivering = DeliveryCounters(total)
         delivering.delivered(5, no_ack=False, redelivered=True)
         delivering.got(no_ack=True, redelivered=True)
         delivering.found_nothing()
@@ -27,7 +27,7 @@ def test_what_a_queue_delivers_counts_in_the_total() -> None:
 
 
 def test_a_size_counts_up_to_and_with_its_bound() -> None:
-    sizes = Sizes()
+    sizes = SizeHistogram()
     for body_bytes in (0, 100, 101, 1_000, 1_000_000, 100_000_000, 100_000_001, 5, 100):
         if not sizes.low < body_bytes <= sizes.high:
             sizes.turn(body_bytes)

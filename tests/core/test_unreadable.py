@@ -13,7 +13,7 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import Pages
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import reread
-from warren.broker.core.queues.paged_tail import Budget, Unread
+from warren.broker.core.queues.paged_tail import MemoryBudget, Unread
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reread import EXHAUSTED_MS, REREAD_MS
 
@@ -58,7 +58,7 @@ def paged(count: int, *unreadable: int, number: int = 1) -> tuple[Queue, Failing
     """A queue of so many messages, whose frames are their numbers; the first few of them are in memory."""
     journal = FailingJournal()
     journal.unreadable = set(unreadable)
-    queue = new_queue(number=number, journal=journal, budget=Budget(0))
+    queue = new_queue(number=number, journal=journal, budget=MemoryBudget(0))
     for each in range(1, count + 1):
         enqueue([message(each, True, b"%d" % each)], queue)
     return queue, journal
@@ -176,7 +176,7 @@ def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatc
     journal = FailingJournal()
     journal.unreadable = set(range(4, 20))
     arguments = Table.of({"x-message-ttl": 60_000})
-    queue = new_queue(number=1, journal=journal, budget=Budget(0), arguments=arguments)
+    queue = new_queue(number=1, journal=journal, budget=MemoryBudget(0), arguments=arguments)
     for number in range(1, 41):
         enqueue([message(number, True, b"%d" % number)], queue)
     for _ in range(5):
@@ -245,7 +245,7 @@ def test_what_could_not_be_read_at_first_was_never_delivered() -> None:
 
 def test_what_a_restart_brought_back_counts_as_redelivered_whenever_it_is_read() -> None:
     journal = paged(6)[1]
-    queue = new_queue(journal=journal, budget=Budget(0))
+    queue = new_queue(journal=journal, budget=MemoryBudget(0))
     pages = Pages()
     for each in journal.live.values():
         pages.append(each.id, each.place)
@@ -305,7 +305,7 @@ def test_for_want_of_a_descriptor_what_could_not_be_read_is_asked_for_again_soon
 @pytest.mark.parametrize("arguments", [{"x-message-ttl": 60_000}, {"x-max-length": 5}], ids=["ttl", "length"])
 def test_limits_hold_as_soon_as_there_is_a_descriptor_again(arguments: dict[str, int]) -> None:
     journal = FailingJournal()
-    queue = new_queue(journal=journal, budget=Budget(0), arguments=Table.of(arguments))
+    queue = new_queue(journal=journal, budget=MemoryBudget(0), arguments=Table.of(arguments))
     journal.exhausted = True
     for number in range(1, 41):
         enqueue([message(number, True, b"%d" % number)], queue)

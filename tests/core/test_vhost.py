@@ -10,7 +10,7 @@ from warren.broker.amqp.errors import AccessRefused, NotFound, PreconditionFaile
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.exchanges.exchange_type import Notice
+from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, framed
@@ -309,16 +309,16 @@ class Greeting(FanoutExchange):
 
     __slots__ = ()
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         super().bound(binding)
         return [self._notice(binding, b"welcome")]
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         super().unbound(binding)
         return [self._notice(binding, b"farewell")]
 
-    def _notice(self, binding: Binding, body: bytes) -> Notice:
-        return Notice([binding.destination], [framed(Address(self.name, "k"), Properties(), body)])
+    def _notice(self, binding: Binding, body: bytes) -> Emission:
+        return Emission([binding.destination], [framed(Address(self.name, "k"), Properties(), body)])
 
 
 def bodies(queue: Queue) -> list[bytes]:

@@ -6,7 +6,7 @@ import pytest
 
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.federation.binding_set import Group, Groups
+from warren.federation.binding_set import BindingSet, UpstreamBinding
 
 
 class Queue(Destination):
@@ -19,20 +19,20 @@ def binding(queue: str, key: str = "k", **arguments: object) -> Binding:
 
 
 @pytest.fixture
-def groups() -> Groups:
-    return Groups()
+def groups() -> BindingSet:
+    return BindingSet()
 
 
-def test_034_the_first_binding_of_a_group_is_made_upstream_and_the_last_removed(groups: Groups) -> None:
+def test_034_the_first_binding_of_a_group_is_made_upstream_and_the_last_removed(groups: BindingSet) -> None:
     one, other = binding("q1"), binding("q2")
-    assert groups.add(one) == Group("k", Table.EMPTY)
+    assert groups.add(one) == UpstreamBinding("k", Table.EMPTY)
     assert groups.add(other) is None
     assert groups.remove(one) is None
-    assert groups.remove(other) == Group("k", Table.EMPTY)
+    assert groups.remove(other) == UpstreamBinding("k", Table.EMPTY)
     assert groups.all() == []
 
 
-def test_036_other_arguments_are_another_group_in_whatever_order_they_stand(groups: Groups) -> None:
+def test_036_other_arguments_are_another_group_in_whatever_order_they_stand(groups: BindingSet) -> None:
     assert groups.add(binding("q1", a="1", b="2")) is not None
     assert groups.add(binding("q2", b="2", a="1")) is None
     assert groups.add(binding("q1", a="1")) is not None
@@ -40,7 +40,7 @@ def test_036_other_arguments_are_another_group_in_whatever_order_they_stand(grou
     assert len(groups) == len(groups.all()) == 3
 
 
-def test_what_was_told_twice_counts_once(groups: Groups) -> None:
+def test_what_was_told_twice_counts_once(groups: BindingSet) -> None:
     assert groups.add(binding("q")) is not None
     assert groups.add(binding("q")) is None
     assert groups.remove(binding("q")) is not None
@@ -48,7 +48,7 @@ def test_what_was_told_twice_counts_once(groups: Groups) -> None:
     assert groups.remove(binding("never", "there")) is None
 
 
-def test_bindings_of_other_downstreams_are_each_by_themselves(groups: Groups) -> None:
+def test_bindings_of_other_downstreams_are_each_by_themselves(groups: BindingSet) -> None:
     def bound_from(exchange: str) -> list[object]:
         return [{"cluster-name": "c", "vhost": "/", "exchange": exchange, "hops": ("s", 1)}]
 
@@ -59,7 +59,7 @@ def test_bindings_of_other_downstreams_are_each_by_themselves(groups: Groups) ->
     assert len(groups) == 1
 
 
-def test_039_a_storm_leaves_what_is_bound(groups: Groups) -> None:
+def test_039_a_storm_leaves_what_is_bound(groups: BindingSet) -> None:
     dice = random.Random(7)
     bound: set[tuple[str, str]] = set()
     upstream: set[str] = set()

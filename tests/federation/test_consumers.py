@@ -10,7 +10,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.messages.ports import Consumer
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
-from warren.broker.session.consumer import Subscription
+from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.demand_path import (
     DEMAND,
@@ -34,7 +34,7 @@ def queue() -> Queue:
     return node.add_vhost("/").declare_queue("q", True, False, False, Table.EMPTY, None)
 
 
-class Taker(Subscription):
+class Taker(ChannelConsumer):
     """With room for so many messages at the moment, of those that its prefetch allows."""
 
     def __init__(self, queue: Queue, priority: int = 0, free: int = 1, prefetch: int = 10) -> None:

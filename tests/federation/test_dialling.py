@@ -16,13 +16,13 @@ from tests.support import dialling
 from tests.support.dialling import LOOPS, NAME, PATIENCE_S, Site, eventually, typed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
-from warren.federation.errors import LinkFault
+from warren.federation.errors import LinkError
 from warren.federation.upstream import connection as federation_dialling
 from warren.federation.upstream.channel import WINDOW, UpstreamChannel
 from warren.federation.upstream.connection import ANSWERS_CANCEL, UpstreamListener
 from warren.federation.upstream.endpoint import Secret, endpoint
-from warren.federation.upstream.handshake import Dialogue, PlainConnection
-from warren.federation.upstream.transport import Line
+from warren.federation.upstream.handshake import AiormqConnection, PlainConnection
+from warren.federation.upstream.transport import UpstreamTransport
 
 pytestmark = pytest.mark.sockets
 
@@ -112,7 +112,7 @@ def test_many_bindings_go_at_once(run: Run, nowait: bool) -> None:
         large = typed(s=("S", b"x" * 10_000))
         await channel.bind_many("x", "amq.topic", [(f"{number}", large) for number in range(1000)], nowait)
         assert len(site.node.vhosts["/"].exchanges["amq.topic"].outgoing) == 1000
-        with pytest.raises(LinkFault, match="no exchange 'gone'"):
+        with pytest.raises(LinkError, match="no exchange 'gone'"):
             await channel.bind_many("x", "gone", items, nowait)
         assert (await channel.ended).code == 404
         await connection.close(PATIENCE_S)
@@ -125,16 +125,16 @@ def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: 
         connection = await site.dial()
         for _ in range(3):
             channel = await connection.channel()
-            with pytest.raises(LinkFault, match="NOT_FOUND - no exchange 'gone' in vhost '/'") as caught:
+            with pytest.raises(LinkError, match="NOT_FOUND - no exchange 'gone' in vhost '/'") as caught:
                 await channel.declare_exchange("gone", "topic", False, False, False, Table.EMPTY, passive=True)
             assert caught.value.code == (await channel.ended).code == 404
-            with pytest.raises(LinkFault, match="no exchange 'gone'"):
+            with pytest.raises(LinkError, match="no exchange 'gone'"):
                 await channel.qos(1)
-            with pytest.raises(LinkFault, match="no exchange 'gone'"):
+            with pytest.raises(LinkError, match="no exchange 'gone'"):
                 await channel.cancel("tag", nowait=True)
             await channel.close()
         assert (await connection.channel()).number == 1
-        with pytest.raises(LinkFault, match="256 octets"):
+        with pytest.raises(LinkError, match="256 octets"):
             await (await connection.channel()).delete_queue("q" * 256)
         assert not connection.ended.done()
         await connection.close(PATIENCE_S)
@@ -244,10 +244,10 @@ def test_a_connection_that_the_upstream_ends_fails_all_that_waits(run: Run) -> N
         call = asyncio.ensure_future(channel.declare_queue("q", False, False, Table.EMPTY))
         site.host.close_connections(lambda one: True, "enough")
         assert await asyncio.wait_for(asyncio.shield(connection.ended), PATIENCE_S) == "CONNECTION_FORCED - enough"
-        with pytest.raises(LinkFault, match="enough") as caught:
+        with pytest.raises(LinkError, match="enough") as caught:
             await call
         assert caught.value.code == 320
-        with pytest.raises(LinkFault, match="enough"):
+        with pytest.raises(LinkError, match="enough"):
             await connection.channel()
         await channel.close()
         await connection.close(PATIENCE_S)
@@ -290,7 +290,7 @@ def test_an_address_that_does_not_answer_is_given_up_long_before_the_whole_time_
     monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
 
     async def test(site: Site) -> None:
-        with pytest.raises(LinkFault, match="timeout"):
+        with pytest.raises(LinkError, match="timeout"):
             async with asyncio.timeout(PATIENCE_S):
                 await site.dial(endpoint(f"amqp://127.0.0.1:{deaf}?connection_timeout=3600000"))
 
@@ -318,8 +318,8 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
 def test_a_connection_that_is_collected_before_it_was_closed_starts_no_task(run: Run) -> None:
     async def test(site: Site) -> None:
         before = asyncio.all_tasks()
-        line = Line(UpstreamListener(site.host, site.take), 1)
-        PlainConnection(Dialogue(line, site.at(), "/", Table.EMPTY))
+        line = UpstreamTransport(UpstreamListener(site.host, site.take), 1)
+        PlainConnection(AiormqConnection(line, site.at(), "/", Table.EMPTY))
         gc.collect()
         assert asyncio.all_tasks() == before
 

@@ -13,12 +13,12 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import content_frames
 from warren.broker.core.node.node import Node
-from warren.broker.session.internal_publisher import Inflow
+from warren.broker.session.internal_publisher import InternalPublisher
 from warren.broker.session.settings import Settings
 from warren.federation.forwarder import WAITING_BYTES, Forwarding
 from warren.federation.link_status import Status
 from warren.federation.upstream.delivery_parser import Delivery
-from warren.federation.upstream.transport import Line
+from warren.federation.upstream.transport import UpstreamTransport
 
 CHANNEL = 1
 WITHIN_S = 60.0
@@ -63,11 +63,19 @@ class House:
         self.line = FakeLine()
         self.status = Status(lambda: 0.0, lambda: None)
         loop = asyncio.get_running_loop()
-        self.inflow = Inflow(
+        self.inflow = InternalPublisher(
             self.node, Settings(Table.EMPTY), self.vhost, "link", lambda *told: None, loop.call_soon, lambda: None
         )
         self.forwarding = Forwarding(
-            self.node, self.inflow, cast(Line, self.line), self.status, ack_mode, "x", None, passed, self.lost.append
+            self.node,
+            self.inflow,
+            cast(UpstreamTransport, self.line),
+            self.status,
+            ack_mode,
+            "x",
+            None,
+            passed,
+            self.lost.append,
         )
 
     def bodies(self) -> list[bytes]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import codec
 from warren.broker.amqp.field_table import Table
-from warren.federation.errors import LinkFault
+from warren.federation.errors import LinkError
 from warren.federation.upstream.frame_check import METHOD_MAX, START_MAX, is_for_decoder
 
 START = b"\x00\x0a\x00\x0a\x00\x09"
@@ -55,7 +55,7 @@ def test_a_connection_start_as_brokers_send_it_passes() -> None:
     ],
 )
 def test_what_else_comes_first_does_not(frame: bytes, reason: str) -> None:
-    with pytest.raises(LinkFault, match=reason):
+    with pytest.raises(LinkError, match=reason):
         is_for_decoder(frame, False)
 
 
@@ -70,7 +70,7 @@ def test_what_else_comes_first_does_not(frame: bytes, reason: str) -> None:
     ],
 )
 def test_what_is_out_of_place_later_does_not(frame: bytes, reason: str) -> None:
-    with pytest.raises(LinkFault, match=reason):
+    with pytest.raises(LinkError, match=reason):
         is_for_decoder(frame, True)
 
 

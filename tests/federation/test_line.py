@@ -12,10 +12,10 @@ from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
 from tests.support import codec
 from tests.support.examples import examples
-from warren.federation.errors import LinkFault
+from warren.federation.errors import LinkError
 from warren.federation.upstream import delivery_parser, transport
 from warren.federation.upstream.delivery_parser import Cutter, Delivery
-from warren.federation.upstream.transport import HEARTBEAT_FRAME, Line, Listener
+from warren.federation.upstream.transport import HEARTBEAT_FRAME, UpstreamEvents, UpstreamTransport
 
 
 def delivery(
@@ -105,7 +105,7 @@ def test_contents_of_two_channels_may_lie_in_each_other() -> None:
 def test_what_is_no_amqp_is_said_and_what_came_before_it_is_kept(stream: bytes, reason: str) -> None:
     taken, deliveries, others = Cutter(), list[Delivery](), list[bytes]()
     taken.frame_max = 1000
-    with pytest.raises(LinkFault, match=reason):
+    with pytest.raises(LinkError, match=reason):
         taken.take(b"".join(delivery(7)) + stream, deliveries, others)
     assert [one.tag for one in deliveries] == [7]
 
@@ -128,7 +128,7 @@ def test_unfinished_messages_of_all_channels_share_one_limit(monkeypatch: pytest
         taken.take(b"".join(delivery(1, b"x" * 60, channel, frame_max=30)[:3]), deliveries, others)
         if channel == 2:
             taken.forget(1)
-    with pytest.raises(LinkFault, match="unfinished"):
+    with pytest.raises(LinkError, match="unfinished"):
         taken.take(b"".join(delivery(1, b"x" * 60, 4, frame_max=30)[:3]), deliveries, others)
 
 
@@ -166,7 +166,7 @@ class Socket(asyncio.Transport):
         return self.unread_bytes
 
 
-class Notes(Listener):
+class Notes(UpstreamEvents):
     def __init__(self) -> None:
         self.deliveries: list[list[int]] = []
         self.cancels: list[tuple[int, str]] = []
@@ -182,7 +182,7 @@ class Notes(Listener):
     def cancelled(self, channel: int, consumer_tag: str) -> None:
         self.cancels.append((channel, consumer_tag))
 
-    def channel_closed(self, channel: int, fault: LinkFault) -> None:
+    def channel_closed(self, channel: int, fault: LinkError) -> None:
         self.closes.append((channel, fault.code, fault.text))
 
     def failed(self, error: Exception) -> None:
@@ -192,7 +192,7 @@ class Notes(Listener):
 class House:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.line = Line(self.notes)
+        self.line = UpstreamTransport(self.notes)
         self.line.started = True
         self.socket = Socket()
         self.line.connection_made(self.socket)
@@ -250,14 +250,14 @@ async def test_a_closed_channel_fails_its_calls_with_what_the_upstream_said(hous
     close = codec.method_frame(1, Channel.Close, {"reply_code": 404, "reply_text": "NOT_FOUND - no queue"})
     house.receive(close)
     assert house.notes.closes == [(1, 404, "NOT_FOUND - no queue")]
-    with pytest.raises(LinkFault, match="NOT_FOUND - no queue"):
+    with pytest.raises(LinkError, match="NOT_FOUND - no queue"):
         await calls[0]
     assert not calls[2].done()
     assert await house.passed(len(close)) == close  # which aio-pika answers
     house.lose()
-    with pytest.raises(LinkFault, match="socket closed"):
+    with pytest.raises(LinkError, match="socket closed"):
         await calls[2]
-    with pytest.raises(LinkFault, match="socket closed"):
+    with pytest.raises(LinkError, match="socket closed"):
         await house.line.call(1, Queue.Declare.index, b"")
 
 
@@ -267,7 +267,7 @@ async def test_what_the_upstream_says_at_the_end_is_the_reason(house: House) -> 
     call = house.line.call(1, Queue.Declare.index, b"")
     house.lose()
     assert await house.line.ended == "CONNECTION_FORCED - x"
-    with pytest.raises(LinkFault) as caught:
+    with pytest.raises(LinkError) as caught:
         await call
     assert caught.value.code == 320
 
@@ -380,7 +380,7 @@ async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it
     house.line._look_for_answers()
     assert house.socket.aborted
     house.lose()
-    with pytest.raises(LinkFault, match="the upstream has not answered a request within 30 s"):
+    with pytest.raises(LinkError, match="the upstream has not answered a request within 30 s"):
         await call
 
 

@@ -9,7 +9,15 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.federation import deduplication
-from warren.federation.deduplication import AGE_MS, Identities, Seen, carried, identified, reach, with_identity
+from warren.federation.deduplication import (
+    AGE_MS,
+    DuplicateWindow,
+    Identities,
+    carried,
+    identified,
+    reach,
+    with_identity,
+)
 from warren.federation.hop_headers import ExchangeStamp, obstacle
 
 
@@ -32,7 +40,7 @@ def body_frames(message: Message) -> bytes:
 
 
 def test_what_comes_again_is_a_repeat() -> None:
-    window = Seen()
+    window = DuplicateWindow()
     assert not window.is_repeat(number(1), 0)
     assert not window.is_repeat(number(2), 0)
     assert window.is_repeat(number(1), 0)
@@ -40,13 +48,13 @@ def test_what_comes_again_is_a_repeat() -> None:
 
 
 def test_what_has_no_identity_is_never_a_repeat() -> None:
-    window = Seen()
+    window = DuplicateWindow()
     assert not window.is_repeat(b"", 0)
     assert not window.is_repeat(b"", 0)
 
 
 def test_what_was_refused_may_come_again() -> None:
-    window = Seen()
+    window = DuplicateWindow()
     window.is_repeat(number(1), 0)
     window.forget(number(1))
     assert not window.is_repeat(number(1), 0)
@@ -54,7 +62,7 @@ def test_what_was_refused_may_come_again() -> None:
 
 def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deduplication, "GENERATION", 10)
-    window = Seen()
+    window = DuplicateWindow()
     for value in range(1000):
         assert not window.is_repeat(number(value), 0)
         assert all(window.is_repeat(number(one), 0) for one in range(max(value - 9, 0), value + 1))
@@ -63,7 +71,7 @@ def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch
 
 
 def test_the_window_remembers_so_long_and_no_longer_than_twice_as_long() -> None:
-    window = Seen()
+    window = DuplicateWindow()
     start_ms = 5_000_000_000
     window.is_repeat(number(1), start_ms)
     assert window.is_repeat(number(1), start_ms + AGE_MS - 1)
@@ -164,7 +172,7 @@ class Broker:
     def __init__(self, name: str) -> None:
         self.name = name
         self.identities = Identities()
-        self.window = Seen()
+        self.window = DuplicateWindow()
         self.copies = 0
 
 

@@ -13,16 +13,16 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.federation.link_spec import SLICE, LinkKey, Wanted, reattaches, scan, wanted
+from warren.federation.link_spec import SLICE, LinkKey, LinkSpec, desired_links, reattaches, scan
 
 URI = "amqp://u:p@host/v"
 
 
-def all_wanted(node: Node) -> dict[LinkKey, Wanted]:
+def all_wanted(node: Node) -> dict[LinkKey, LinkSpec]:
     targets: list[Exchange | Queue] = []
     for _ in scan(node, targets):
         pass
-    return wanted(node, targets)
+    return desired_links(node, targets)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_only_objects_with_a_key_of_federation_ask_for_what_is_wanted(node: Node
     queue(vhost, "q")
     found = queue(vhost, "fed")
     assert names(node) == [("queue", "fed", "up", "fed")]
-    assert wanted(node, [found]) == all_wanted(node)
+    assert desired_links(node, [found]) == all_wanted(node)
     (only,) = all_wanted(node).values()
     assert only.policy == "b"
 
@@ -167,13 +167,13 @@ def test_the_links_of_one_object_are_those_of_all(node: Node, vhost: VHost) -> N
     upstream(node, "up2")
     policy(node, {"federation-upstream-set": "all"})
     one, other = exchange(vhost, "fed-1"), queue(vhost, "fed-2")
-    assert wanted(node, [one]) | wanted(node, [other]) == all_wanted(node)
-    assert len(wanted(node, [one])) == 2
+    assert desired_links(node, [one]) | desired_links(node, [other]) == all_wanted(node)
+    assert len(desired_links(node, [one])) == 2
     vhost.delete_queue(other)
     vhost.delete_exchange("fed-1", False)
-    assert wanted(node, [one]) == wanted(node, [other]) == {}
+    assert desired_links(node, [one]) == desired_links(node, [other]) == {}
     again = exchange(vhost, "fed-1")
-    assert wanted(node, [one]) == {} and len(wanted(node, [again])) == 2
+    assert desired_links(node, [one]) == {} and len(desired_links(node, [again])) == 2
 
 
 def test_keys_that_mean_something_to_one_kind_alone_do_not_change_links_of_the_other(node: Node, vhost: VHost) -> None:
@@ -214,7 +214,7 @@ def test_095_the_id_of_a_link_has_8_hex_digits_that_never_change() -> None:
     assert len(others | {key.id}) == 4
 
 
-def link(node: Node, vhost: VHost, **settings: Any) -> Wanted:
+def link(node: Node, vhost: VHost, **settings: Any) -> LinkSpec:
     if "fed-x" not in vhost.exchanges:
         exchange(vhost, "fed-x")
         policy(node, {"federation-upstream": "up"})
@@ -278,4 +278,4 @@ def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstre
     assert 0 < len(targets) < SLICE
     assert list(slices) == [] and len(targets) == SLICE
     vhost.delete_queue(vhost.queues["q0"])
-    assert len(wanted(node, targets)) == SLICE - 1
+    assert len(desired_links(node, targets)) == SLICE - 1

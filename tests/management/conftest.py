@@ -10,7 +10,7 @@ from tests.support.http import Api
 from tests.support.installed import ROOT, installed
 from tests.support.logging_broker import Broker
 from warren.plugins.management.api import routes
-from warren.plugins.management.http_api import Web
+from warren.plugins.management.http_api import HTTPAPI
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def api() -> Iterator[Api]:
 
 
 @pytest.fixture
-def web_of(api: Api) -> Web:
-    return Web(api.host, api.state, routes())
+def web_of(api: Api) -> HTTPAPI:
+    return HTTPAPI(api.host, api.state, routes())
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.plugins.management.bodies import converted, decoded, missing_keys
-from warren.plugins.management.responses import Refusal
+from warren.plugins.management.responses import HTTPError
 
 
 class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):
@@ -32,7 +32,7 @@ def test_nothing_is_an_empty_object(octets: bytes) -> None:
     ids=lambda value: str(value)[:20],
 )
 def test_what_is_no_object_is_refused(octets: bytes, reason: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HTTPError) as caught:
         decoded(octets)
     assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
 
@@ -53,7 +53,7 @@ def test_what_is_missing_or_is_something_else_is_named() -> None:
         ({"apply-to": "all", "durable": "yes"}, ["not_boolean", "yes"]),
         ({"apply-to": "all", "durable": 1}, ["not_boolean", 1]),
     ):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(HTTPError) as caught:
             converted(value, Body)  # type: ignore[arg-type]
         assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
 

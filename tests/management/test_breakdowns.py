@@ -11,7 +11,7 @@ from pamqp.commands import Exchange, Queue
 from tests.support.channel import Channel
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
-from warren.broker.core.telemetry.detailed_rates import Breakdown
+from warren.broker.core.telemetry.detailed_rates import DetailedRates
 from warren.plugins.management.stats.sampler import Sampler
 
 NAME = "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"
@@ -95,7 +95,7 @@ def test_they_have_rates(api: Api, channel: Channel) -> None:
 
 def test_what_is_deleted_or_closed_is_forgotten(api: Api, channel: Channel) -> None:
     breakdown = api.host.node.breakdown
-    assert isinstance(breakdown, Breakdown)
+    assert isinstance(breakdown, DetailedRates)
     channel.declare("c")
     channel.call(Exchange.Declare, exchange="x", exchange_type="fanout")
     channel.bind("c", "x")

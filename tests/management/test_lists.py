@@ -7,7 +7,7 @@ import pytest
 
 from warren.plugins.management import pagination
 from warren.plugins.management.pagination import Item, Listing, answered
-from warren.plugins.management.responses import Refusal
+from warren.plugins.management.responses import HTTPError
 
 ITEMS: list[Item] = [
     {"name": "Beta", "messages": 7, "message_stats": {"publish": 3, "publish_details": {"rate": 1.5}}},
@@ -29,7 +29,7 @@ def names(items: list[Item]) -> list[object]:
 
 
 def refused(**query: str) -> tuple[int, str, str]:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HTTPError) as caught:
         listed(**query)
     answer = caught.value.answer
     assert isinstance(answer.body, dict)
@@ -110,7 +110,7 @@ def test_pages_that_cannot_be_are_refused() -> None:
 @pytest.mark.parametrize("pattern", ["(", "(a+)+$", "a" * 1025, "(?<!a*)" + "(" * 1000, "((a{1000}){1000}){1000}"])
 def test_a_pattern_that_is_none_or_takes_too_long_is_refused(pattern: str) -> None:
     items: list[Item] = [{"name": "a" * 40 + "b"}] * 50
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HTTPError) as caught:
         listed(items, page="1", name=pattern, use_regex="true")
     assert caught.value.answer.body == {"error": "bad_request", "reason": "Pagination parameters are invalid"}
 

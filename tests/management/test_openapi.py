@@ -9,7 +9,7 @@ import pytest
 from tests.support.http import Api
 from warren.plugins.management import openapi
 from warren.plugins.management.api import routes
-from warren.plugins.management.responses import Answer
+from warren.plugins.management.responses import Response
 
 
 def references(value: Any) -> set[str]:
@@ -81,7 +81,7 @@ def test_callers_that_come_while_it_is_made_wait_for_it_and_one_that_leaves_stop
         await asyncio.sleep(0)
         tasks[0].cancel()
         _, second, third = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(second, Answer) and second is third
+        assert isinstance(second, Response) and second is third
 
     asyncio.run(ask())
     assert len(made) == 1

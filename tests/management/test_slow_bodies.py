@@ -9,11 +9,11 @@ import pytest
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, request, scope_of, until
 from warren.broker.plugin import HTTPListener, SSLOptions
-from warren.plugins.http.lazy_listener import Doors, Entrance
+from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.management import bodies, http_api
-from warren.plugins.management.http_api import Web
+from warren.plugins.management.http_api import HTTPAPI
 from warren.plugins.management.quota import Quota
-from warren.plugins.management.responses import Refusal
+from warren.plugins.management.responses import HTTPError
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
@@ -60,8 +60,8 @@ def read(body: Body, user: str = "guest", quota: Quota | None = None, idle_s: fl
     return octets
 
 
-def refused(*arguments: Any, **more: Any) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(*arguments: Any, **more: Any) -> HTTPError:
+    with pytest.raises(HTTPError) as caught:
         read(*arguments, **more)
     return caught.value
 
@@ -103,7 +103,7 @@ def test_one_user_cannot_take_the_room_of_all() -> None:
 
 @pytest.mark.parametrize(("path", "user"), [("/login", None), ("/queues/%2F/q/get", "guest")])
 def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered(
-    web_of: Web, path: str, user: str | None
+    web_of: HTTPAPI, path: str, user: str | None
 ) -> None:
     """They were counted as requests in work: 512 of a stranger's, and every request was answered with 503."""
 
@@ -130,7 +130,7 @@ def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered
 
 
 def test_requests_in_work_of_one_source_leave_room_for_those_of_others(
-    api: Api, web_of: Web, monkeypatch: pytest.MonkeyPatch
+    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(http_api.REQUESTS_LIMIT, 1))
     callbacks: list[Callable[[], None]] = []
@@ -153,12 +153,12 @@ def test_requests_in_work_of_one_source_leave_room_for_those_of_others(
 
 
 @pytest.mark.sockets
-def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(api: Api, web_of: Web) -> None:
+def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(api: Api, web_of: HTTPAPI) -> None:
     hashing = api.host.node.users.hashing = FakeHashing()
     hashing.slow = True
 
     async def visit() -> None:
-        doors = Doors(api.host, Entrance("management", "http", "json", lambda: web_of))
+        doors = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
         await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)

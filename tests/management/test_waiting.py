@@ -9,11 +9,11 @@ import pytest
 
 from tests.support.http import Api, request, until
 from warren.broker.plugin import HTTPListener, SSLOptions
-from warren.plugins.http.lazy_listener import Doors, Entrance
+from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.management import http_api
-from warren.plugins.management.http_api import Web, while_connected
+from warren.plugins.management.http_api import HTTPAPI, while_connected
 from warren.plugins.management.quota import Quota
-from warren.plugins.management.responses import Answer
+from warren.plugins.management.responses import Response
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
@@ -40,7 +40,7 @@ def full_disk(api: Api, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 
 
 def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
-    api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+    api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "STORING_S", 0.01)
 
@@ -59,7 +59,7 @@ def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
     asyncio.run(visit())
 
 
-def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: Web, full_disk: FullDisk) -> None:
+def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: HTTPAPI, full_disk: FullDisk) -> None:
     async def visit() -> None:
         asking = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
         await until(lambda: bool(full_disk.callbacks))
@@ -71,7 +71,7 @@ def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: Web, full
 
 
 def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
-    api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+    api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "STORING_LIMIT", 2)
 
@@ -87,7 +87,7 @@ def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
 
 
 def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
-    api: Api, web_of: Web, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+    api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(1, 1))
 
@@ -114,7 +114,7 @@ def test_a_request_that_takes_too_long_is_told_to_come_again(
 def test_work_ends_with_its_client() -> None:
     ended = []
 
-    async def work() -> Answer:
+    async def work() -> Response:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -135,7 +135,7 @@ def test_work_ends_with_its_client() -> None:
 
 @pytest.mark.sockets
 def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_health_is_told(
-    api: Api, web_of: Web, full_disk: FullDisk
+    api: Api, web_of: HTTPAPI, full_disk: FullDisk
 ) -> None:
     basic = base64.b64encode(b"guest:guest").decode()
 
@@ -146,7 +146,7 @@ def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_healt
         return reader, writer
 
     async def visit() -> None:
-        doors = Doors(api.host, Entrance("management", "http", "json", lambda: web_of))
+        doors = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
         await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]

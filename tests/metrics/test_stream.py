@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tests.support.http import answered, scope_of
 from tests.support.scraping import Samples, Scraper
-from warren.plugins.management.responses import Refusal
+from warren.plugins.management.responses import HTTPError
 from warren.plugins.prometheus import application
 from warren.plugins.prometheus.exposition import One, Table, Text
 from warren.plugins.prometheus.families import Rows
@@ -139,12 +139,12 @@ def test_a_source_has_so_many_scrapes_and_others_have_theirs() -> None:
     async def visit() -> None:
         for _ in range(SOURCE_PLACES):
             places.enter("10.0.0.1")
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(HTTPError) as caught:
             places.enter("10.0.0.1")
         assert caught.value.answer.status == 503
         for number in range(PLACES - SOURCE_PLACES):
             places.enter(f"10.0.1.{number}")
-        with pytest.raises(Refusal):
+        with pytest.raises(HTTPError):
             places.enter("10.0.0.2")
 
     asyncio.run(visit())

@@ -11,7 +11,7 @@ from pamqp.commands import Connection
 from tests.support.amqp import Client
 from tests.support.broker import SocketPipe
 from tests.support.listening import Listening
-from warren.broker.core.access.users import Insider
+from warren.broker.core.access.users import InternalUser
 from warren.broker.session.transport import Peer
 
 pytestmark = pytest.mark.sockets
@@ -31,7 +31,7 @@ def listening(request: pytest.FixtureRequest) -> Iterator[Listening]:
     server.close()
 
 
-def inside(listening: Listening, insider: Insider | None) -> Client:
+def inside(listening: Listening, insider: InternalUser | None) -> Client:
     peer = Peer("inside", 7, "inside", 0, True, insider=insider)
     client = Client(InsidePipe(listening.run(listening.server.connect_inside(peer))))
     client.start()
@@ -40,7 +40,7 @@ def inside(listening: Listening, insider: Insider | None) -> Client:
 
 def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(listening: Listening) -> None:
     listening.call(listening.node.add_vhost, "other")
-    client = inside(listening, Insider("other"))
+    client = inside(listening, InternalUser("other"))
     client.login("PLAIN", "\0nobody\0wrong")
     client.tune()
     client.call(Connection.Open, virtual_host="other")
@@ -55,7 +55,7 @@ def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(liste
 
 
 def test_an_insider_has_no_right_in_another_vhost(listening: Listening) -> None:
-    client = inside(listening, Insider("other"))
+    client = inside(listening, InternalUser("other"))
     client.login("PLAIN", "\0guest\0guest")
     client.tune()
     client.send(Connection.Open, virtual_host="/")
@@ -75,7 +75,7 @@ def test_without_an_insider_the_login_counts_as_one_from_this_machine(listening:
 
 
 def test_the_server_ends_what_came_from_within_as_it_ends_others(listening: Listening) -> None:
-    client = inside(listening, Insider("/"))
+    client = inside(listening, InternalUser("/"))
     client.login("PLAIN", "\0\0")
     client.tune()
     client.call(Connection.Open, virtual_host="/")

@@ -8,7 +8,7 @@ from pamqp.commands import Basic, Queue
 from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.errors import ConnectionForced
-from warren.broker.core.counters.statistics import Delivering, Publishing
+from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
 from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
 
 
@@ -21,12 +21,12 @@ class House:
         self.ch: Channel = self.client.channel()
         self.vhost = self.broker.node.vhosts["/"]
 
-    def channel(self) -> tuple[Publishing, Delivering]:
+    def channel(self) -> tuple[PublishCounters, DeliveryCounters]:
         (connection,) = self.broker.server.connections.values()
         channel = connection.channels[1]
         return channel.publishing, channel.delivering
 
-    def delivering(self) -> list[Delivering]:
+    def delivering(self) -> list[DeliveryCounters]:
         """Of the channel, the queue, the virtual host and the node: they agree where there is one of each."""
         self.broker.settle()
         node = self.broker.node.statistics()
@@ -37,7 +37,7 @@ class House:
             node.delivering[CLASSIC],
         ]
 
-    def publishing(self) -> list[Publishing]:
+    def publishing(self) -> list[PublishCounters]:
         self.broker.settle()
         return [self.channel()[0], self.vhost.statistics.publishing, self.broker.node.statistics().publishing]
 

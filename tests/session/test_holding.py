@@ -10,8 +10,8 @@ from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
-from warren.broker.core.queues.paged_tail import Budget
-from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, Holding
+from warren.broker.core.queues.paged_tail import MemoryBudget
+from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 
@@ -149,7 +149,7 @@ def test_one_that_drains_too_slowly_does_not() -> None:
 def test_few_long_messages_are_progress_too() -> None:
     node = new_node()
     queue = node.vhosts["/"].open_volatile("queue")
-    holding = Holding()
+    holding = PublisherThrottle()
     assert holding.add(queue)
     queue.delivering.deliver, queue.delivered_bytes = 5, 5 << 20
     assert holding.look()
@@ -177,7 +177,7 @@ def test_the_last_consumer_takes_the_hold_along(house: House) -> None:
 def test_who_has_transient_messages_paged_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch, paged: bool) -> None:
     if paged:
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 0)
-        monkeypatch.setattr(Budget, "OVERHEAD", 1 << 60)
+        monkeypatch.setattr(MemoryBudget, "OVERHEAD", 1 << 60)
     journal = SlowJournal()
     publisher = connected(new_node(journal)).channel(1)
     publisher.declare("queue")

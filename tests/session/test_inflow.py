@@ -17,11 +17,11 @@ from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.messages.binding import Destination
 from warren.broker.core.messages.message import Message, content_frames
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.enqueue_result import STORED, TAKEN, Receipt
+from warren.broker.core.queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from warren.broker.core.queues.flow_control import HOLD_ABOVE
 from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.broker.session.flow_control import HOLD_MS
-from warren.broker.session.internal_publisher import Content, Inflow
+from warren.broker.session.internal_publisher import Content, InternalPublisher
 from warren.broker.session.settings import Settings
 
 NAME = "Federation link (upstream: up, policy: p)"
@@ -39,7 +39,7 @@ class House:
         self.channel: Channel = connected(self.node).channel(1)
         self.channel.declare("q", durable=True)
         self.vhost = self.node.vhosts["/"]
-        self.inflow = Inflow(
+        self.inflow = InternalPublisher(
             self.node, Settings(Table.EMPTY, **settings), self.vhost, NAME, self._report, self.soon.append, self._commit
         )
         self.inflow.on_release = self._release
@@ -275,11 +275,11 @@ class Keeper(ExchangeType):
     def attach(self, host: ExchangeHost) -> None:
         self.kept: list[Message] = []
 
-    def brought(self, message: Message) -> Receipt:
+    def brought(self, message: Message) -> EnqueueResult:
         if message.body == b"bad":
             raise SyntaxFault("bad headers")
         self.kept.append(message)
-        return {b"stored": STORED, b"refused": Receipt(False, frozenset({0}))}.get(message.body, TAKEN)
+        return {b"stored": DURABLE, b"refused": EnqueueResult(False, frozenset({0}))}.get(message.body, ACCEPTED)
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return []

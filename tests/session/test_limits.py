@@ -8,7 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.access.users import Insider
+from warren.broker.core.access.users import InternalUser
 from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
@@ -180,9 +180,9 @@ def test_limits_and_the_end_of_a_user_called_none_do_not_concern_what_is_interna
     settings = Settings(Table.EMPTY)
     peer = pipe_of(connected(node)).connection.peer
     before = node.census.channels
-    operator = OperatorChannel(node, settings, Insider("/"), node.vhosts["/"], peer, lambda *_: None)
+    operator = OperatorChannel(node, settings, InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
     assert node.census.channels == before + 1
-    assert (node.census.channels_of_user("none"), Insider("/").account) == (0, "")
+    assert (node.census.channels_of_user("none"), InternalUser("/").account) == (0, "")
     operator.close()
     assert node.census.channels == before
 

@@ -60,7 +60,7 @@ class World:
         largest = random.choice((0, len(frames)))
         message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
         if not random.randrange(4):
-            message.life = core_life.Life(
+            message.life = core_life.MessageState(
                 level=random.choice((0, 0, 1, 255)),
                 deadline_ms=random.choice((0, 0, 1, 1 << 41)),
                 attempts=random.choice((0, 0, 1, 20)),
@@ -129,7 +129,7 @@ class Life:
             check_attempts(before[number], attempts_of(message), durable)
             queue.entries.append(Entry(number, ALWAYS, message.id, message.place, None))
             queue.entries[-1].counted = [(ALWAYS, attempts_of(message))]
-        lives = [message.life or core_life.Life() for message in messages]
+        lives = [message.life or core_life.MessageState() for message in messages]
         levels = bytes(life.level for life in lives)
         assert self.journal.recovered_levels.get(queue.number, bytes(len(lives))) == levels
         assert (queue.number in self.journal.recovered_levels) == any(levels)

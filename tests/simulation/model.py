@@ -8,7 +8,7 @@ a restart has found is what there is from then on: a broker has shown it to cons
 from __future__ import annotations
 
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.message_state import Life
+from warren.broker.core.messages.message_state import MessageState
 
 ALWAYS = 0  # a ticket that is durable from the start
 NEVER = 1 << 62  # one that no batch has
@@ -63,7 +63,7 @@ Content = tuple[str, str, bytes, int, int, int, bool, int, int, bool]
 def content(message: Message) -> Content:
     """All that a message is to a consumer."""
     address = message.address
-    life = message.life or Life()
+    life = message.life or MessageState()
     return (
         address.exchange,
         address.routing_key,

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
 from warren.broker.core.messages.message import Address, Message, content_frames
-from warren.broker.core.messages.message_state import Life
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal
 
@@ -33,7 +33,7 @@ def commit(journal: Journal) -> None:
         journal.committed(batch.number)
 
 
-def append(journal: Journal, queues: list[int], body: bytes, life: Life | None = None) -> Message:
+def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
     message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
     message.life = life
     journal.append(queues, [message])
@@ -53,7 +53,7 @@ def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
 def test_a_life_is_read_back_before_and_after_a_restart() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
-    message = append(journal, [1], b"x", Life(5, 1_700_000_000_000, 9, 3, True))
+    message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
     pages = [(message.id, message.place)]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         (read,) = each.read(pages, 1)
@@ -66,7 +66,7 @@ def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> 
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)
     blind = ("one", "", "\udcff" * 255)
-    append(journal, [1], b"kept", Life(level=4, died=True, blind=(*blind, "longer than any" * 18)))
+    append(journal, [1], b"kept", MessageState(level=4, died=True, blind=(*blind, "longer than any" * 18)))
     append(journal, [1], b"behind it")
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
@@ -85,9 +85,9 @@ def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     for level in (0, 5, 255, 1):
-        append(journal, [1], b"x", Life(level=level))
+        append(journal, [1], b"x", MessageState(level=level))
     append(journal, [1], b"x")
-    append(journal, [2], b"x", Life(attempts=1))
+    append(journal, [2], b"x", MessageState(attempts=1))
     append(journal, [3], b"x")
     journal, found = opened(disk.crash())
     assert journal.recovered_levels == {1: bytes((0, 5, 255, 1, 0))}
@@ -98,10 +98,10 @@ def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -
 def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
-    append(journal, [1], b"x", Life(deadline_ms=5))
+    append(journal, [1], b"x", MessageState(deadline_ms=5))
     append(journal, [1], b"x")
-    gone = append(journal, [2], b"x", Life(deadline_ms=5))
-    append(journal, [2], b"x", Life(level=1))
+    gone = append(journal, [2], b"x", MessageState(deadline_ms=5))
+    append(journal, [2], b"x", MessageState(level=1))
     journal.settle(2, gone.id, gone.place)
     commit(journal)
     assert opened(disk.crash())[0].recovered_deadlines == {1: array("Q", (5, 0))}
@@ -138,7 +138,7 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
     """The segment of the counts has nothing that is wanted, and goes; the messages are copied, and get other ids."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)
-    kept = [append(journal, [1, 2], b"kept %d" % number, Life(level=4)) for number in range(2)]
+    kept = [append(journal, [1, 2], b"kept %d" % number, MessageState(level=4)) for number in range(2)]
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
         journal.settle(3, filler.id, filler.place)

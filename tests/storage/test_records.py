@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from warren.broker.core.messages.message import Address, Message, content_frames
-from warren.broker.core.messages.message_state import NO_TTL, Life
+from warren.broker.core.messages.message_state import NO_TTL, MessageState
 from warren.broker.storage import log_records
 
 SALT = 0x1234ABCD
@@ -78,7 +78,7 @@ def test_a_damaged_message_is_not_served() -> None:
 
 @pytest.mark.parametrize("queues", [0, 1, 3])
 def test_a_life_comes_back_with_its_message(queues: int) -> None:
-    life = log_records.life(Life(NO_TTL, 1 << 41, 255, 1 << 31, True))
+    life = log_records.life(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
     numbers = life + bytes(4 * queues)
     flags = log_records.PERSISTENT | log_records.HAS_LIFE
     record = log_records.message(SALT, 1, 1, 0, 21, 3, flags, queues, numbers + ADDRESS.encoded, FRAMES)

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
 from warren.broker.core.messages.message import Address, Message, content_frames
-from warren.broker.core.messages.message_state import Life
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.storage import recovery
 from warren.broker.storage.journal import Journal
 
@@ -39,7 +39,7 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
             for number in range(first, first + 1000, queues):
                 frames = content_frames(1, b"\x00\x00", b"x" * 20)
                 messages.append(Message(Address("", "q"), frames, 1, 20, 0, True))
-                messages[-1].life = Life(deadline_ms=(1 << 41) + number) if timed else None
+                messages[-1].life = MessageState(deadline_ms=(1 << 41) + number) if timed else None
             journal.append([queue], messages)
         batch = journal.seal()
         assert batch is not None

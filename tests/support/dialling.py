@@ -19,7 +19,7 @@ from warren.broker.net.tls import TLS, TLSOptions
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.resource_monitor import Resources
 from warren.broker.session.connection import Connection
-from warren.federation.errors import LinkFault
+from warren.federation.errors import LinkError
 from warren.federation.upstream.connection import UpstreamConnection, dial
 from warren.federation.upstream.delivery_parser import Delivery
 from warren.federation.upstream.endpoint import Endpoint, endpoint
@@ -83,8 +83,8 @@ class Site:
         one = one or self.at()
         return await dial(self.host, one, one.vhost if one.vhost is not None else "/", NAME, self.take, user)
 
-    async def fault(self, one: Endpoint, user: User | None = None) -> LinkFault:
-        with pytest.raises(LinkFault) as caught:
+    async def fault(self, one: Endpoint, user: User | None = None) -> LinkError:
+        with pytest.raises(LinkError) as caught:
             await self.dial(one, user)
         return caught.value
 

@@ -6,9 +6,9 @@ from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import Clock, Consumer, Journal
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.paged_tail import Budget
+from warren.broker.core.queues.paged_tail import MemoryBudget
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.queue_host import Home
+from warren.broker.core.queues.queue_host import QueueHost
 from warren.broker.core.vhost.vhost import VHost
 
 from .clock import FakeClock
@@ -27,19 +27,19 @@ def new_queue(
     kind: type[Queue] = Queue,
     number: int = 1,
     journal: SlowJournal | None = None,
-    budget: Budget | None = None,
+    budget: MemoryBudget | None = None,
     arguments: Table = Table.EMPTY,
 ) -> Queue:
     """A durable queue, or, with the number 0, one that is not."""
     clock = FakeClock()
-    home = NoVHost("/", clock, journal or SlowJournal(), budget or Budget(UNLIMITED_BYTES), Scheduler(clock))
+    home = NoVHost("/", clock, journal or SlowJournal(), budget or MemoryBudget(UNLIMITED_BYTES), Scheduler(clock))
     return kind(home, f"q{number}", number > 0, number, None, False, arguments)
 
 
-class NoVHost(Home):
+class NoVHost(QueueHost):
     """Notes what its queues ask of it."""
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, scheduler: Scheduler) -> None:
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
         super().__init__(name, clock, journal, budget, scheduler)
         self.dead: list[tuple[Message, str]] = []
         self.over: list[Queue] = []

@@ -18,7 +18,7 @@ from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection
 from warren.broker.session.settings import Settings
-from warren.broker.session.transport import Link, Peer
+from warren.broker.session.transport import Peer, TransportPort
 from warren.broker.storage.memory_journal import MemoryJournal
 
 from .amqp import Client
@@ -140,7 +140,7 @@ def place_of(id_: int) -> int:
     return 1000 + 16 * id_
 
 
-class QuietLink(Link):
+class QuietLink(TransportPort):
     """`held` is whether the session wants to read, `closing` the seconds after which it wants to be closed."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from warren.broker.plugin import Latencies, Service
+from warren.broker.plugin import LatencyHistogram, Service
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.broker_metrics import flaps, histogram
 from warren.plugins.throughput.export.name_codes import Names
@@ -21,7 +21,7 @@ class Federation(Service):
 
 
 def test_a_histogram_counts_in_powers_of_two_of_microseconds() -> None:
-    lag = Latencies()
+    lag = LatencyHistogram()
     for seconds in (0.000_010, 0.000_100, 0.000_127, 0.001):
         lag.count(seconds)
     told = histogram(schema.LOOP_LAG_US, lag)

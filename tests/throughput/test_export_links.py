@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import codec
 from tests.support.channel import Channel
-from warren.broker.plugin import Content, Inflow, Table
+from warren.broker.plugin import Content, InternalPublisher, Table
 from warren.broker.session.settings import Settings
 from warren.federation.hop_headers import ExchangeStamp
 
@@ -31,12 +31,12 @@ def ch(export: Exporting) -> Channel:
 
 
 @pytest.fixture
-def inflow(export: Exporting) -> Inflow:
+def inflow(export: Exporting) -> InternalPublisher:
     later: list[Callable[[], None]] = []
 
     def report(event: str, level: str, fields: dict[str, object]) -> None: ...
 
-    made = Inflow(
+    made = InternalPublisher(
         export.peer.node, Settings(Table.EMPTY), export.vhost, "a link", report, later.append, lambda: None
     )  # fmt: skip
     made.comes_from(UPSTREAM, LINK)
@@ -57,7 +57,7 @@ def one(rows: list[Row]) -> Row:
 
 
 def test_what_a_link_brings_has_its_names_and_no_other_row_than_its_own(
-    export: Exporting, ch: Channel, inflow: Inflow
+    export: Exporting, ch: Channel, inflow: InternalPublisher
 ) -> None:
     ch.declare("q")
     inflow.publish("", "q", [content(message_id="m1"), content(message_id="m2")])
@@ -72,7 +72,7 @@ def test_what_a_link_brings_has_its_names_and_no_other_row_than_its_own(
 
 
 def test_nothing_is_noted_to_be_confirmed_of_what_nobody_is_told_of(
-    export: Exporting, ch: Channel, inflow: Inflow
+    export: Exporting, ch: Channel, inflow: InternalPublisher
 ) -> None:
     ch.declare("q")
     for _ in range(3):
@@ -83,7 +83,7 @@ def test_nothing_is_noted_to_be_confirmed_of_what_nobody_is_told_of(
 
 
 def test_what_goes_no_further_says_why_and_is_known_by_the_same_identity(
-    export: Exporting, ch: Channel, inflow: Inflow
+    export: Exporting, ch: Channel, inflow: InternalPublisher
 ) -> None:
     ch.declare("q")
     for given in (content(), content(headers={"h": "v"}), content(message_id="m")):
@@ -129,7 +129,7 @@ def test_of_a_batch_those_that_a_queue_refuses_say_so_and_the_others_do_not(expo
 @pytest.mark.parametrize(("queue", "tag"), [("federation: x -> down", "1"), ("work", "federation-link-up")])
 @pytest.mark.parametrize("properties", [{}, {"headers": {"h": "v"}, "user_id": "guest"}, {"message_id": "mine"}])
 def test_both_sides_know_a_message_by_the_same_identity(
-    export: Exporting, ch: Channel, inflow: Inflow, queue: str, tag: str, properties: dict[str, Any]
+    export: Exporting, ch: Channel, inflow: InternalPublisher, queue: str, tag: str, properties: dict[str, Any]
 ) -> None:
     ch.declare(queue)
     ch.declare("q")

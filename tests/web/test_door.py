@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from tests.support.http import Api
 from warren.broker.plugin import HTTPListener, SSLOptions
 from warren.plugins.http.asgi import is_loopback, takes_gzip
-from warren.plugins.http.lazy_listener import Doors, Entrance
+from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 
 pytestmark = pytest.mark.sockets
 
@@ -26,8 +26,8 @@ def api() -> Iterator[Api]:
     made.close()
 
 
-def doors_of(api: Api) -> Doors:
-    return Doors(api.host, Entrance("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello")))
+def doors_of(api: Api) -> HTTPListeners:
+    return HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello")))
 
 
 async def greeting(port: int) -> bytes:

@@ -11,7 +11,7 @@ from tests.support.http import Api
 from warren.broker.plugin import HTTPListener, SSLOptions
 from warren.plugins.http import connection as protocol_module
 from warren.plugins.http import lazy_listener as door_module
-from warren.plugins.http.lazy_listener import Doors, Entrance
+from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 
 pytestmark = pytest.mark.sockets
 
@@ -28,8 +28,8 @@ def api() -> Iterator[Api]:
     made.close()
 
 
-async def opened(api: Api, text: str) -> tuple[Doors, int]:
-    doors = Doors(api.host, Entrance("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
+async def opened(api: Api, text: str) -> tuple[HTTPListeners, int]:
+    doors = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
     await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
     (listening,) = api.host.listening()
     return doors, listening.port
@@ -115,7 +115,7 @@ def test_an_application_that_cannot_be_made_is_logged_and_tried_again_and_nobody
             writer.close()
 
     async def visit() -> None:
-        doors = Doors(api.host, Entrance("greeter", "http/greeting", "json", application))
+        doors = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", application))
         await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         assert await asyncio.wait_for(ask(listening.port), PATIENCE_S) == b""

@@ -60,7 +60,7 @@ class User:
         return StoredUser(self.name, self.password_hash, self.tags, self.hashing_algorithm, dict(self.limits))
 
 
-class Insider(User):
+class InternalUser(User):
     """A part of this broker at work in one virtual host: it may do everything there, and nobody can log in as it."""
 
     def __init__(self, vhost: str) -> None:

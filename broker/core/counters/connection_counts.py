@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Census:
+class ConnectionCounts:
     """`channels` are all of the node."""
 
     __slots__ = ("channels", "_vhosts", "_users", "_channels")

@@ -7,7 +7,7 @@ CLASSES = 19  # the last bound is 16.8 seconds
 BOUNDS_S = tuple((1 << (UNIT_SHIFT + index)) / 1_000_000 for index in range(CLASSES))
 
 
-class Latencies:
+class LatencyHistogram:
     """Of one kind of thing. `counts` are those below each of BOUNDS_S and not below the one before, and all others."""
 
     __slots__ = ("counts", "total_s")

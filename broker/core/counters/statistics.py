@@ -20,7 +20,7 @@ ENDLESS = 1 << 62
 DISABLED, AT_MOST_ONCE = "disabled", "at_most_once"  # strategies: without a dead letter exchange, and with one
 
 
-class Publishing:
+class PublishCounters:
     """Of a channel, a virtual host, the node. What a queue refuses is published, but not confirmed."""
 
     __slots__ = ("publish", "confirm", "return_unroutable", "drop_unroutable")
@@ -31,14 +31,14 @@ class Publishing:
         self.return_unroutable = 0
         self.drop_unroutable = 0
 
-    def add(self, other: Publishing) -> None:
+    def add(self, other: PublishCounters) -> None:
         self.publish += other.publish
         self.confirm += other.confirm
         self.return_unroutable += other.return_unroutable
         self.drop_unroutable += other.drop_unroutable
 
 
-class Delivering:
+class DeliveryCounters:
     """Of a queue, a channel, a virtual host, the node. `no_ack` is what needs no acknowledgement.
 
     What is counted here counts in `total` as well, if there is one.
@@ -46,7 +46,7 @@ class Delivering:
 
     __slots__ = ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "get_empty", "_total")
 
-    def __init__(self, total: Delivering | None = None) -> None:
+    def __init__(self, total: DeliveryCounters | None = None) -> None:
         self.get = 0
         self.get_no_ack = 0
         self.deliver = 0
@@ -94,7 +94,7 @@ class Delivering:
         if self._total is not None:
             self._total.acked(count)
 
-    def add(self, other: Delivering) -> None:
+    def add(self, other: DeliveryCounters) -> None:
         self.get += other.get
         self.get_no_ack += other.get_no_ack
         self.deliver += other.deliver
@@ -104,7 +104,7 @@ class Delivering:
         self.get_empty += other.get_empty
 
 
-class Sizes:
+class SizeHistogram:
     """How many published bodies were how long.
 
     Bodies next to each other mostly are of one class: from above `low` to `high`, of which `run` have come.
@@ -134,7 +134,7 @@ class Sizes:
         counts[self._class] += self.run
         return counts
 
-    def add(self, other: Sizes) -> None:
+    def add(self, other: SizeHistogram) -> None:
         for index, count in enumerate(other.counts()):
             self._counts[index] += count
         self.total_bytes += other.total_bytes
@@ -164,20 +164,20 @@ class Statistics:
     )
 
     def __init__(self) -> None:
-        self.publishing = Publishing()
+        self.publishing = PublishCounters()
         self.received_confirm = 0
         self.routed = 0
-        self.delivering = {CLASSIC: Delivering(), QUORUM: Delivering()}
+        self.delivering = {CLASSIC: DeliveryCounters(), QUORUM: DeliveryCounters()}
         self.dead_lettered: dict[tuple[str, str, str], int] = {}
-        self.sizes = Sizes()
+        self.sizes = SizeHistogram()
         self.received_bytes = 0
         self.sent_bytes = 0
         self.received_reads = 0
         self.sent_writes = 0
 
-    def delivered(self) -> Delivering:
+    def delivered(self) -> DeliveryCounters:
         """From queues of all types."""
-        total = Delivering()
+        total = DeliveryCounters()
         for delivering in self.delivering.values():
             total.add(delivering)
         return total
@@ -202,7 +202,7 @@ class Statistics:
         self.sent_writes += other.sent_writes
 
 
-class Attempts:
+class LoginAttempts:
     """To log in."""
 
     __slots__ = ("succeeded", "failed")

@@ -31,7 +31,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-class Item:
+class DefinitionEntry:
     """Every question raises Invalid where the field is not what it should be. `null` is as good as nothing."""
 
     __slots__ = ("section", "fields")

@@ -30,7 +30,7 @@ from ..policies.policies import OPERATOR_POLICY
 from ..queues.arguments import check_queue_arguments, check_queue_type, with_queue_type
 from ..queues.queue_settings import CLASSIC
 from ..vhost.vhost import EVENT, PREDECLARED, RESERVED, VHost, destination_type
-from .entry import TEXT_LIMIT, Item, entries, map_of
+from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
 
 MD5 = "rabbit_password_hashing_md5"
@@ -49,7 +49,7 @@ QUEUE_TYPES = {  # other names for no choice, and for the types
 KINDS = ("queue", "exchange")
 
 
-class PlannedVHost:
+class VHostPreview:
     """A virtual host as it will be: what is `there` now, None where it is yet to be made, and what is added.
 
     `skipped` are kind and name of what was left out. `max_queues` is the limit that holds, None without one; one that
@@ -98,7 +98,7 @@ class PlannedVHost:
             )
 
 
-class Plan:
+class DefinitionsImport:
     """An import: first `check` is run to its end, then `carry_out`; both do one item at each step.
 
     `warnings` are a line each on what is left out. `failures` are what could not be done, as the broker has changed
@@ -115,7 +115,7 @@ class Plan:
         self._node = node
         self._only = vhost
         self._steps: deque[Callable[[], object]] = deque()
-        self._vhosts: dict[str, PlannedVHost] = {}
+        self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # how many
         self._users: set[str] = set()
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # those that are new, by component
@@ -146,14 +146,14 @@ class Plan:
 
     def check(self) -> Iterator[None]:
         """Raises Invalid, with what is wrong and where."""
-        whole: tuple[tuple[str, Callable[[Item], None]], ...] = (
+        whole: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
             ("users", self._user),
             ("vhosts", self._vhost),
             ("permissions", self._permission),
             ("topic_permissions", self._topic_permission),
             ("global_parameters", self._global_parameter),
         )
-        parts: tuple[tuple[str, Callable[[Item], None]], ...] = (
+        parts: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
             ("exchanges", self._exchange),
             ("policies", self._policy),
             ("parameters", self._parameter),
@@ -162,7 +162,7 @@ class Plan:
         )
         for section, plan in parts if self._only is not None else whole + parts:
             for entry in entries(self._document, section):
-                item = Item(section, entry)
+                item = DefinitionEntry(section, entry)
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
@@ -171,18 +171,18 @@ class Plan:
         for vhost in self._vhosts.values():
             vhost.check_queues()
 
-    def _place(self, item: Item) -> PlannedVHost:
+    def _place(self, item: DefinitionEntry) -> VHostPreview:
         """The virtual host of an item."""
         return self._found(self._only if self._only is not None else item.text("vhost"))
 
-    def _found(self, name: str) -> PlannedVHost:
+    def _found(self, name: str) -> VHostPreview:
         planned = self._vhosts.get(name)
         if planned is None:
             there = self._node.vhosts.get(name)
             if there is None:
                 raise Invalid(f'Please create virtual host "{name}" prior to importing definitions.')
             limit = self._node.limits.vhost_queues(name)
-            planned = self._vhosts[name] = PlannedVHost(name, there, there.metadata.default_queue_type, limit)
+            planned = self._vhosts[name] = VHostPreview(name, there, there.metadata.default_queue_type, limit)
         return planned
 
     def _skip(self, what: str, reason: str) -> None:
@@ -190,7 +190,7 @@ class Plan:
 
     # Who may do what
 
-    def _user(self, item: Item) -> None:
+    def _user(self, item: DefinitionEntry) -> None:
         name = item.text("name")
         given = item.text("hashing_algorithm", self._algorithm)
         algorithm = ALGORITHMS.get(given, given)
@@ -216,19 +216,19 @@ class Plan:
         users.hashing.hash(password.encode("utf-8", "surrogateescape"), SHA256, hashes.append)
         return hashes[0]
 
-    def _permission(self, item: Item) -> None:
+    def _permission(self, item: DefinitionEntry) -> None:
         user, vhost = self._known_user(item), self._place(item).name
         given = [item.text(key, None, TEXT_LIMIT) for key in ("configure", "write", "read")]
         Permission(*given)
         self._steps.append(partial(self._node.users.set_permission, user, vhost, *given))
 
-    def _topic_permission(self, item: Item) -> None:
+    def _topic_permission(self, item: DefinitionEntry) -> None:
         user, vhost, exchange = self._known_user(item), self._place(item).name, item.text("exchange")
         given = [item.text(key, None, TEXT_LIMIT) for key in ("write", "read")]
         TopicPermission(user, vhost, *given)
         self._steps.append(partial(self._node.users.set_topic_permission, user, vhost, exchange, *given))
 
-    def _known_user(self, item: Item) -> str:
+    def _known_user(self, item: DefinitionEntry) -> str:
         name = item.text("user")
         if name not in self._users and self._node.users.get(name) is None:
             raise Invalid(f'User "{name}" does not exist')
@@ -236,9 +236,9 @@ class Plan:
 
     # Virtual hosts and parameters
 
-    def _vhost(self, item: Item) -> None:
+    def _vhost(self, item: DefinitionEntry) -> None:
         name = item.text("name")
-        given = Item("vhosts", {**item.fields, **item.map("metadata")})
+        given = DefinitionEntry("vhosts", {**item.fields, **item.map("metadata")})
         type_ = given.text("default_queue_type", "")
         type_ = QUEUE_TYPES.get(type_, type_)
         description, tags = given.text("description", "", TEXT_LIMIT), given.tags()
@@ -260,7 +260,7 @@ class Plan:
         else:
             self._node.limits.check_vhost(name, self._new["vhost"])
             self._new["vhost"] += 1
-            planned = self._vhosts[name] = PlannedVHost(name, None, type_ or self._node.default_queue_type, None)
+            planned = self._vhosts[name] = VHostPreview(name, None, type_ or self._node.default_queue_type, None)
             predeclared = [(exchange, kind) for exchange, kind, _ in PREDECLARED]
             predeclared += [(EVENT, "topic")] if name == self._node.default_vhost else []
             for exchange, kind in predeclared:
@@ -273,7 +273,7 @@ class Plan:
         if limits:
             self._put(planned, VHOST_LIMITS, NAME, limits)
 
-    def _policy(self, item: Item) -> None:
+    def _policy(self, item: DefinitionEntry) -> None:
         value = {
             "pattern": item.value("pattern"),
             "definition": map_of(item.value("definition")),
@@ -282,7 +282,7 @@ class Plan:
         }
         self._put(self._place(item), POLICY, item.text("name", None, TEXT_LIMIT), value)
 
-    def _parameter(self, item: Item) -> None:
+    def _parameter(self, item: DefinitionEntry) -> None:
         component = item.text("component", None, TEXT_LIMIT)
         if component == POLICY:
             raise Invalid("policies may not be set using this method")
@@ -291,7 +291,7 @@ class Plan:
             value = {**value, "definition": map_of(value["definition"])}
         self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value)
 
-    def _put(self, vhost: PlannedVHost, component: str, name: str, value: object) -> None:
+    def _put(self, vhost: VHostPreview, component: str, name: str, value: object) -> None:
         parameters = self._node.parameters
         new = self._parameters.setdefault(component, set())
         parameters.check(vhost.name, component, name, value, len(new - {(vhost.name, name)}))
@@ -301,7 +301,7 @@ class Plan:
             vhost.max_queues = None
         self._steps.append(partial(parameters.put, vhost.name, component, name, value))
 
-    def _global_parameter(self, item: Item) -> None:
+    def _global_parameter(self, item: DefinitionEntry) -> None:
         name, value = item.text("name", None, TEXT_LIMIT), item.value("value")
         if is_internal(name):
             self._skip(f"global parameter '{name}'", "each broker has its own")
@@ -311,7 +311,7 @@ class Plan:
 
     # Exchanges, queues and bindings
 
-    def _is_reserved(self, vhost: PlannedVHost, kind: str, name: str) -> bool:
+    def _is_reserved(self, vhost: VHostPreview, kind: str, name: str) -> bool:
         """Whether it is left out: no document makes what every broker has or names by itself."""
         reserved = name == "" or name.startswith(RESERVED)
         if reserved:
@@ -319,7 +319,7 @@ class Plan:
             self._skip(f"{kind} '{name}' in {vhost}", "its name is reserved")
         return reserved
 
-    def _exchange(self, item: Item) -> None:
+    def _exchange(self, item: DefinitionEntry) -> None:
         vhost, name, type_ = self._place(item), item.text("name"), item.text("type")
         arguments = item.arguments()
         flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
@@ -332,7 +332,7 @@ class Plan:
         vhost.exchanges[name] = made
         self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
 
-    def _queue(self, item: Item) -> None:
+    def _queue(self, item: DefinitionEntry) -> None:
         vhost, name, arguments = self._place(item), item.text("name"), item.arguments()
         durable, auto_delete = item.flag("durable", True), item.flag("auto_delete", False)
         given = item.text("type", "")
@@ -351,7 +351,7 @@ class Plan:
         vhost.queues[name] = arguments.text("x-queue-type") or CLASSIC
         self._steps.append(partial(self._declare_queue, vhost.name, name, durable, auto_delete, arguments))
 
-    def _binding(self, item: Item) -> None:
+    def _binding(self, item: DefinitionEntry) -> None:
         vhost, arguments = self._place(item), item.arguments()
         source, name, key = item.text("source"), item.text("destination"), item.text("routing_key", "")
         kind = item.text("destination_type")
@@ -412,7 +412,7 @@ def algorithm_of(document: Document) -> str:
 
 def imported(node: Node, document: object, vhost: str | None = None) -> list[str]:
     """Import it, or nothing; what was left out of it, a line each. Raises Invalid, Unknown."""
-    plan = Plan(node, document, vhost)
+    plan = DefinitionsImport(node, document, vhost)
     for work in (plan.check(), plan.carry_out()):
         deque(work, maxlen=0)
     plan.check_failures()

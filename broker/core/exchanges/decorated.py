@@ -10,7 +10,7 @@ from .delayed import DelayedExchange
 from .exchange_type import ExchangeType
 
 
-def enclosed(type_: ExchangeType) -> ExchangeType:
+def decorated(type_: ExchangeType) -> ExchangeType:
     """This type, within what its arguments ask for. Duplicates are found when they are published, not when due."""
     arguments = type_.arguments
     if arguments.flag("x-delayed-exchange"):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Self
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from .exchange_type import ExchangeType, Notice
+from .exchange_type import Emission, ExchangeType
 
 if TYPE_CHECKING:
     from ..vhost.exchange_host import ExchangeHost
-    from .recovered import Stored
+    from .recovered import RecoveredMessages
     from .registry import Registry
 
 
-class EnclosingType(ExchangeType):
+class ExchangeDecorator(ExchangeType):
     """`inner` is there from `compose` on, or was given by `around`."""
 
     __slots__ = ("inner",)
@@ -48,16 +48,16 @@ class EnclosingType(ExchangeType):
     def attach(self, host: ExchangeHost) -> None:
         self.inner.attach(host)
 
-    def restore(self, stored: Stored) -> None:
+    def restore(self, stored: RecoveredMessages) -> None:
         self.inner.restore(stored)
 
     def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         self.inner.check(routing_key, arguments, destination_type)
 
-    def bound(self, binding: Binding) -> Iterable[Notice]:
+    def bound(self, binding: Binding) -> Iterable[Emission]:
         return self.inner.bound(binding)
 
-    def unbound(self, binding: Binding) -> Iterable[Notice]:
+    def unbound(self, binding: Binding) -> Iterable[Emission]:
         return self.inner.unbound(binding)
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:

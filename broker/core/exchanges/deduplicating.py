@@ -6,14 +6,14 @@ from ...amqp.field_table import Table
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..queues.deduplication import Deduplication
-from ..queues.enqueue_result import STORED, TAKEN, Receipt
+from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.queue import Queue
 from ..vhost.exchange_host import ExchangeHost
-from .decorator import EnclosingType
+from .decorator import ExchangeDecorator
 from .sink import Sink
 
 
-class DeduplicatingExchange(EnclosingType):
+class DeduplicatingExchange(ExchangeDecorator):
     """A duplicate counts as routed, but goes nowhere: it is not returned, and no alternate exchange gets it.
 
     A message is remembered once the queues of its route took it: one that was refused, returned or rolled back may be
@@ -33,7 +33,7 @@ class DeduplicatingExchange(EnclosingType):
 
     def attach(self, host: ExchangeHost) -> None:
         self._host = host
-        self._dropped = [Nowhere(host)]
+        self._dropped = [DiscardSink(host)]
         self._recorder = Recorder(host, self.deduplication)
         super().attach(host)
 
@@ -62,12 +62,12 @@ class Recorder(Sink):
         """Whether its like was taken since it was routed, as two in one transaction are; it is counted then."""
         return self._deduplication.is_duplicate(message, self.host.clock.now_ms())
 
-    def take(self, messages: list[Message]) -> Receipt:
+    def take(self, messages: list[Message]) -> EnqueueResult:
         now_ms = self.host.clock.now_ms()
         for message in messages:
             if not self._deduplication.has_seen(message, now_ms):
                 self._deduplication.add(message, now_ms)
-        return TAKEN
+        return ACCEPTED
 
 
 def split_recorders(queues: tuple[Queue, ...]) -> tuple[tuple[Queue, ...], tuple[Recorder, ...]]:
@@ -76,10 +76,10 @@ def split_recorders(queues: tuple[Queue, ...]) -> tuple[tuple[Queue, ...], tuple
     return (queues[: -len(recorders)], recorders) if recorders else (queues, ())
 
 
-class Nowhere(Sink):
+class DiscardSink(Sink):
     """Drops duplicates. They are confirmed when what the journal has now is on disk: that may be their originals."""
 
     __slots__ = ()
 
-    def take(self, messages: list[Message]) -> Receipt:
-        return STORED
+    def take(self, messages: list[Message]) -> EnqueueResult:
+        return DURABLE

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
 from ..messages.message import Message, content_frames
-from ..messages.message_state import NEVER, NO_TTL, Life
+from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
-from ..queues.enqueue_result import STORED, TAKEN, Receipt
-from .recovered import Stored
+from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
+from .recovered import RecoveredMessages
 from .sink import Sink
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class Delay(Sink):
             self._seen = raw
         return self._seen_ms
 
-    def take(self, messages: list[Message]) -> Receipt:
+    def take(self, messages: list[Message]) -> EnqueueResult:
         now_ms = self.host.clock.now_ms()
         stored = False
         for message in messages:
             due_ms = now_ms + self.asked_ms(message)
             copy = message.again()
-            copy.life = Life(NO_TTL, due_ms, 0, 0, message.died, message.blind)
+            copy.life = MessageState(NO_TTL, due_ms, 0, 0, message.died, message.blind)
             self.host.store([copy], copy.persistent)
             stored = stored or (copy.persistent and self.host.number > 0)
             turn = copy.id
@@ -94,9 +94,9 @@ class Delay(Sink):
                 self._resident[turn] = copy
             heappush(self._heap, due_ms << DEADLINE_SHIFT | turn << TURN_SHIFT | copy.place)
         self._expect()
-        return STORED if stored else TAKEN
+        return DURABLE if stored else ACCEPTED
 
-    def hold_again(self, stored: Stored) -> None:
+    def hold_again(self, stored: RecoveredMessages) -> None:
         """Those of them that have a deadline."""
         for due_ms, id_, place in stored:
             if due_ms != NEVER:

@@ -7,12 +7,12 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 from ..queues.x_death import routing_keys
 from ..vhost.exchange_host import ExchangeHost
-from .decorator import EnclosingType
+from .decorator import ExchangeDecorator
 from .delay import Delay, held
-from .recovered import Stored
+from .recovered import RecoveredMessages
 
 
-class DelayedExchange(EnclosingType):
+class DelayedExchange(ExchangeDecorator):
     """`inner` routes, by the bindings there are when a message is due."""
 
     __slots__ = ("_host", "_delay")
@@ -36,7 +36,7 @@ class DelayedExchange(EnclosingType):
         self._delay = Delay(host, self._release)
         super().attach(host)
 
-    def restore(self, stored: Stored) -> None:
+    def restore(self, stored: RecoveredMessages) -> None:
         assert self._delay is not None, "it was attached"
         self._delay.hold_again(stored)
         super().restore(stored)

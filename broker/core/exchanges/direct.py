@@ -6,7 +6,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import ExchangeType, Notice
+from .exchange_type import Emission, ExchangeType
 
 
 class DirectExchange(ExchangeType):
@@ -18,14 +18,14 @@ class DirectExchange(ExchangeType):
         super().__init__(name, arguments)
         self._by_key: dict[str, Destinations] = {}
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         key = binding.routing_key
         if key not in self._by_key:
             self._by_key[key] = Destinations()
         self._by_key[key].add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         bound = self._by_key[binding.routing_key]
         bound.remove(binding.destination)
         if not bound:

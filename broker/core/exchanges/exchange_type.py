@@ -14,14 +14,14 @@ from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 
 if TYPE_CHECKING:
-    from ..queues.enqueue_result import Receipt
+    from ..queues.enqueue_result import EnqueueResult
     from ..vhost.exchange_host import ExchangeHost
-    from .recovered import Stored
+    from .recovered import RecoveredMessages
     from .registry import Registry
     from .sink import Sink
 
 
-class Notice:
+class Emission:
     """Messages that an exchange type wants delivered to each of these destinations, in this order."""
 
     __slots__ = ("destinations", "messages")
@@ -75,7 +75,7 @@ class ExchangeType:
         """Whether it ever asks its host to store messages: those of a durable exchange are there after a restart."""
         return False
 
-    def restore(self, stored: Stored) -> None:
+    def restore(self, stored: RecoveredMessages) -> None:
         """What was stored when the broker stopped; the bindings are there again already."""
 
     def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
@@ -84,11 +84,11 @@ class ExchangeType:
         `destination_type` is `exchange`, or the type of the queue: `classic`, `quorum`.
         """
 
-    def bound(self, binding: Binding) -> Iterable[Notice]:
+    def bound(self, binding: Binding) -> Iterable[Emission]:
         """A binding that did not exist before has been made. At a restart nobody asks for the notices."""
         raise NotImplementedError
 
-    def unbound(self, binding: Binding) -> Iterable[Notice]:
+    def unbound(self, binding: Binding) -> Iterable[Emission]:
         """A binding is gone: the very object that `bound` was told of."""
         raise NotImplementedError
 
@@ -99,7 +99,7 @@ class ExchangeType:
         """
         raise NotImplementedError
 
-    def brought(self, message: Message) -> Receipt:
+    def brought(self, message: Message) -> EnqueueResult:
         """A link that listens has brought it from the exchange upstream, which it is from for certain. What is made of
         it is for the type to deliver, by its host. Raises AMQPError where the properties are malformed."""
         raise NotImplementedError

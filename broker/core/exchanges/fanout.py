@@ -4,7 +4,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import ExchangeType, Notice
+from .exchange_type import Emission, ExchangeType
 
 
 class FanoutExchange(ExchangeType):
@@ -16,11 +16,11 @@ class FanoutExchange(ExchangeType):
         super().__init__(name, arguments)
         self._bound = Destinations()
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
         return []
 

@@ -13,7 +13,7 @@ from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import FLOATS, INTEGERS, OCTETS, Table, Value, equal_header, term_of, type_name
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from .exchange_type import ExchangeType, Notice
+from .exchange_type import Emission, ExchangeType
 
 X_MATCH = "x-match"
 BOUND_FROM = "x-bound-from"  # what links of federation add to bindings; messages never have it
@@ -66,7 +66,7 @@ class HeadersExchange(ExchangeType):
     def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         match_mode(arguments)
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         identity, wanted = _identity(binding), _Wanted(binding)
         self._bound[identity] = wanted
         terms = [_term(key, value) for key, value in wanted.headers]
@@ -80,7 +80,7 @@ class HeadersExchange(ExchangeType):
             self._index.setdefault(term, {})[identity] = wanted
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         identity = _identity(binding)
         self._unconditional.pop(identity, None)
         for term in dict.fromkeys(self._bound.pop(identity).terms):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ..messages.ports import Pages
 
 
-class Stored:
+class RecoveredMessages:
     """`pages` are the id and place of each message, in the order in which they were stored; `deadlines_ms` those of
     their lives, NEVER where there is none. Messages with and without a deadline are of different keepers."""
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...amqp.field_table import Table
 from ..messages.message import Message
-from ..queues.enqueue_result import Receipt
+from ..queues.enqueue_result import EnqueueResult
 from ..queues.queue import Queue
-from ..queues.queue_settings import NO_POLICY, Rules
+from ..queues.queue_settings import NO_POLICY, QueueSettings
 
 if TYPE_CHECKING:
     from ..vhost.exchange_host import ExchangeHost
@@ -25,9 +25,9 @@ class Sink(Queue):
     def __init__(self, host: ExchangeHost) -> None:
         super().__init__(host.home, "", False, 0, None, False, Table.EMPTY)
         self.host = host
-        self.rules = Rules(Table.EMPTY, NO_POLICY)  # its own: others share theirs
+        self.rules = QueueSettings(Table.EMPTY, NO_POLICY)  # its own: others share theirs
         self.rules.careful = True  # so that `take` is asked instead of `push`
 
-    def take(self, messages: list[Message]) -> Receipt:
+    def take(self, messages: list[Message]) -> EnqueueResult:
         """What became of these messages, which were published together."""
         raise NotImplementedError

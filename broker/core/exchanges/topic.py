@@ -14,7 +14,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import ExchangeType, Notice
+from .exchange_type import Emission, ExchangeType
 
 ONE = "*"
 ANY = "#"
@@ -72,14 +72,14 @@ class TopicExchange(ExchangeType):
         super().__init__(name, arguments)
         self._root = _Place()
 
-    def bound(self, binding: Binding) -> list[Notice]:
+    def bound(self, binding: Binding) -> list[Emission]:
         place = self._root
         for word in pattern(binding.routing_key):
             place = place.grow(word)
         place.bound.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Notice]:
+    def unbound(self, binding: Binding) -> list[Emission]:
         words = pattern(binding.routing_key)
         path = [self._root]
         for word in words:

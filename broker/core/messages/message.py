@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...amqp.field_table import Table
 from ...amqp.properties import EXPIRATION, HEADERS, Properties, delivery_mode, replace, text
 from ...amqp.properties import headers as headers_of
-from .message_state import Life
+from .message_state import MessageState
 
 DELIVERY_COUNT = "x-delivery-count"
 FRAME_HEAD = 7  # type, channel, size
@@ -73,7 +73,7 @@ class Message:
         self.persistent = persistent
         self.id = 0
         self.place = 0
-        self.life: Life | None = None
+        self.life: MessageState | None = None
         self.seq = 0
 
     def again(self) -> Message:
@@ -89,9 +89,9 @@ class Message:
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, persistent)
         expiration = text(raw, EXPIRATION)
         if expiration is not None and expiration.isdecimal():
-            copy.life = Life(int(expiration), died=self.died, blind=self.blind)
+            copy.life = MessageState(int(expiration), died=self.died, blind=self.blind)
         elif self.died or self.blind:
-            copy.life = Life(died=self.died, blind=self.blind)
+            copy.life = MessageState(died=self.died, blind=self.blind)
         return copy
 
     def with_properties(self, property_bytes: bytes) -> Message:
@@ -101,7 +101,7 @@ class Message:
         copy.id, copy.place, copy.life, copy.seq = self.id, self.place, self.life, self.seq
         return copy
 
-    def counted(self, life: Life) -> Message:
+    def counted(self, life: MessageState) -> Message:
         """The same message with this life, telling its consumer how often it came back (spec/core.md 9.9)."""
         headers = self.headers.with_items([(DELIVERY_COUNT, ("l", life.attempts))])
         copy = self.with_properties(replace(self.property_bytes, HEADERS, headers))

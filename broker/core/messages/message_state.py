@@ -6,7 +6,7 @@ NO_TTL = -1
 NEVER = 0  # as a deadline
 
 
-class Life:
+class MessageState:
     """ttl_ms       of the message's own `expiration`, NO_TTL where it has none: it counts from when it is queued
     deadline_ms  when it expires in this queue, by `Clock.now_ms`; NEVER where it does not
     level        where its priority puts it in this queue (`Rules.level`)

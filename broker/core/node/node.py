@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ...amqp.errors import Invalid, Unknown
 from ..access.users import Users
-from ..counters.connection_counts import Census
-from ..counters.histogram import Latencies
-from ..counters.statistics import Attempts, Churn, Statistics
+from ..counters.connection_counts import ConnectionCounts
+from ..counters.histogram import LatencyHistogram
+from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
 from ..jobs.scheduler import Job, Scheduler
 from ..messages.ports import Clock, Journal, Observer
@@ -18,9 +18,9 @@ from ..policies.limits import Limits
 from ..policies.parameters import CLUSTER_NAME, Parameters
 from ..policies.policies import Policies
 from ..policies.upstream_parameters import register_upstreams
-from ..queues.paged_tail import Budget
-from ..queues.queue_numbers import Numbering
-from ..telemetry.detailed_rates import Breakdown
+from ..queues.paged_tail import MemoryBudget
+from ..queues.queue_numbers import QueueNumbers
+from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
 from ..telemetry.resource_alarms import Alarms
@@ -68,14 +68,14 @@ class Node:
         self.default_queue_type = ""
         self.scheduler = Scheduler(clock)
         self.pending = self.scheduler.pending
-        self.numbering = Numbering()
-        self.budget = Budget(message_memory_bytes)
+        self.numbering = QueueNumbers()
+        self.budget = MemoryBudget(message_memory_bytes)
         self.open_connections = 0
-        self.census = Census()
+        self.census = ConnectionCounts()
         self.churn = Churn()
-        self.breakdown: Breakdown | None = None  # where somebody wants it
-        self.attempts = {"amqp091": Attempts(), "http": Attempts()}  # to log in, by protocol
-        self.commits = Latencies()  # of batches of the journal: the write, and the sync
+        self.breakdown: DetailedRates | None = None  # where somebody wants it
+        self.attempts = {"amqp091": LoginAttempts(), "http": LoginAttempts()}  # to log in, by protocol
+        self.commits = LatencyHistogram()  # of batches of the journal: the write, and the sync
         self._ending: dict[str, VHost] = {}  # deleted, and not all of it has been released
         self._drops: dict[str, Job] = {}  # which release them
         self._gone = Statistics()  # of virtual hosts that were deleted

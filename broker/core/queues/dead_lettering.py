@@ -23,7 +23,7 @@ REST_SLICE, COST = 50, 10  # of a deleted queue: messages in one step of a job, 
 MANY = 10_000  # while so many wait, no more are delivered, expired or dropped
 
 
-class Dying:
+class DeadLetterOutbox:
     """`waiting` are one queue's, each with the reason, and whether the queue ever took it.
 
     `kept` counts those that the journal keeps for the queue, `kept_bytes` is the sum of their bodies.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ...amqp import properties
 from ..exchanges.sink import Sink
 from ..messages.message import Message, total_bytes
-from ..messages.message_state import NEVER, NO_TTL, Life
+from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Journal
-from .enqueue_result import STORED, TAKEN, Receipt
+from .enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from .message_log import DEAD_LETTERED, MADE
 from .queue import Queue
-from .queue_settings import NONE, QUORUM, Rules
+from .queue_settings import NONE, QUORUM, QueueSettings
 from .x_death import REJECTED, copied, cycles, dead_lettered, routing_keys
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def enqueue_carefully(
     messages: list[Message], queues: tuple[Queue, ...], source: str = MADE, alone: bool = True
-) -> Receipt:
+) -> EnqueueResult:
     """One by one into each queue. A message gets a life of its own for each, and is stored for each.
 
     `alone` says that no other queue has them.
@@ -39,15 +39,15 @@ def enqueue_carefully(
             stored = taken.stored or stored
             refused |= taken.refused
             continue
-        entry = _Entry(queue, alone and len(queues) == 1, source)
+        entry = PerMessageEnqueue(queue, alone and len(queues) == 1, source)
         for index, message in enumerate(messages):
             if not entry.take(message):
                 refused.add(index)
         entry.push()
         stored = stored or entry.stored
     if refused:
-        return Receipt(stored, frozenset(refused))
-    return STORED if stored else TAKEN
+        return EnqueueResult(stored, frozenset(refused))
+    return DURABLE if stored else ACCEPTED
 
 
 def store(
@@ -65,7 +65,7 @@ def store(
     return messages
 
 
-class _Entry:
+class PerMessageEnqueue:
     """The way into one queue. `run` are messages of one priority that are pushed together."""
 
     __slots__ = (
@@ -114,7 +114,7 @@ class _Entry:
             message.persistent = True  # whatever its delivery mode
         if ttl_ms != NO_TTL or level or died or blind:
             deadline_ms = self.now_ms + ttl_ms if ttl_ms != NO_TTL else NEVER
-            message.life = Life(NO_TTL, deadline_ms, level, 0, died, blind)
+            message.life = MessageState(NO_TTL, deadline_ms, level, 0, died, blind)
         if level != self.level or ttl_ms == 0:
             self.push()
         self.level = level
@@ -186,7 +186,7 @@ def is_full(queue: Queue, body_bytes: int) -> bool:
     return NONE < rules.max_length <= queue.ready or NONE < rules.max_bytes < queue.ready_bytes + body_bytes
 
 
-def shortest_ttl(rules: Rules, life: Life | None) -> int:
+def shortest_ttl(rules: QueueSettings, life: MessageState | None) -> int:
     """The queue's or the message's own, NO_TTL where there is neither."""
     own_ms = life.ttl_ms if life is not None else NO_TTL
     if own_ms == NO_TTL or rules.ttl_ms == NO_TTL:

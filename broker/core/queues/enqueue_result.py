@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Receipt:
+class EnqueueResult:
     """What became of messages that were published together: whether the journal has any of them to make durable, and
     which of them (by index) some queue refused."""
 
@@ -14,4 +14,4 @@ class Receipt:
         self.refused = refused
 
 
-STORED, TAKEN = Receipt(True), Receipt(False)
+DURABLE, ACCEPTED = EnqueueResult(True), EnqueueResult(False)

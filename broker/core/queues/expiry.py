@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PUMP_COST = 20  # of one queue that has nothing to do (`scheduler`)
 
 
-class Expiry:
+class MessageExpiry:
     """One queue's. A timer that comes too early, for a message that has left, only looks for the next."""
 
     __slots__ = ("_queue", "_timer", "_when_ms")

@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from ..messages.message import Message
 from ..messages.message_state import NEVER
 from ..messages.ports import Journal, Pages
-from .paged_tail import Backlog, Budget, Unread
+from .paged_tail import MemoryBudget, PagedTail, Unread
 
 LEVEL_SHIFT = 48  # a position's bits above it are the level (`Rules.level`)
 BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
@@ -32,13 +32,13 @@ class Removed:
 
     __slots__ = ("fresh", "returned", "backlog")
 
-    def __init__(self, fresh: deque[Message], returned: list[tuple[int, Message, bool]], backlog: Backlog) -> None:
+    def __init__(self, fresh: deque[Message], returned: list[tuple[int, Message, bool]], backlog: PagedTail) -> None:
         self.fresh = fresh
         self.returned = returned
         self.backlog = backlog
 
 
-class Line:
+class Fifo:
     """`number` is what the journal knows the queue by, 0 where it is not durable.
 
     `returned` is a heap of (position, message, redelivered). `unread` are those that the disk did not give: they are
@@ -63,12 +63,12 @@ class Line:
         "_budget",
     )
 
-    def __init__(self, level: int, number: int, journal: Journal, budget: Budget) -> None:
+    def __init__(self, level: int, number: int, journal: Journal, budget: MemoryBudget) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
         self.returned: list[tuple[int, Message, bool]] = []
-        self.backlog = Backlog()
+        self.backlog = PagedTail()
         self.unread: Unread | None = None
         self.exhausted = False
         self.restored_until = 0
@@ -183,7 +183,7 @@ class Line:
             self.unread = None
         removed = Removed(self.fresh, self.returned, self.backlog)
         self.head = self.tail
-        self.fresh, self.returned, self.backlog = deque(), [], Backlog()
+        self.fresh, self.returned, self.backlog = deque(), [], PagedTail()
         self.timed = False
         return removed
 

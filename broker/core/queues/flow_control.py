@@ -16,7 +16,7 @@ HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
 RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
-class Publishers:
+class HeldPublishers:
     """`held` are those that wait for one queue to drain."""
 
     __slots__ = ("_queue", "held")

@@ -7,7 +7,7 @@ from array import array
 from ..messages.ports import Pages
 
 
-class Budget:
+class MemoryBudget:
     """What ready messages may take of the node's memory, estimated: their bodies, and OVERHEAD octets for each."""
 
     __slots__ = ("limit_bytes", "used_bytes", "spent")
@@ -24,7 +24,7 @@ class Budget:
         self.spent = self.used_bytes > self.limit_bytes
 
 
-class Backlog:
+class PagedTail:
     """Pages, first in, first out: each an id and a place, and with a message log what that knows the message by."""
 
     __slots__ = ("_ids", "_places", "_seqs", "_first")
@@ -49,7 +49,7 @@ class Backlog:
         """Take over all of these; it had none."""
         self._ids, self._places = pages.ids, pages.places
 
-    def extend(self, other: Backlog) -> None:
+    def extend(self, other: PagedTail) -> None:
         """Add all that another has."""
         seqs = other._seqs[other._first :]
         if seqs:
@@ -90,7 +90,7 @@ class Unread:
     __slots__ = ("pages", "average_bytes", "_positions")
 
     def __init__(self) -> None:
-        self.pages = Backlog()
+        self.pages = PagedTail()
         self.average_bytes = 0
         self._positions = array("Q")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Kept:
+class PersistentTotals:
     """How many messages, and the sum of their bodies.
 
     After a purge while messages of both delivery modes are out it may be too much, by no more than were out then.

@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...amqp.field_table import Table
-from ..counters.statistics import DISABLED, Delivering
+from ..counters.statistics import DISABLED, DeliveryCounters
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message, total_bytes
-from ..messages.message_state import Life
+from ..messages.message_state import MessageState
 from ..messages.ports import Consumer, Pages
 from .consumers import Consumers, SingleActiveConsumers
-from .dead_lettering import Dying
+from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
-from .expiry import Expiry
-from .fifo import LEVEL_SHIFT, Line, due
-from .flow_control import Publishers
+from .expiry import MessageExpiry
+from .fifo import LEVEL_SHIFT, Fifo, due
+from .flow_control import HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED
-from .persistent_totals import Kept
-from .queue_expiry import Lease
-from .queue_host import Home
+from .persistent_totals import PersistentTotals
+from .queue_expiry import QueueExpiry
+from .queue_host import QueueHost
 from .queue_settings import NO_POLICY, NONE, QUORUM
-from .ready_messages import Lines
+from .ready_messages import ReadyMessages
 from .release import release
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Queue(Destination):
     kind = "queue"
 
     def __init__(
-        self, home: Home, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
+        self, home: QueueHost, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
     ) -> None:
         super().__init__(name)
         self.home, self.vhost = home, home.name
@@ -98,20 +98,20 @@ class Queue(Destination):
         self.rules = home.rulebook.rules(arguments, NO_POLICY)
         self.incoming: dict[bytes, Binding] = {}
         self.consumers = SingleActiveConsumers(self.rules.type == QUORUM) if self.rules.single else Consumers()
-        self.lines = Lines(self, self.rules, number, home.journal, home.budget)
+        self.lines = ReadyMessages(self, self.rules, number, home.journal, home.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.deleted = self.dirty = False
         self.paused = 0  # jobs that bring back what is to be delivered first
         self._resumed: list[Callable[[], None]] = []  # whoever waits for the end of them
         self.published = self.delivered_bytes = 0
-        self.delivering = Delivering(home.statistics.delivering[self.rules.type])
-        self.kept = Kept()
+        self.delivering = DeliveryCounters(home.statistics.delivering[self.rules.type])
+        self.kept = PersistentTotals()
         self.dropped = self.expired = 0  # for a limit of length; for a time to live
-        self.publishers = Publishers(self)
+        self.publishers = HeldPublishers(self)
         self.deduplication = Deduplication(arguments) if self.rules.deduplicates else None
-        self.lease = Lease(self)
-        self.dying = Dying(self)
-        self._expiry = Expiry(self)
+        self.lease = QueueExpiry(self)
+        self.dying = DeadLetterOutbox(self)
+        self._expiry = MessageExpiry(self)
         self.demand_followers: tuple[Callable[[], None], ...] = ()  # what looks whether consumers here want more
         self._came_back = self._feeding = False
         self._pumped = 0  # of what was published, when last pumped
@@ -129,7 +129,7 @@ class Queue(Destination):
 
     @property
     def ready_bytes(self) -> int:
-        """The sum of their bodies; an estimate while some cannot be read (`Lines`)."""
+        """The sum of their bodies; an estimate while some cannot be read (`ReadyMessages`)."""
         return max(self.lines.body_bytes, 0)
 
     def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
@@ -166,7 +166,7 @@ class Queue(Destination):
         if not self._returned(message):
             return
         if self.rules.counts and not (nacked and self.rules.type == QUORUM):
-            life = message.life or Life(level=position >> LEVEL_SHIFT)
+            life = message.life or MessageState(level=position >> LEVEL_SHIFT)
             life.attempts += 1
             if NONE < self.rules.delivery_limit < life.attempts:
                 self.bury([message], "delivery_limit")
@@ -276,7 +276,7 @@ class Queue(Destination):
             else:
                 self._hand_fresh(line, takers, min(len(line.fresh), room * len(takers)))
 
-    def _hand_fresh(self, line: Line, takers: list[Consumer], count: int) -> None:
+    def _hand_fresh(self, line: Fifo, takers: list[Consumer], count: int) -> None:
         """Up to so many to these consumers in turn."""
         position = line.head
         again = position < line.restored_until

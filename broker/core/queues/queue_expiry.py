@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Lease:
+class QueueExpiry:
     """One queue's. A consumer holds it; it starts anew with the end of the last one, with a declaration and a get."""
 
     __slots__ = ("_queue", "_used_ms", "_timer")

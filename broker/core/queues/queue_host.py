@@ -9,27 +9,27 @@ from ..jobs.scheduler import Scheduler
 from ..messages.message import Message
 from ..messages.ports import Clock, Journal
 from .message_log import MessageLog
-from .paged_tail import Budget
-from .queue_settings import Rulebook
-from .reread import Rereading
+from .paged_tail import MemoryBudget
+from .queue_settings import QueueSettingsCache
+from .reread import Reread
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Home:
+class QueueHost:
     """`pending` are the queues, of all the node, that wait to be pumped."""
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Budget, scheduler: Scheduler) -> None:
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
         self.name = name
         self.clock = clock
         self.journal = journal
         self.budget = budget
         self.scheduler = scheduler
         self.pending = scheduler.pending
-        self.rulebook = Rulebook()
+        self.rulebook = QueueSettingsCache()
         self.statistics = Statistics()
-        self.rereading = Rereading(clock, scheduler)
+        self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None  # while what becomes of messages is logged
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

@@ -1,7 +1,7 @@
 """The numbers that the journal knows durable queues by."""
 
 
-class Numbering:
+class QueueNumbers:
     """Gives none of them twice."""
 
     __slots__ = ("next",)

@@ -15,7 +15,7 @@ QUORUM_DELIVERY_LIMIT = 20
 QUORUM_LEVELS, QUORUM_LEVEL = 31, 4  # the highest priority, and that of a message without one
 
 
-class Rules:
+class QueueSettings:
     """ttl_ms, expires_ms   NONE where there is none
     max_length, max_bytes   of ready messages, and of their bodies
     refuses, trims          what would exceed them is refused; or the front is dropped for it
@@ -86,7 +86,7 @@ class Rules:
         return (level + self._unset) % (self.levels + 1)
 
 
-class Rulebook:
+class QueueSettingsCache:
     """The rules in one virtual host. Queues with the same arguments and the same policies share theirs, as there may be
     many of them and a policy acts on all at once.
     """
@@ -95,16 +95,16 @@ class Rulebook:
 
     def __init__(self) -> None:
         # By the octets of the arguments and the identity of the policy, which is kept so that no other can have it.
-        self._known: dict[tuple[bytes, int], tuple[Mapping[str, object], Rules]] = {}
+        self._known: dict[tuple[bytes, int], tuple[Mapping[str, object], QueueSettings]] = {}
 
-    def rules(self, arguments: Table, policy: Mapping[str, object]) -> Rules:
+    def rules(self, arguments: Table, policy: Mapping[str, object]) -> QueueSettings:
         """Neither may change from now on."""
         key = (arguments.raw, id(policy))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= RULES_LIMIT:
                 self._known.clear()
-            known = self._known[key] = (policy, Rules(arguments, policy))
+            known = self._known[key] = (policy, QueueSettings(arguments, policy))
         return known[1]
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Journal, Pages
-from .fifo import LEVEL_SHIFT, Line, Removed
-from .paged_tail import Budget
-from .queue_settings import NONE, Rules
+from .fifo import LEVEL_SHIFT, Fifo, Removed
+from .paged_tail import MemoryBudget
+from .queue_settings import NONE, QueueSettings
 from .reread import EXHAUSTED_MS
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 
-class Lines:
+class ReadyMessages:
     """`default` is the line of messages without a priority of their own.
 
     `count` is how many there are in all, `body_bytes` the sum of their bodies. Those that could not be read belong to
@@ -38,8 +38,8 @@ class Lines:
         "_budget",
     )
 
-    def __init__(self, queue: Queue, rules: Rules, number: int, journal: Journal, budget: Budget) -> None:
-        self.default = Line(0, number, journal, budget)
+    def __init__(self, queue: Queue, rules: QueueSettings, number: int, journal: Journal, budget: MemoryBudget) -> None:
+        self.default = Fifo(0, number, journal, budget)
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
@@ -68,14 +68,14 @@ class Lines:
         """Whether some of them are in the journal alone, and so is what comes, whatever its delivery mode."""
         return any(len(line.backlog) for line in self.all)
 
-    def at(self, level: int) -> Line:
-        """The line of that level (`Rules.level`)."""
+    def at(self, level: int) -> Fifo:
+        """The line of that level (`QueueSettings.level`)."""
         if not level:
             return self.default
         for line in self.all:
             if line.level == level:
                 return line
-        line = Line(level, self._number, self._journal, self._budget)
+        line = Fifo(level, self._number, self._journal, self._budget)
         self.all.append(line)
         self.all.sort(key=lambda line: -self._rules.priority(line.level))
         return line
@@ -112,7 +112,7 @@ class Lines:
             self.at(level).restore(some, timed)
         self.body_bytes += body_bytes
 
-    def first(self) -> Line | None:
+    def first(self) -> Fifo | None:
         """The line with what is to go next; it may still have to be read back."""
         if self.count:
             for line in self.all:
@@ -120,7 +120,7 @@ class Lines:
                     return line
         return None
 
-    def front(self) -> Line | None:
+    def front(self) -> Fifo | None:
         """Likewise, read back; None also where very many cannot be read, and some are still to be tried."""
         line = self.first()
         while line is not None and self.read_back(line) is None:
@@ -129,7 +129,7 @@ class Lines:
             line = self.first()
         return line
 
-    def read_back(self, line: Line) -> Message | None:
+    def read_back(self, line: Fifo) -> Message | None:
         """The next of this line; what cannot be read is not ready any more."""
         if line.fresh or line.returned:
             return line.next
@@ -139,7 +139,7 @@ class Lines:
         self._was_read(line, there - len(line), average_bytes)
         return message
 
-    def _was_read(self, line: Line, unread: int, average_bytes: int) -> None:
+    def _was_read(self, line: Fifo, unread: int, average_bytes: int) -> None:
         """So many more of this line could not be read, of which each was about that long."""
         if line.exhausted:
             self._queue.home.rereading.add(self._queue, EXHAUSTED_MS)
@@ -159,14 +159,14 @@ class Lines:
         """Messages that could not be read."""
         return sum(line.unread_count for line in self.all)
 
-    def reread(self, line: Line) -> tuple[int, int]:
+    def reread(self, line: Fifo) -> tuple[int, int]:
         """Try again a slice of what could not be read of this line: how many were tried, and how many are ready now."""
         tried, back = line.reread()
         self.count += len(back)
         self.body_bytes += total_bytes(back)
         return tried, len(back)
 
-    def pop(self, line: Line) -> tuple[int, Message, bool]:
+    def pop(self, line: Fifo) -> tuple[int, Message, bool]:
         """The one at the front of this line, which is in memory, as (position, message, redelivered)."""
         taken = line.pop()
         self.count -= 1

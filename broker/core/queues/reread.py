@@ -22,7 +22,7 @@ REFUSED_LIMIT = 10_000  # messages of one queue that the disk does not give, in 
 READ_COST = 5  # of one message that is read (`scheduler`)
 
 
-class Rereading:
+class Reread:
     """The queues of one virtual host that are to be looked at again, each with its time, and the timer for them."""
 
     __slots__ = ("_clock", "_scheduler", "_queues", "_reading", "_timer", "_when_ms")

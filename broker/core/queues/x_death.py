@@ -11,7 +11,7 @@ from functools import lru_cache
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
 from ..messages.message import Address, Message, content_frames
-from ..messages.message_state import Life
+from ..messages.message_state import MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
 
@@ -36,7 +36,7 @@ def dead_lettered(
 def copied(message: Message, address: Address, property_bytes: bytes, blind: tuple[str, ...]) -> Message:
     frames = content_frames(0, property_bytes, message.body)
     copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
-    copy.life = Life(died=True, blind=blind)
+    copy.life = MessageState(died=True, blind=blind)
     return copy
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..counters.statistics import Delivering, Publishing
+from ..counters.statistics import DeliveryCounters, PublishCounters
 from ..messages.ports import Observer
 from ..queues.queue import Queue
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from ..exchanges.exchange import Exchange
 
 
-class Lane:
+class ChannelRates:
     """Of one channel: what it published to each exchange, confirms apart, and what it got of each queue."""
 
     __slots__ = ("exchanges", "queues", "_routed")
 
     def __init__(self, routed: dict[Exchange, dict[Queue, int]]) -> None:
-        self.exchanges: dict[Exchange, Publishing] = {}
-        self.queues: dict[Queue, Delivering] = {}
+        self.exchanges: dict[Exchange, PublishCounters] = {}
+        self.queues: dict[Queue, DeliveryCounters] = {}
         self._routed = routed
 
     def published(self, exchange: Exchange, queues: tuple[Queue, ...], count: int, mandatory: bool) -> None:
         """So many, each for all of these queues."""
         counted = self.exchanges.get(exchange)
         if counted is None:
-            counted = self.exchanges[exchange] = Publishing()
+            counted = self.exchanges[exchange] = PublishCounters()
         counted.publish += count
         if not queues:
             if mandatory:
@@ -41,11 +41,11 @@ class Lane:
             if type(queue) is Queue:  # others are nobody's business, and no observer is told of their end
                 routed[queue] = routed.get(queue, 0) + count
 
-    def of(self, queue: Queue) -> Delivering:
+    def of(self, queue: Queue) -> DeliveryCounters:
         """What this channel gets of it."""
         counted = self.queues.get(queue)
         if counted is None:
-            counted = self.queues[queue] = Delivering()
+            counted = self.queues[queue] = DeliveryCounters()
         return counted
 
     def acked(self, queue: Queue, count: int) -> None:
@@ -55,21 +55,21 @@ class Lane:
             counted.acked(count)
 
 
-class Breakdown(Observer):
+class DetailedRates(Observer):
     """Of all channels. `routed` is how many messages went from which exchange, to which they were published, to which
     queue. What is deleted is forgotten."""
 
     def __init__(self) -> None:
         self.routed: dict[Exchange, dict[Queue, int]] = {}
-        self._lanes: set[Lane] = set()
+        self._lanes: set[ChannelRates] = set()
 
-    def open(self) -> Lane:
+    def open(self) -> ChannelRates:
         """For a channel."""
-        lane = Lane(self.routed)
+        lane = ChannelRates(self.routed)
         self._lanes.add(lane)
         return lane
 
-    def close(self, lane: Lane) -> None:
+    def close(self, lane: ChannelRates) -> None:
         self._lanes.discard(lane)
 
     def exchange_deleted(self, exchange: Exchange) -> None:

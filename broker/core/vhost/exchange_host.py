@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_type import Notice
+from ..exchanges.exchange_type import Emission
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..messages.ports import Clock, Timer
-from ..queues.enqueue_result import STORED, TAKEN, Receipt
+from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.queue import Queue
 
@@ -45,7 +45,7 @@ class ExchangeHost:
 
         return self.clock.call_at(when_ms, due)
 
-    def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> Receipt:
+    def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
         """Give these messages to each of these destinations, in this order."""
         return deliver(self.home, destinations, messages)
 
@@ -92,7 +92,7 @@ class ExchangeHost:
         self.home.journal.settle(self.number if durable else 0, id_, place)
 
 
-def deliver_notices(vhost: VHost, notices: Iterable[Notice]) -> None:
+def deliver_notices(vhost: VHost, notices: Iterable[Emission]) -> None:
     """What an exchange type has to say."""
     for notice in notices:
         deliver(vhost, notice.destinations, notice.messages)
@@ -106,13 +106,13 @@ def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
     return [list(run) for _, run in groupby(messages, lambda message: message.life is None)]
 
 
-def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> Receipt:
+def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
     """Into queues, and through exchanges by the routing key of each message. A queue that is gone gets nothing.
 
     The messages stay the giver's, who may give them again: what a queue notes in them, it notes in copies.
     """
     if not messages:
-        return TAKEN
+        return ACCEPTED
     stored = False
     refused: set[int] = set()
     queues = tuple([end for end in destinations if isinstance(end, Queue) and not end.deleted])
@@ -136,5 +136,5 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
                 stored = stored or receipt.stored
                 refused |= {index} if receipt.refused else set()
     if refused:
-        return Receipt(stored, frozenset(refused))
-    return STORED if stored else TAKEN
+        return EnqueueResult(stored, frozenset(refused))
+    return DURABLE if stored else ACCEPTED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
-from ..exchanges.decorated import enclosed
+from ..exchanges.decorated import decorated
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.router import Route, route
 from ..jobs.scheduler import OBJECT_COST, Job
@@ -27,10 +27,10 @@ from ..queues.arguments import (
     with_queue_type,
 )
 from ..queues.enqueue import dead_letter, enqueue_carefully, store
-from ..queues.enqueue_result import STORED, TAKEN, Receipt
+from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.message_log import DELETED, MADE
 from ..queues.queue import Queue
-from ..queues.queue_host import Home
+from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import VolatileQueue
 from .exchange_host import ExchangeHost, deliver_notices
 
@@ -53,7 +53,7 @@ BINDING_COST = 6  # of the end of one binding (`scheduler`)
 BINDINGS = 200  # that end in one step; of more of them, what has them is deleted in slices
 
 
-class VHost(Home):
+class VHost(QueueHost):
     """`routes` are what sessions remember here: by user, then by the octets of a publish. Each change empties them."""
 
     def __init__(self, name: str, node: Node) -> None:
@@ -184,7 +184,7 @@ class VHost(Home):
         arguments: Table,
         number: int | None = None,
     ) -> Exchange:
-        router = enclosed(self._registry.create(type_, name, arguments))
+        router = decorated(self._registry.create(type_, name, arguments))
         exchange = Exchange(self.name, name, router, type_, durable, auto_delete, internal, arguments)
         if durable and router.stores:
             exchange.number = self._numbering.take() if number is None else number
@@ -446,7 +446,7 @@ class VHost(Home):
 
     def enqueue(
         self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...], source: str = MADE
-    ) -> Receipt:
+    ) -> EnqueueResult:
         """Store messages once for all their durable queues, and give them to all of them.
 
         `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. A message with a life comes
@@ -464,11 +464,11 @@ class VHost(Home):
             self.message_log.enqueued(queues, messages, source)
         for queue in queues:
             queue.push(messages, body_bytes)
-        return STORED if numbers else TAKEN
+        return DURABLE if numbers else ACCEPTED
 
     def _enqueue_apart(
         self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...], source: str
-    ) -> Receipt:
+    ) -> EnqueueResult:
         """Likewise, where some of the queues look at each message: the others need not be slow, nor store it anew."""
         plain = tuple([queue for queue in queues if not queue.rules.careful])
         careful = tuple([queue for queue in queues if queue.rules.careful])
@@ -478,7 +478,7 @@ class VHost(Home):
             self.message_log.made(messages)
         stored = self.enqueue(messages, body_bytes, persistent, plain, source).stored
         receipt = enqueue_carefully(messages, careful, source, False)
-        return receipt if receipt.stored or not stored else Receipt(True, receipt.refused)
+        return receipt if receipt.stored or not stored else EnqueueResult(True, receipt.refused)
 
     def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
         dead_letter(self, queue, messages, reason)

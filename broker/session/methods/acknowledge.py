@@ -17,7 +17,7 @@ from ...wire import method_encoder
 
 if TYPE_CHECKING:
     from ..channel import Channel, Unacked
-    from ..consumer import Subscription
+    from ..consumer import ChannelConsumer
 
 TOGETHER = 5_000  # deliveries that are settled in one go; more of them become a job
 COST = 2  # of one of them (`core.scheduler`)
@@ -45,7 +45,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     consumed = 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
-    by: Subscription | None = None
+    by: ChannelConsumer | None = None
     try:
         for tag in tags:
             entry = unacked.pop(tag, None)
@@ -67,7 +67,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         channel.released(consumed)
 
 
-def settle(channel: Channel, queue: Queue, messages: list[Message], subscription: Subscription | None) -> None:
+def settle(channel: Channel, queue: Queue, messages: list[Message], subscription: ChannelConsumer | None) -> None:
     """They are acknowledged. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
     if channel.lane is not None:
@@ -215,7 +215,7 @@ def finish_some(channel: Channel, end: End, entries: list[Unacked], reason: str)
         channel.released(consumed)
 
 
-def tag_of(subscription: Subscription | None) -> str:
+def tag_of(subscription: ChannelConsumer | None) -> str:
     """Empty of a basic.get."""
     return subscription.tag if subscription is not None else ""
 

@@ -16,7 +16,7 @@ from ...core.queues.queue import Queue
 from ...core.queues.queue_settings import QUORUM
 from ...wire import method_encoder
 from .. import events, tracing
-from ..consumer import Subscription
+from ..consumer import ChannelConsumer
 from .publish import REPLY_TO
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
         raise AccessRefused(f"{queue} in exclusive use")
     alone = queue.rules.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
     prefetch = channel.prefetch_limit if alone and channel.prefetch_limit else channel.prefetch
-    subscription = Subscription(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
+    subscription = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
     subscription.shares = channel.prefetch_limit > 0 and not alone
     channel.consumers[tag] = subscription
     if not method.nowait:
@@ -100,7 +100,7 @@ def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
     return queue
 
 
-def begin(subscription: Subscription) -> None:
+def begin(subscription: ChannelConsumer) -> None:
     """Start the deliveries of a queue that had messages, in a later write than consume-ok: a client that waits for its
     socket before it looks into its own buffer would not see a delivery that came with it."""
     if subscription.channel.consumers.get(subscription.tag) is subscription:

@@ -14,8 +14,8 @@ from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import Route
 from ...core.messages.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
-from ...core.messages.message_state import NO_TTL, Life
-from ...core.queues.enqueue_result import Receipt
+from ...core.messages.message_state import NO_TTL, MessageState
+from ...core.queues.enqueue_result import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
@@ -245,7 +245,7 @@ def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ..
         frames = content_frames(0, changed, message.body)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
     if ttl_ms != NO_TTL or blind:
-        message.life = Life(ttl_ms, blind=blind)
+        message.life = MessageState(ttl_ms, blind=blind)
     return message, tuple(keys)
 
 
@@ -316,7 +316,7 @@ def enqueue(
     return not receipt.refused
 
 
-def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: Receipt) -> None:
+def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: EnqueueResult) -> None:
     """So many were published, and are to be confirmed when they are safe. HOT: bench D."""
     connection = channel.connection
     channel.statistics.received_confirm += count

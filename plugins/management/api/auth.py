@@ -9,44 +9,44 @@ from warren.broker.plugin import SALT_BYTES, hash_password
 
 from ..auth import ADMIN, ANY, MONITOR, NONE, logged_in
 from ..request import Request
-from ..responses import Answer, Refusal, done, found, missing
+from ..responses import HTTPError, Response, done, found, missing
 from ..router import Route
 
 LOGIN_BYTES = 4096  # of a form with a name and a password
 
 
-def whoami(request: Request) -> Answer:
+def whoami(request: Request) -> Response:
     """Name and tags of the user."""
     timeout_min = request.state.config.login_session_timeout_min
     more = {} if timeout_min is None else {"login_session_timeout": timeout_min}
     return found({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
 
 
-def how_to_log_in(request: Request) -> Answer:
+def how_to_log_in(request: Request) -> Response:
     """How users of a browser log in: by name and password alone."""
     return found({"oauth_enabled": False})
 
 
-async def log_in(request: Request) -> Answer:
+async def log_in(request: Request) -> Response:
     """Check name and password, as a form sends them; no session is begun, as each request has them."""
     if request.state.config.disable_basic_auth:
-        raise Refusal(401, "not_authorized", "Not_Authorized")
+        raise HTTPError(401, "not_authorized", "Not_Authorized")
     body: bytes = request.body
     fields = dict(parse_qsl(body.decode("utf-8", "replace")))
     if not {"username", "password"} <= fields.keys():
-        raise Refusal(401, "not_authorized", "Not_Authorized")
+        raise HTTPError(401, "not_authorized", "Not_Authorized")
     caller = await logged_in(request.host, fields["username"], fields["password"].encode(), request.peer)
     ANY.check(caller, None)
     return found("ok")
 
 
-def hashed(request: Request) -> Answer:
+def hashed(request: Request) -> Response:
     """A password's hash, as users are made with."""
     password = request.path["password"]
     return found({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
 
 
-def list_attempts(request: Request) -> Answer:
+def list_attempts(request: Request) -> Response:
     """Attempts to log in, by protocol."""
     known(request)
     return found(
@@ -62,13 +62,13 @@ def list_attempts(request: Request) -> Answer:
     )
 
 
-def list_sources(request: Request) -> Answer:
+def list_sources(request: Request) -> Response:
     """Attempts by address and user: RabbitMQ tells none unless it is asked to count them, and nobody can ask here."""
     known(request)
     return found([])
 
 
-def forget_attempts(request: Request) -> Answer:
+def forget_attempts(request: Request) -> Response:
     """Count them anew."""
     known(request)
     for attempts in request.node.attempts.values():
@@ -77,7 +77,7 @@ def forget_attempts(request: Request) -> Answer:
 
 
 def known(request: Request) -> None:
-    """Raises Refusal (404) for another node than this one."""
+    """Raises HTTPError (404) for another node than this one."""
     if request.path["node"] != request.node.name:
         raise missing()
 

@@ -13,7 +13,7 @@ from ..arguments import Arguments, table_of
 from ..auth import VHOST
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, done, found, missing
+from ..responses import Response, done, found, missing
 from ..router import Route
 
 EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
@@ -130,12 +130,12 @@ def described(vhost: VHost, binding: Binding) -> Item:
 # One of them
 
 
-def get_binding(request: Request) -> Answer:
+def get_binding(request: Request) -> Response:
     """One binding."""
     return found(described(request.here(), the_one(request)))
 
 
-def post_binding(request: Request) -> Answer:
+def post_binding(request: Request) -> Response:
     """Bind; the header Location tells under which key."""
     body: Wish = request.body
     table = table_of(body.arguments)
@@ -144,10 +144,10 @@ def post_binding(request: Request) -> Answer:
     source, destination = ends(request)
     key = properties_key(Binding(source.name, destination, body.routing_key, table))
     location = f"{quoted(destination.name)}/{quoted(key)}"
-    return Answer(201, None, {"location": location})
+    return Response(201, None, {"location": location})
 
 
-def delete_binding(request: Request) -> Answer:
+def delete_binding(request: Request) -> Response:
     """Unbind."""
     binding, destination = the_one(request), ends(request)[1]
     request.channel().unbind(binding.source, destination.kind, destination.name, binding.routing_key, binding.arguments)

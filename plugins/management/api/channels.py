@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.plugin import Channel, Connection, Subscription
+from warren.broker.plugin import Channel, ChannelConsumer, Connection
 
 from ..auth import ANY, OWN, VHOST
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, found, missing
+from ..responses import Response, found, missing
 from ..router import Route
 from ..stats.counters import channel_counters, channel_key
 from ..views.detailed_rates import of_channel
-from ..views.stats import NO_PROCESS, Figures
+from ..views.stats import NO_PROCESS, StatsView
 from .connections import open_connections, the_connection
 from .consumers import described as described_consumer
 
@@ -34,13 +34,13 @@ def list_of_connection(request: Request) -> Listing[Channel]:
     return listed(request, [the_connection(request)])
 
 
-def get_channel(request: Request) -> Answer:
+def get_channel(request: Request) -> Response:
     """One channel."""
     for connection in request.host.connections():
         for channel in connection.channels.values():
             if name_of(channel) == request.path["channel"]:
                 request.check_own(connection.user)
-                figures = Figures(request)
+                figures = StatsView(request)
                 item = described(figures, channel)
                 if figures.told:
                     item["consumer_details"] = [described_consumer(one) for one in consumers_of(channel)]
@@ -50,7 +50,7 @@ def get_channel(request: Request) -> Answer:
 
 
 def listed(request: Request, connections: Iterable[Connection]) -> Listing[Channel]:
-    figures = Figures(request)
+    figures = StatsView(request)
     channels = [one.channels[number] for one in connections for number in sorted(one.channels)]
     return Listing(channels, lambda channel: described(figures, channel), name_of)
 
@@ -59,11 +59,11 @@ def name_of(channel: Channel) -> str:
     return f"{channel.connection.name} ({channel.number})"
 
 
-def consumers_of(channel: Channel) -> list[Subscription]:
+def consumers_of(channel: Channel) -> list[ChannelConsumer]:
     return list(channel.consumers.values())
 
 
-def described(figures: Figures, channel: Channel) -> Item:
+def described(figures: StatsView, channel: Channel) -> Item:
     connection, confirms, transaction = channel.connection, channel.confirms, channel.transaction
     peer = connection.peer
     item: Item = {

@@ -8,7 +8,7 @@ from warren.broker.plugin import CLUSTER_NAME, DEPRECATED_FEATURES, FEATURES
 
 from ..auth import ADMIN, ANY, NONE
 from ..request import Request
-from ..responses import Answer, bad, done, found, missing
+from ..responses import Response, bad, done, found, missing
 from ..router import Route
 
 ALL_FEATURES = "all"
@@ -18,18 +18,18 @@ class Name(msgspec.Struct):
     name: str
 
 
-def get_name(request: Request) -> Answer:
+def get_name(request: Request) -> Response:
     """What the cluster is called."""
     return found({"name": request.node.cluster_name})
 
 
-def set_name(request: Request) -> Answer:
+def set_name(request: Request) -> Response:
     """Call it otherwise."""
     request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
     return done()
 
 
-def list_features(request: Request) -> Answer:
+def list_features(request: Request) -> Response:
     """Feature flags, all of them enabled."""
     return found(
         [
@@ -47,14 +47,14 @@ def list_features(request: Request) -> Answer:
     )
 
 
-def enable_feature(request: Request) -> Answer:
+def enable_feature(request: Request) -> Response:
     """Enable a feature, which it is."""
     if request.path["name"] not in (*FEATURES, ALL_FEATURES):
         raise bad(f"Feature flag '{request.path['name']}' is not supported")
     return done()
 
 
-def list_deprecated(request: Request) -> Answer:
+def list_deprecated(request: Request) -> Response:
     """Features that RabbitMQ is to drop, or has dropped."""
     return found(
         [
@@ -64,22 +64,22 @@ def list_deprecated(request: Request) -> Answer:
     )
 
 
-def list_used_deprecated(request: Request) -> Answer:
+def list_used_deprecated(request: Request) -> Response:
     """Those of them that are in use: what there is here is no feature that will go."""
     return found([])
 
 
-def get_version(request: Request) -> Answer:
+def get_version(request: Request) -> Response:
     """The version of RabbitMQ that the broker passes for."""
     return found(request.node.version)
 
 
-def list_extensions(request: Request) -> Answer:
+def list_extensions(request: Request) -> Response:
     """What adds pages to the user interface."""
     return found([{"javascript": "dispatcher.js"}])
 
 
-def reset(request: Request) -> Answer:
+def reset(request: Request) -> Response:
     """Forget the samples of the past; counters go on."""
     if request.path.get("node", request.node.name) != request.node.name:
         raise missing()
@@ -87,14 +87,14 @@ def reset(request: Request) -> Answer:
     return done()
 
 
-def rebalance(request: Request) -> Answer:
+def rebalance(request: Request) -> Response:
     """Spread queues over the nodes, of which there is one."""
     return done()
 
 
-def configuration(request: Request) -> Answer:
+def configuration(request: Request) -> Response:
     """All keys of the configuration with their values, but for secrets."""
-    return Answer(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
+    return Response(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
 
 
 ROUTES = (

@@ -7,10 +7,10 @@ from warren.broker.plugin import Connection, User, json_of_table
 from ..auth import ANY, OWN, VHOST
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, done, found, missing
+from ..responses import Response, done, found, missing
 from ..router import Route
 from ..stats.counters import connection_key
-from ..views.stats import NO_PROCESS, Figures
+from ..views.stats import NO_PROCESS, StatsView
 
 REASON = "Closed via management plugin"
 
@@ -33,19 +33,19 @@ def list_of_user(request: Request) -> Listing[Connection]:
     return Listing(own, identified, lambda one: one.name)
 
 
-def get_connection(request: Request) -> Answer:
+def get_connection(request: Request) -> Response:
     """One connection."""
-    return found(described(Figures(request), the_connection(request)))
+    return found(described(StatsView(request), the_connection(request)))
 
 
-def delete_connection(request: Request) -> Answer:
+def delete_connection(request: Request) -> Response:
     """Close it, with the text of the header X-Reason."""
     connection = the_connection(request)
     request.host.close_connections(lambda one: one is connection, reason_of(request))
     return done()
 
 
-def delete_of_user(request: Request) -> Answer:
+def delete_of_user(request: Request) -> Response:
     """Close all of one user."""
     user = the_user(request)
     if user is not None:
@@ -80,7 +80,7 @@ def the_user(request: Request) -> User | None:
 
 
 def listed(request: Request, connections: list[Connection]) -> Listing[Connection]:
-    figures = Figures(request)
+    figures = StatsView(request)
     return Listing(connections, lambda one: described(figures, one), lambda one: one.name)
 
 
@@ -94,7 +94,7 @@ def identified(connection: Connection) -> Item:
     }
 
 
-def described(figures: Figures, connection: Connection) -> Item:
+def described(figures: StatsView, connection: Connection) -> Item:
     peer = connection.peer
     item = identified(connection) | {
         "user_who_performed_action": connection.login_name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Queue, Subscription, is_active, json_of_table
+from warren.broker.plugin import ChannelConsumer, Queue, is_active, json_of_table
 
 from ..auth import ANY
 from ..pagination import Item, Listing, chosen_in_slices
@@ -12,7 +12,7 @@ from ..stats.counters import queue_key
 from ..views.detailed_rates import channel_details
 
 
-async def list_consumers(request: Request) -> Listing[Subscription]:
+async def list_consumers(request: Request) -> Listing[ChannelConsumer]:
     """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     consumed = await chosen_in_slices(queues, lambda queue: len(queue.consumers) > 0)
@@ -20,12 +20,12 @@ async def list_consumers(request: Request) -> Listing[Subscription]:
     return Listing(consumers, described, order=lambda consumer: queue_key(consumer.queue))
 
 
-def consumers_of(queue: Queue) -> list[Subscription]:
+def consumers_of(queue: Queue) -> list[ChannelConsumer]:
     """Of clients; federation's have no channel that could be named."""
-    return [consumer for consumer in queue.consumers.all() if isinstance(consumer, Subscription)]
+    return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
 
 
-def described(consumer: Subscription) -> Item:
+def described(consumer: ChannelConsumer) -> Item:
     queue, channel = consumer.queue, consumer.channel
     return {
         "consumer_tag": consumer.tag,

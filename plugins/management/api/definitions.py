@@ -15,14 +15,14 @@ from .. import bodies
 from ..auth import ADMIN
 from ..pagination import Item, chosen_columns, each_in_slices, joined_in_slices, pruned
 from ..request import Request
-from ..responses import NO_VHOST, Answer, Pieces, bad, done, json_of, not_found
+from ..responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
 from ..router import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, described
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write
 
 
-async def get_definitions(request: Request) -> Answer:
+async def get_definitions(request: Request) -> Response:
     """All definitions, or what is in one virtual host, as of one moment."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
@@ -40,10 +40,10 @@ async def get_definitions(request: Request) -> Answer:
     def encode(section: str, item: Item) -> bytes:
         return json_of(pruned(item, chosen[section]) if chosen is not None and section else item)
 
-    return Answer(200, Pieces(await joined_in_slices(text_pieces(head, sections, encode))), headers)
+    return Response(200, Pieces(await joined_in_slices(text_pieces(head, sections, encode))), headers)
 
 
-async def post_definitions(request: Request) -> Answer:
+async def post_definitions(request: Request) -> Response:
     """Take over a document of definitions, all of it or nothing."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:

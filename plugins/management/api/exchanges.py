@@ -10,11 +10,11 @@ from ..arguments import Arguments, table_of
 from ..auth import VHOST
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, done, found, put
+from ..responses import Response, done, found, put
 from ..router import Route
 from ..stats.counters import exchange_counters, exchange_key
 from ..views.detailed_rates import of_exchange
-from ..views.stats import Figures
+from ..views.stats import StatsView
 
 
 class Declaration(msgspec.Struct):
@@ -27,22 +27,22 @@ class Declaration(msgspec.Struct):
 
 def list_exchanges(request: Request) -> Listing[Exchange]:
     """Those in the virtual hosts that the user sees; the default exchange comes first in each."""
-    figures = Figures(request)
+    figures = StatsView(request)
     exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
     return Listing(
         exchanges, lambda exchange: described(figures, exchange), lambda exchange: exchange.name, exchange_key
     )
 
 
-def get_exchange(request: Request) -> Answer:
+def get_exchange(request: Request) -> Response:
     """One exchange."""
-    figures = Figures(request)
+    figures = StatsView(request)
     exchange = request.exchange()
     item = described(figures, exchange)
     return found(item | of_exchange(request.host, figures, exchange) if figures.told else item)
 
 
-def put_exchange(request: Request) -> Answer:
+def put_exchange(request: Request) -> Response:
     """Declare it, or find it the same."""
     body: Declaration = request.body
     name = request.exchange_name()
@@ -53,13 +53,13 @@ def put_exchange(request: Request) -> Answer:
     return put(existed)
 
 
-def delete_exchange(request: Request) -> Answer:
+def delete_exchange(request: Request) -> Response:
     """Delete it, if it is unused where that is asked for."""
     request.channel().delete_exchange(request.exchange().name, request.flag("if-unused"))
     return done()
 
 
-def described(figures: Figures, exchange: Exchange) -> Item:
+def described(figures: StatsView, exchange: Exchange) -> Item:
     item: Item = {
         "name": exchange.name,
         "vhost": exchange.vhost,

@@ -9,9 +9,9 @@ from ..auth import MONITOR, POLICIES
 from ..federation_links import Links, Row, link_counters, link_key, links_of
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, done, missing
+from ..responses import Response, done, missing
 from ..router import Route
-from ..views.stats import Figures
+from ..views.stats import StatsView
 
 UP = ("running", "starting")
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # what is told as the service tells it
@@ -32,12 +32,12 @@ def list_down(request: Request) -> Listing[Row]:
     return listed(request, (row for row in rows(request) if row["status"] not in UP))
 
 
-def no_list(request: Request) -> Answer:
+def no_list(request: Request) -> Response:
     """Refuse what is no list of links, as RabbitMQ does: 400 without a word."""
-    return Answer(400)
+    return Response(400)
 
 
-def restart(request: Request) -> Answer:
+def restart(request: Request) -> Response:
     """Stop a link and start it again; what waits for it upstream is kept."""
     id = request.path["id"]
     known = any(row["id"] == id for row in rows(request))
@@ -66,11 +66,11 @@ def place(row: Row) -> tuple[str, ...]:
 
 
 def listed(request: Request, links: Iterable[Row]) -> Listing[Row]:
-    figures = Figures(request)
+    figures = StatsView(request)
     return Listing(links, lambda row: described(figures, row), lambda row: str(row["name"]))
 
 
-def described(figures: Figures, row: Row) -> Item:
+def described(figures: StatsView, row: Row) -> Item:
     """A row of the service with RabbitMQ's names; what does not hold of a link is left out."""
     kind = str(row["type"])
     item: Item = {

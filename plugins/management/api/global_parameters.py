@@ -7,7 +7,7 @@ from functools import partial
 from ..auth import POLICIES
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, done, found, missing, put
+from ..responses import Response, done, found, missing, put
 from ..router import Route
 from .parameters import ParameterBody, check_whole, shown
 
@@ -32,19 +32,19 @@ def find_global(request: Request) -> tuple[str, object]:
     return name, globals_[name]
 
 
-def get_global(request: Request) -> Answer:
+def get_global(request: Request) -> Response:
     """One of them."""
     return found(described(request, find_global(request)))
 
 
-def put_global(request: Request) -> Answer:
+def put_global(request: Request) -> Response:
     """Set one of them."""
     body: ParameterBody = request.body
     check_whole(body.value)
     return put(not request.node.parameters.set_global(request.path["name"], body.value))
 
 
-def delete_global(request: Request) -> Answer:
+def delete_global(request: Request) -> Response:
     """Clear one of them."""
     name, _ = find_global(request)
     request.node.parameters.clear_global(name)

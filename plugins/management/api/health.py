@@ -9,7 +9,7 @@ from warren.broker.plugin import Listening, Properties, Table, authority_expirie
 from ..auth import ANY, MONITOR, NONE, VHOST
 from ..pagination import Item
 from ..request import Request
-from ..responses import Answer, bad, missing
+from ..responses import Response, bad, missing
 from ..router import Route
 
 SPELLINGS = {
@@ -27,46 +27,46 @@ NOT_KEPT = {"cache-control": "no-cache, no-store, max-age=0, must-revalidate", "
 ALIVE = "aliveness-test"  # a queue, as RabbitMQ names it
 
 
-def ok(**fields: object) -> Answer:
-    return Answer(200, {"status": "ok", **fields})
+def ok(**fields: object) -> Response:
+    return Response(200, {"status": "ok", **fields})
 
 
-def failed(reason: str, **fields: object) -> Answer:
-    return Answer(503, {"status": "failed", "reason": reason, **fields})
+def failed(reason: str, **fields: object) -> Response:
+    return Response(503, {"status": "failed", "reason": reason, **fields})
 
 
-def always_ok(request: Request) -> Answer:
+def always_ok(request: Request) -> Response:
     """What cannot fail where there is one node, and no quorum to lose."""
     return ok()
 
 
-def quorum_critical(request: Request) -> Answer:
+def quorum_critical(request: Request) -> Response:
     """Whether the node may be stopped without losing a quorum."""
     return ok(reason="single node cluster")
 
 
-def check_alarms(request: Request) -> Answer:
+def check_alarms(request: Request) -> Response:
     """Whether any node is low on memory or disk."""
     return alarms(request, "There are alarms in effect in the cluster")
 
 
-def check_local_alarms(request: Request) -> Answer:
+def check_local_alarms(request: Request) -> Response:
     """Whether this node is low on memory or disk."""
     return alarms(request, "There are alarms in effect on the node")
 
 
-def alarms(request: Request, reason: str) -> Answer:
+def alarms(request: Request, reason: str) -> Response:
     on = [{"node": request.node.name, "resource": RESOURCES[name]} for name in request.node.alarms.on()]
     return failed(reason, alarms=on) if on else ok()
 
 
-def check_restored(request: Request) -> Answer:
+def check_restored(request: Request) -> Response:
     """Whether all that was stored is there again, or was made anew since the start; RabbitMQ has no such check."""
     lines = request.node.not_restored()
     return failed("Stored definitions could not be restored at the start", definitions=lines) if lines else ok()
 
 
-def check_port(request: Request) -> Answer:
+def check_port(request: Request) -> Response:
     """Whether something listens on this port."""
     text = request.path["port"]
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= DIGITS_LIMIT):
@@ -75,7 +75,7 @@ def check_port(request: Request) -> Answer:
     return ok(port=port) if port in ports else failed("No active listener", missing=port, ports=ports)
 
 
-def check_protocols(request: Request) -> Answer:
+def check_protocols(request: Request) -> Response:
     """Whether there is a listener for a protocol, or for each of several that commas separate."""
     asked = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
     wanted = [SPELLINGS.get(name, name) for name in asked]
@@ -87,7 +87,7 @@ def check_protocols(request: Request) -> Answer:
     return failed("No active listener", missing=absent, protocols=active) if absent else ok(protocols=active)
 
 
-def check_certificates(request: Request) -> Answer:
+def check_certificates(request: Request) -> Response:
     """Whether a certificate ends within so many days, weeks, months or years."""
     unit, within = request.path["unit"].lower(), request.path["within"]
     if not (within.isascii() and within.removeprefix("-").isdecimal() and len(within) <= DIGITS_LIMIT):
@@ -123,24 +123,24 @@ def expiring(request: Request, listening: Listening, until_s: float) -> Item:
 # For load balancers, without a password
 
 
-def check_in_service(request: Request) -> Answer:
+def check_in_service(request: Request) -> Response:
     """Whether the node is booted and not in maintenance."""
     return not_kept(ok())
 
 
-def check_connection_limit(request: Request) -> Answer:
+def check_connection_limit(request: Request) -> Response:
     """Whether the node takes more connections."""
     return not_kept(connection_limit(request) or ok())
 
 
-def check_ready(request: Request) -> Answer:
+def check_ready(request: Request) -> Response:
     """Whether clients can connect."""
     if not any(one.protocol.startswith("amqp") for one in request.host.listening()):
         return not_kept(failed("no active listeners for AMQP/AMQPS"))
     return not_kept(connection_limit(request) or ok())
 
 
-def connection_limit(request: Request) -> Answer | None:
+def connection_limit(request: Request) -> Response | None:
     """What is told where the limit is reached."""
     limit, connections = request.host.config.connection_max, len(request.host.connections())
     if limit is None or connections < limit:
@@ -148,22 +148,22 @@ def connection_limit(request: Request) -> Answer | None:
     return failed("node connection limit is reached", connections=connections)
 
 
-def not_kept(answer: Answer) -> Answer:
-    return Answer(answer.status, answer.body, NOT_KEPT)
+def not_kept(answer: Response) -> Response:
+    return Response(answer.status, answer.body, NOT_KEPT)
 
 
 # The older ones
 
 
-def check_node(request: Request) -> Answer:
+def check_node(request: Request) -> Response:
     """Whether a node is well, as was once asked."""
     if request.path.get("node", request.node.name) != request.node.name:
         raise missing()
     on = [RESOURCES[name] for name in request.node.alarms.on()]
-    return Answer(200, {"status": "failed", "reason": f"resource alarm(s) in effect:{on}"}) if on else ok()
+    return Response(200, {"status": "failed", "reason": f"resource alarm(s) in effect:{on}"}) if on else ok()
 
 
-def aliveness(request: Request) -> Answer:
+def aliveness(request: Request) -> Response:
     """Publish a message and get it back."""
     channel = request.channel()
     channel.declare_queue(ALIVE, False, False, Table.EMPTY)

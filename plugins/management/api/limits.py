@@ -11,7 +11,7 @@ from warren.broker.plugin import VHOST_LIMITS, User, VHost
 from ..auth import ADMIN, ANY, OWN, VISIBLE
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, bad, done
+from ..responses import Response, bad, done
 from ..router import Route
 from .users import find_user
 
@@ -36,7 +36,7 @@ def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
     return Listing(vhosts, lambda vhost: {"vhost": vhost.name, "value": of_vhost(request, vhost)})
 
 
-def put_limit_of_vhost(request: Request) -> Answer:
+def put_limit_of_vhost(request: Request) -> Response:
     """Set one limit of a virtual host."""
     body: LimitBody = request.body
     vhost = request.here()
@@ -45,7 +45,7 @@ def put_limit_of_vhost(request: Request) -> Answer:
     return done()
 
 
-def delete_limit_of_vhost(request: Request) -> Answer:
+def delete_limit_of_vhost(request: Request) -> Response:
     """Clear one limit of a virtual host; none there is fine."""
     vhost, limit = request.here(), request.path["limit"]
     limits = {key: value for key, value in of_vhost(request, vhost).items() if key != limit}
@@ -73,7 +73,7 @@ def list_limits_of_user(request: Request) -> Listing[User]:
     return Listing([user] if user.limits else [], described)
 
 
-def put_limit_of_user(request: Request) -> Answer:
+def put_limit_of_user(request: Request) -> Response:
     """Set one limit of a user."""
     body: LimitBody = request.body
     user = request.node.users.get(request.path["user"])
@@ -83,7 +83,7 @@ def put_limit_of_user(request: Request) -> Answer:
     return done()
 
 
-def delete_limit_of_user(request: Request) -> Answer:
+def delete_limit_of_user(request: Request) -> Response:
     """Clear one limit of a user; none there is fine."""
     request.node.limits.clear_user(find_user(request).name, request.path["limit"])
     return done()

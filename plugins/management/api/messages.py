@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from warren.broker.plugin import AMQPError, Got, Properties, Queue, json_of_table
+from warren.broker.plugin import AMQPError, FetchedMessage, Properties, Queue, json_of_table
 
 from ..arguments import table_of
 from ..auth import VHOST
 from ..pagination import Item
 from ..request import Request
-from ..responses import Answer, Pieces, bad, found, json_of, not_found
+from ..responses import Pieces, Response, bad, found, json_of, not_found
 from ..router import Route
 
 MESSAGES_LIMIT = 5_000  # of one answer; all of them go back to the queue in one turn of the loop
@@ -52,7 +52,7 @@ class Get(msgspec.Struct):
 # Publish
 
 
-def publish(request: Request) -> Answer:
+def publish(request: Request) -> Response:
     """Publish a message; `routed` says whether a queue was to have it."""
     body: Publish = request.body
     name = request.exchange_name()
@@ -107,7 +107,7 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 # Get
 
 
-async def get(request: Request) -> Answer:
+async def get(request: Request) -> Response:
     """Get messages, and say what is to become of them."""
     body: Get = request.body
     if body.ackmode not in ACK_MODES:
@@ -142,7 +142,7 @@ async def get(request: Request) -> Answer:
                 channel.reject()
             elif body.ackmode != TAKEN:
                 channel.give_back(failed=body.ackmode == FAILED)
-    return Answer(200, Pieces([*parts, b"]"] if parts else [b"[]"]))
+    return Response(200, Pieces([*parts, b"]"] if parts else [b"[]"]))
 
 
 def check_size(queue: Queue, asked: Get) -> None:
@@ -166,7 +166,7 @@ def check_size(queue: Queue, asked: Get) -> None:
         )
 
 
-def document_of(got: Got, asked: Get) -> Iterator[bytes]:
+def document_of(got: FetchedMessage, asked: Get) -> Iterator[bytes]:
     """The JSON of a message, in parts of at most about SLICE_BYTES."""
     message = got.message
     item = {

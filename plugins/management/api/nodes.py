@@ -10,7 +10,7 @@ from warren.broker.plugin import PRODUCT, Host
 from ..auth import MONITOR
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, found, missing
+from ..responses import Response, found, missing
 from ..router import Route
 from ..stats.counters import OVERVIEW, churn_counters
 from ..stats.history import GAUGES
@@ -41,17 +41,17 @@ def list_nodes(request: Request) -> Listing[Host]:
     return Listing([request.host], lambda host: described(request))
 
 
-def get_node(request: Request) -> Answer:
+def get_node(request: Request) -> Response:
     """One node; with `memory=true` what its memory is used for."""
     return found(described(known(request)))
 
 
-def get_memory(request: Request) -> Answer:
+def get_memory(request: Request) -> Response:
     """What the memory of a node is used for, in octets."""
     return found({"memory": memory(known(request))})
 
 
-def get_relative_memory(request: Request) -> Answer:
+def get_relative_memory(request: Request) -> Response:
     """What the memory of a node is used for, in percent."""
     used = used_bytes(known(request))
     total = max(sum(used.values()), 1)

@@ -10,7 +10,7 @@ from warren.broker.plugin import PRODUCT, Host, Listening, Registry
 from ..auth import ANY
 from ..pagination import Item
 from ..request import Request
-from ..responses import Answer, found
+from ..responses import Response, found
 from ..router import Route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
 from ..stats.vhost_totals import Totals, totals_of
@@ -19,7 +19,7 @@ DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
 DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
 
 
-async def overview(request: Request) -> Answer:
+async def overview(request: Request) -> Response:
     """The broker as a whole."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()

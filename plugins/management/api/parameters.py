@@ -13,7 +13,7 @@ from warren.broker.plugin import HIDDEN, POLICY, Invalid, Parameter, redacted
 from ..auth import POLICIES
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, bad, done, found, missing, put
+from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 
 
@@ -65,12 +65,12 @@ def find_parameter(request: Request) -> Parameter:
     raise missing()
 
 
-def get_parameter(request: Request) -> Answer:
+def get_parameter(request: Request) -> Response:
     """One parameter."""
     return found(described(request, find_parameter(request)))
 
 
-def put_parameter(request: Request) -> Answer:
+def put_parameter(request: Request) -> Response:
     """Set a parameter, by which its component works at once."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
@@ -82,7 +82,7 @@ def put_parameter(request: Request) -> Answer:
     return put(not new)
 
 
-def delete_parameter(request: Request) -> Answer:
+def delete_parameter(request: Request) -> Response:
     """Its component works without it at once."""
     one = find_parameter(request)
     request.node.parameters.clear(one.vhost, one.component, one.name)

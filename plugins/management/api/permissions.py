@@ -9,7 +9,7 @@ from warren.broker.plugin import Permission, User
 from ..auth import ADMIN
 from ..pagination import Item, Listing, in_slices
 from ..request import Request
-from ..responses import Answer, bad, done, found, missing, put
+from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 from .users import find_user
 
@@ -69,7 +69,7 @@ def row_of(request: Request) -> Row:
     return user, vhost, given
 
 
-def get_permission(request: Request) -> Answer:
+def get_permission(request: Request) -> Response:
     """What one user may in one virtual host."""
     return found(described(row_of(request)))
 
@@ -82,7 +82,7 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
-def put_permission(request: Request) -> Answer:
+def put_permission(request: Request) -> Response:
     """Say what one user may in one virtual host."""
     user, vhost = check_place(request)
     given: Patterns = request.body
@@ -91,7 +91,7 @@ def put_permission(request: Request) -> Answer:
     return put(existed)
 
 
-def delete_permission(request: Request) -> Answer:
+def delete_permission(request: Request) -> Response:
     """From now on the user may not enter the virtual host."""
     user, vhost, _ = row_of(request)
     request.node.users.clear_permission(user.name, vhost)

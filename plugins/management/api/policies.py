@@ -13,7 +13,7 @@ from warren.broker.plugin import Invalid, Policy
 from ..auth import ADMIN, POLICIES, VHOST, Guard
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, bad, done, found, missing, put
+from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 
 
@@ -51,12 +51,12 @@ def find_policy(request: Request, operator: bool) -> Policy:
     return policy
 
 
-def get_policy(request: Request, operator: bool) -> Answer:
+def get_policy(request: Request, operator: bool) -> Response:
     """One policy."""
     return found(described(find_policy(request, operator)))
 
 
-def put_policy(request: Request, operator: bool) -> Answer:
+def put_policy(request: Request, operator: bool) -> Response:
     """Set a policy, which holds at once."""
     body: PolicyBody = request.body
     vhost, name = request.here().name, request.path["name"]
@@ -69,7 +69,7 @@ def put_policy(request: Request, operator: bool) -> Answer:
     return put(not new)
 
 
-def delete_policy(request: Request, operator: bool) -> Answer:
+def delete_policy(request: Request, operator: bool) -> Response:
     """What held without it holds again, at once."""
     policy = find_policy(request, operator)
     request.node.policies.clear(policy.vhost, policy.name, operator)

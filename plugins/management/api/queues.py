@@ -10,11 +10,11 @@ from ..arguments import Arguments, table_of
 from ..auth import ADMIN, VHOST
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, bad, done, found, not_found, put
+from ..responses import Response, bad, done, found, not_found, put
 from ..router import Route
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from ..views.detailed_rates import of_queue
-from ..views.stats import NO_GARBAGE, NO_REDUCTIONS, Figures
+from ..views.stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
 from .consumers import consumers_of
 from .consumers import described as described_consumer
 
@@ -35,24 +35,24 @@ class Action(msgspec.Struct):
 
 def list_queues(request: Request) -> Listing[Queue]:
     """Those in the virtual hosts that the user sees."""
-    figures = Figures(request)
+    figures = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
     return Listing(queues, lambda queue: described(request, figures, queue), lambda queue: queue.name, queue_key)
 
 
 def list_detailed(request: Request) -> Listing[Queue]:
     """The same, with what a single queue has and is unset; consumers and breakdowns are left to that."""
-    figures = Figures(request)
+    figures = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
     return Listing(queues, lambda queue: with_unset(request, figures, queue), lambda queue: queue.name, queue_key)
 
 
-def get_queue(request: Request) -> Answer:
+def get_queue(request: Request) -> Response:
     """One queue."""
-    return found(detailed(request, Figures(request), request.queue()))
+    return found(detailed(request, StatsView(request), request.queue()))
 
 
-def put_queue(request: Request) -> Answer:
+def put_queue(request: Request) -> Response:
     """Declare it, or find it the same."""
     body: Declaration = request.body
     name = request.path["queue"]
@@ -61,19 +61,19 @@ def put_queue(request: Request) -> Answer:
     return put(existed)
 
 
-def delete_queue(request: Request) -> Answer:
+def delete_queue(request: Request) -> Response:
     """Delete it, if it is unused or empty where that is asked for."""
     request.channel().delete_queue(request.queue().name, request.flag("if-unused"), request.flag("if-empty"))
     return done()
 
 
-def purge_queue(request: Request) -> Answer:
+def purge_queue(request: Request) -> Response:
     """Drop what is ready."""
     request.channel().purge(request.queue().name)
     return done()
 
 
-def act(request: Request) -> Answer:
+def act(request: Request) -> Response:
     """Refused: RabbitMQ once had actions on mirrored queues, and has none any more."""
     if request.path["queue"] not in request.here().queues:
         raise not_found("queue_not_found")
@@ -84,7 +84,7 @@ def act(request: Request) -> Answer:
 # Descriptions
 
 
-def described(request: Request, figures: Figures, queue: Queue) -> Item:
+def described(request: Request, figures: StatsView, queue: Queue) -> Item:
     """As in lists."""
     item: Item = {
         "name": queue.name,
@@ -114,7 +114,7 @@ def described(request: Request, figures: Figures, queue: Queue) -> Item:
     return item
 
 
-def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
+def detailed(request: Request, figures: StatsView, queue: Queue) -> Item:
     """As a single one."""
     item = with_unset(request, figures, queue)
     if figures.told:
@@ -123,7 +123,7 @@ def detailed(request: Request, figures: Figures, queue: Queue) -> Item:
     return item
 
 
-def with_unset(request: Request, figures: Figures, queue: Queue) -> Item:
+def with_unset(request: Request, figures: StatsView, queue: Queue) -> Item:
     unset: Item = dict.fromkeys(UNSET)
     item = unset | described(request, figures, queue)
     if figures.told:

@@ -9,7 +9,7 @@ from warren.broker.plugin import TopicPermission, User
 from ..auth import ADMIN
 from ..pagination import Item, Listing, in_slices
 from ..request import Request
-from ..responses import Answer, done, missing, put
+from ..responses import Response, done, missing, put
 from ..router import Route
 from .permissions import check_place
 from .users import find_user
@@ -74,7 +74,7 @@ def get_topic_permissions(request: Request) -> Listing[Row]:
     return Listing(rows_of(request), described)
 
 
-def put_topic_permission(request: Request) -> Answer:
+def put_topic_permission(request: Request) -> Response:
     """Say which routing keys of one exchange a user may write and read."""
     user, vhost = check_place(request)
     given: TopicPatterns = request.body
@@ -83,7 +83,7 @@ def put_topic_permission(request: Request) -> Answer:
     return put(existed)
 
 
-def delete_topic_permissions(request: Request) -> Answer:
+def delete_topic_permissions(request: Request) -> Response:
     """Those of one user in one virtual host, or that for one exchange."""
     for user, vhost, exchange, _ in rows_of(request):
         request.node.users.clear_topic_permission(user.name, vhost, exchange)

@@ -12,7 +12,7 @@ from warren.broker.plugin import ARGON2ID, SHA256, Invalid, Permission, StoredUs
 from ..auth import ADMIN
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, bad, done, found, missing, put
+from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
@@ -73,12 +73,12 @@ def list_users_without_permissions(request: Request) -> Listing[User]:
     return Listing(users, described, name_of, name_of)
 
 
-def get_user(request: Request) -> Answer:
+def get_user(request: Request) -> Response:
     """One user."""
     return found(described(find_user(request)))
 
 
-async def put_user(request: Request) -> Answer:
+async def put_user(request: Request) -> Response:
     """Make a user, or have the one of that name be so."""
     body: UserBody = request.body
     name = request.path["user"]
@@ -132,7 +132,7 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
     return given.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
 
 
-def delete_user(request: Request) -> Answer:
+def delete_user(request: Request) -> Response:
     """With all permissions; the user's connections end."""
     user = find_user(request)
     check_protected(user)
@@ -140,7 +140,7 @@ def delete_user(request: Request) -> Answer:
     return done()
 
 
-def delete_users(request: Request) -> Answer:
+def delete_users(request: Request) -> Response:
     """Several at once, or none of them; those that are gone already are fine."""
     names: Names = request.body
     users = [user for name in dict.fromkeys(names.users) if (user := request.node.users.get(name)) is not None]

@@ -9,12 +9,12 @@ from warren.broker.plugin import VHost
 from ..auth import ADMIN, ANY
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Answer, Refusal, done, found, missing, put
+from ..responses import HTTPError, Response, done, found, missing, put
 from ..router import Route
 from ..stats.counters import length_counters, message_counters, vhost_key
 from ..stats.history import OCTETS
 from ..stats.vhost_totals import Totals, totals_of
-from ..views.stats import Figures
+from ..views.stats import StatsView
 
 
 class VHostBody(msgspec.Struct):
@@ -28,13 +28,13 @@ class VHostBody(msgspec.Struct):
 
 async def list_vhosts(request: Request) -> Listing[VHost]:
     """Those that the user sees."""
-    figures, vhosts = Figures(request), request.visible_vhosts()
+    figures, vhosts = StatsView(request), request.visible_vhosts()
     totals = await totals_of(vhosts, request.host.connections())
     node = request.node.name
     return Listing(vhosts, lambda vhost: described(node, figures, totals, vhost), lambda vhost: vhost.name)
 
 
-def described(node: str, figures: Figures, totals: Totals, vhost: VHost) -> Item:
+def described(node: str, figures: StatsView, totals: Totals, vhost: VHost) -> Item:
     """`node` is the name of the one it is on."""
     kept = vhost.metadata
     default_queue_type = kept.default_queue_type or "classic"
@@ -62,14 +62,14 @@ def described(node: str, figures: Figures, totals: Totals, vhost: VHost) -> Item
     return item
 
 
-async def get_vhost(request: Request) -> Answer:
+async def get_vhost(request: Request) -> Response:
     """One virtual host."""
     vhost = request.here()
     totals = await totals_of([vhost], request.host.connections())
-    return found(described(request.node.name, Figures(request), totals, vhost))
+    return found(described(request.node.name, StatsView(request), totals, vhost))
 
 
-def put_vhost(request: Request) -> Answer:
+def put_vhost(request: Request) -> Response:
     """Make a virtual host, in which its maker may do everything, or change the one of that name."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
@@ -87,30 +87,30 @@ def put_vhost(request: Request) -> Answer:
     return put(existed)
 
 
-def delete_vhost(request: Request) -> Answer:
+def delete_vhost(request: Request) -> Response:
     """With all that is in it; its connections end."""
     vhost = request.here()
     if vhost.metadata.protected:
         text = f"Refused to delete virtual host '{vhost.name}' because it is protected from deletion"
-        raise Refusal(412, "precondition_failed", text)
+        raise HTTPError(412, "precondition_failed", text)
     request.node.delete_vhost(vhost.name)
     return done()
 
 
-def start_vhost(request: Request) -> Answer:
+def start_vhost(request: Request) -> Response:
     """Start it again on a node, if it has failed there, which none does."""
     if request.path["node"] != request.node.name:
         raise missing()
     return done()
 
 
-def protect_vhost(request: Request) -> Answer:
+def protect_vhost(request: Request) -> Response:
     """Nobody deletes it from now on."""
     request.node.update_vhost(request.here().name, protected=True)
     return done()
 
 
-def unprotect_vhost(request: Request) -> Answer:
+def unprotect_vhost(request: Request) -> Response:
     """It may be deleted again."""
     request.node.update_vhost(request.here().name, protected=False)
     return done()

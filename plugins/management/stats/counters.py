@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from warren.broker.plugin import Churn, Delivering, Exchange, Publishing, Queue, VHost
+from warren.broker.plugin import Churn, DeliveryCounters, Exchange, PublishCounters, Queue, VHost
 
 from .history import GAUGES, LENGTHS, OCTETS, Key
 
@@ -34,7 +34,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 Values = tuple[int, ...]
 
 
-class Line(Protocol):
+class ConnectionCounters(Protocol):
     """A connection, as far as it is counted."""
 
     received_bytes: int
@@ -47,15 +47,15 @@ class Line(Protocol):
     def vhost(self) -> VHost | None: ...
 
     @property
-    def channels(self) -> Mapping[int, Lane]: ...
+    def channels(self) -> Mapping[int, ChannelCounters]: ...
 
 
-class Lane(Protocol):
+class ChannelCounters(Protocol):
     """A channel, likewise."""
 
     number: int
-    publishing: Publishing
-    delivering: Delivering
+    publishing: PublishCounters
+    delivering: DeliveryCounters
 
 
 OVERVIEW: Key = ()
@@ -73,22 +73,22 @@ def vhost_key(vhost: VHost) -> Key:
     return (vhost.name,)
 
 
-def connection_key(connection: Line) -> Key:
+def connection_key(connection: ConnectionCounters) -> Key:
     return (connection.name,)
 
 
-def channel_key(connection: Line, channel: Lane) -> Key:
+def channel_key(connection: ConnectionCounters, channel: ChannelCounters) -> Key:
     return connection.name, str(channel.number)
 
 
 # Values in the order of the names above
 
 
-def publishing(of: Publishing) -> Values:
+def publishing(of: PublishCounters) -> Values:
     return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
 
 
-def delivering(of: Delivering) -> Values:
+def delivering(of: DeliveryCounters) -> Values:
     return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.deliver_get, of.get_empty
 
 
@@ -112,11 +112,11 @@ def churn(of: Churn) -> Values:
 # The same by name, for who lists it
 
 
-def publishing_counters(of: Publishing) -> dict[str, int]:
+def publishing_counters(of: PublishCounters) -> dict[str, int]:
     return dict(zip(PUBLISHING, publishing(of), strict=True))
 
 
-def delivering_counters(of: Delivering) -> dict[str, int]:
+def delivering_counters(of: DeliveryCounters) -> dict[str, int]:
     return dict(zip(DELIVERING, delivering(of), strict=True))
 
 
@@ -130,12 +130,12 @@ def exchange_counters(exchange: Exchange) -> dict[str, int]:
     return {"publish_in": exchange.publish_in, "publish_out": exchange.publish_out}
 
 
-def channel_counters(channel: Lane) -> dict[str, int]:
+def channel_counters(channel: ChannelCounters) -> dict[str, int]:
     """The `message_stats` of a channel."""
     return {**publishing_counters(channel.publishing), **delivering_counters(channel.delivering)}
 
 
-def message_counters(publishing: Publishing, delivering: Delivering) -> dict[str, int]:
+def message_counters(publishing: PublishCounters, delivering: DeliveryCounters) -> dict[str, int]:
     """The `message_stats` of a virtual host, or of all of them. `disk_reads` and `disk_writes` are of files that there
     are not here."""
     return {**publishing_counters(publishing), **delivering_counters(delivering), "disk_reads": 0, "disk_writes": 0}

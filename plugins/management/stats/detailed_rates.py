@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warren.broker.plugin import Channel, Exchange, Host, Publishing, Queue
+from warren.broker.plugin import Channel, Exchange, Host, PublishCounters, Queue
 
 from .counters import PUBLISHED, channel_key, delivering
 from .history import Key, Sample
@@ -45,5 +45,5 @@ def route(exchange: Exchange, queue: Queue) -> Key:
     return exchange.vhost, exchange.name, queue.name
 
 
-def published_counters(published: Publishing) -> dict[str, int]:
+def published_counters(published: PublishCounters) -> dict[str, int]:
     return {name: getattr(published, name) for name in PUBLISHED}

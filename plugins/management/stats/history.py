@@ -83,7 +83,7 @@ class Timeline:
         return [(self._times[slot], ring[slot] if ring is not None else constant) for slot in slots]
 
 
-class Record:
+class Series:
     """What is kept of one object. `since` is, by level, the number of the first time at which it was there."""
 
     __slots__ = ("of", "tick", "previous", "last", "rings", "since", "moved_ms")
@@ -107,7 +107,7 @@ class Kind:
         self.names = tuple(names)
         self.places = {name: place for place, name in enumerate(names)}
         self.timelines = [Timeline(age_s, step_s) for age_s, step_s in levels]
-        self.records: dict[Key, Record] = {}
+        self.records: dict[Key, Series] = {}
         self.ring_bytes = sum(timeline.size for timeline in self.timelines) * NUMBER_BYTES
 
 
@@ -154,7 +154,7 @@ class Samples:
             if record is not None:
                 self._forget(group, record)
             since = [timeline.count - timeline.due for timeline in group.timelines]
-            record = group.records[key] = Record(of, values, since, self._now_ms)
+            record = group.records[key] = Series(of, values, since, self._now_ms)
         else:
             record.previous = record.last
             if values != record.last:
@@ -167,7 +167,7 @@ class Samples:
                 if timeline.due:
                     ring[timeline.slot] = values[place]
 
-    def _move(self, group: Kind, record: Record, values: tuple[int, ...]) -> None:
+    def _move(self, group: Kind, record: Series, values: tuple[int, ...]) -> None:
         for place, (before, value) in enumerate(zip(record.last, values, strict=True)):
             if value != before and place not in record.rings:
                 if self.used_bytes + group.ring_bytes > self._limit_bytes:
@@ -184,7 +184,7 @@ class Samples:
             for key in [key for key, record in group.records.items() if record.tick != self._tick]:
                 self._forget(group, group.records.pop(key))
 
-    def _forget(self, group: Kind, record: Record) -> None:
+    def _forget(self, group: Kind, record: Series) -> None:
         self.used_bytes -= len(record.rings) * group.ring_bytes
         record.rings = {}
 
@@ -229,7 +229,7 @@ class Samples:
         record = self._kinds[kind].records.get(key)
         return record.moved_ms if record is not None else None
 
-    def _rate(self, record: Record | None, place: int | None, now_ms: int | None) -> float:
+    def _rate(self, record: Series | None, place: int | None, now_ms: int | None) -> float:
         """Between the last two ticks; what has not been looked at for two intervals rests."""
         if record is None or place is None or record.previous is None or record.tick < self._tick - 1:
             return 0.0
@@ -237,7 +237,7 @@ class Samples:
             return 0.0
         return rate((self._before_ms, record.previous[place]), (self._now_ms, record.last[place]))
 
-    def _points(self, group: Kind, record: Record | None, place: int | None, asked: Range) -> list[Point]:
+    def _points(self, group: Kind, record: Series | None, place: int | None, asked: Range) -> list[Point]:
         """From the finest level that reaches far enough back, and then what was seen last."""
         if record is None or place is None:
             return []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from warren.broker.plugin import Node
 
 from . import counters
-from .counters import Line, Values
+from .counters import ConnectionCounters, Values
 from .history import Sample, Samples
 
 SLICE = 100  # objects looked at in one go: about a millisecond
@@ -22,7 +22,7 @@ class Sampler:
         self,
         node: Node,
         samples: Samples,
-        connections: Callable[[], Iterable[Line]],
+        connections: Callable[[], Iterable[ConnectionCounters]],
         gauges: Callable[[], Values] | None = None,
         more: Callable[[], Iterable[Sample]] = tuple,
     ) -> None:

@@ -5,15 +5,15 @@ It is counted with `management.rates_mode = detailed` alone; all lists here are 
 
 from __future__ import annotations
 
-from warren.broker.plugin import Channel, Delivering, Exchange, Host, Publishing, Queue
+from warren.broker.plugin import Channel, DeliveryCounters, Exchange, Host, PublishCounters, Queue
 
 from ..pagination import Item
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
-from .stats import Figures
+from .stats import StatsView
 
 
-def of_queue(host: Host, figures: Figures, queue: Queue) -> Item:
+def of_queue(host: Host, figures: StatsView, queue: Queue) -> Item:
     incoming = [
         {"stats": routed_stats(figures, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
         for exchange, counted in routes(host).items()
@@ -27,7 +27,7 @@ def of_queue(host: Host, figures: Figures, queue: Queue) -> Item:
     return {"incoming": incoming, "deliveries": deliveries}
 
 
-def of_exchange(host: Host, figures: Figures, exchange: Exchange) -> Item:
+def of_exchange(host: Host, figures: StatsView, exchange: Exchange) -> Item:
     incoming = [
         {"stats": published_stats(figures, channel, exchange, published), "channel_details": channel_details(channel)}
         for channel in channels(host)
@@ -40,7 +40,7 @@ def of_exchange(host: Host, figures: Figures, exchange: Exchange) -> Item:
     return {"incoming": incoming, "outgoing": outgoing}
 
 
-def of_channel(figures: Figures, channel: Channel) -> Item:
+def of_channel(figures: StatsView, channel: Channel) -> Item:
     if channel.lane is None:
         return {"publishes": [], "deliveries": []}
     publishes = [
@@ -54,15 +54,15 @@ def of_channel(figures: Figures, channel: Channel) -> Item:
     return {"publishes": publishes, "deliveries": deliveries}
 
 
-def published_stats(figures: Figures, channel: Channel, exchange: Exchange, published: Publishing) -> Item:
+def published_stats(figures: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Item:
     return figures.details("channel_exchange", pair(channel, exchange), published_counters(published))
 
 
-def delivered_stats(figures: Figures, channel: Channel, queue: Queue, got: Delivering) -> Item:
+def delivered_stats(figures: StatsView, channel: Channel, queue: Queue, got: DeliveryCounters) -> Item:
     return figures.details("channel_queue", pair(channel, queue), delivering_counters(got))
 
 
-def routed_stats(figures: Figures, exchange: Exchange, queue: Queue, count: int) -> Item:
+def routed_stats(figures: StatsView, exchange: Exchange, queue: Queue, count: int) -> Item:
     return figures.details("exchange_queue", route(exchange, queue), {"publish": count})
 
 

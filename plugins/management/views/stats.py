@@ -14,7 +14,7 @@ NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_siz
 NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
 
 
-class Figures:
+class StatsView:
     """For one request. With `disable_stats` nothing is `told` but what objects are; `totals` says whether queues tell
     how many messages they have."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from warren.broker.plugin import Host, Latencies, Service
+from warren.broker.plugin import Host, LatencyHistogram, Service
 
 from .. import schema
 from .record_buffer import told
@@ -61,6 +61,6 @@ def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = 
     return {"name": name, "labels": labels, "kind": kind, "value": float(value)}
 
 
-def histogram(name: str, taken: Latencies) -> dict[str, object]:
+def histogram(name: str, taken: LatencyHistogram) -> dict[str, object]:
     """Since the start, in microseconds."""
     return row(name, schema.HISTOGRAM, taken.total_s * 1_000_000) | {"buckets": EMPTY_BUCKETS + taken.counts}

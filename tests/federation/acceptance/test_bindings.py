@@ -15,7 +15,7 @@ from tests.support.codec import Typed
 from tests.support.federation import Place, fields, plain, quiet, until
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
-from warren.federation.errors import LinkFault
+from warren.federation.errors import LinkError
 from warren.federation.exchange_link import ExchangeLink
 
 from ..conftest import NewProxy
@@ -247,7 +247,7 @@ def test_040_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_ex
     up.ch.exchange("fed.x", "direct")
     source = up.look(lambda vhost: vhost.exchanges["fed.x"])
     bound: list[int] = []
-    breaks = [LinkFault("it broke")]
+    breaks = [LinkError("it broke")]
 
     async def broken_delete(link: ExchangeLink, connection: Any, name: str) -> None:
         broken = bool(bound) and bool(breaks)
