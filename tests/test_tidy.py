@@ -19,7 +19,7 @@ PACKAGES = ("broker", "federation", "plugins")
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
     "broker/control/server.py::Control._answer": "answers one command; a bug in it is told, and the node goes on",
-    "broker/core/queues/queue_host.py::QueueHost.feed": "delivers of one queue; the publisher must not end by its failure",
+    "broker/core/queues/queue_host.py::QueueHost.feed": "one queue; its failure must not end the publisher",
     "broker/core/jobs/scheduler.py::Scheduler._step": "the root of jobs; the failure of one ends that one",
     "broker/core/jobs/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
     "broker/runtime/supervisor.py::Supervisor.report_failure": "a log that fails must not keep a task from its restart",
@@ -27,7 +27,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
-    "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; a failure ends this connection alone",
+    "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; ends this connection alone",
     "federation/link.py::Link._try_for_ever": "the root of a link; a bug ends this attempt alone",
     "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
