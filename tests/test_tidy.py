@@ -27,7 +27,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
-    "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; ends this connection alone",
+    "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; ends that link alone",
     "federation/link.py::Link._try_for_ever": "the root of a link; a bug ends this attempt alone",
     "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
