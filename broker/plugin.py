@@ -38,6 +38,7 @@ from .core.messages.binding import Binding, Destination
 from .core.messages.message import Address, Message, framed
 from .core.messages.ports import Clock, Consumer, Observer, Timer
 from .core.metadata.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, Pattern, query_pattern
+from .core.metadata.policy import Policy
 from .core.metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -49,7 +50,6 @@ from .core.metadata.records import (
 from .core.node.node import Node
 from .core.policies.limits import VHOST_LIMITS, user_limits
 from .core.policies.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
-from .core.policies.policies import Policy
 from .core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
 from .core.queues.arguments import SHORT_STRING

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..core.metadata.policy import Policy
 from ..core.policies.parameters import POLICY
-from ..core.policies.policies import Policy
 from .answers import DATA, Refused, Rows, json_text
 from .call import Call, Handler
 

@@ -17,10 +17,10 @@ from ...amqp.table_json import json_of_table
 from ..access.users import User
 from ..exchanges.exchange import Exchange, binding_key
 from ..messages.binding import Binding, Destination
+from ..metadata.policy import Policy
 from ..node.node import Node
 from ..policies.limits import NAME, VHOST_LIMITS
 from ..policies.parameters import POLICY, Parameter
-from ..policies.policies import Policy
 from ..queues.arguments import QUEUE_TYPE
 from ..queues.queue import Queue
 from ..queues.queue_settings import CLASSIC

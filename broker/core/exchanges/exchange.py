@@ -13,7 +13,7 @@ from ..queues.queue_settings import NO_POLICY
 from .exchange_type import ExchangeType
 
 if TYPE_CHECKING:
-    from ..policies.policies import Policy
+    from ..metadata.policy import Policy
 
 ALTERNATE = ("alternate-exchange", "x-alternate-exchange")  # RabbitMQ's name, and LavinMQ's
 

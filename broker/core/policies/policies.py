@@ -13,60 +13,18 @@ from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
 from ..messages.ports import Observer
 from ..metadata.patterns import Pattern
+from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, integer, misshapen, term, whole
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
 from .parameters import POLICY, Component, Parameters
-from .policy_keys import UNSUPPORTED, Definition, definition_lines, merged
+from .policy_keys import definition_lines, merged
 
 if TYPE_CHECKING:
     from ..vhost.vhost import VHost
 
 OPERATOR_POLICY = "operator_policy"
 SLICE, LOOK_COST, APPLY_COST = 100, 3, 10  # queues and exchanges in a step of a job, and their cost (`scheduler`)
-
-# apply-to -> what it means: exchanges, and types of queues
-APPLY_TO: dict[str, tuple[bool, frozenset[str]]] = {
-    "queues": (False, frozenset(("classic", "quorum", "stream"))),
-    "classic_queues": (False, frozenset(("classic",))),
-    "quorum_queues": (False, frozenset(("quorum",))),
-    "streams": (False, frozenset(("stream",))),
-    "exchanges": (True, frozenset()),
-    "all": (True, frozenset(("classic", "quorum", "stream"))),
-}
-
-
-class Policy:
-    """Never changed, but replaced. `pattern` is searched for in names."""
-
-    __slots__ = ("vhost", "name", "pattern", "definition", "priority", "apply_to", "_compiled")
-
-    def __init__(
-        self, vhost: str, name: str, pattern: str, definition: Definition, priority: int, apply_to: str
-    ) -> None:
-        """Raises Invalid."""
-        self.vhost = vhost
-        self.name = name
-        self.pattern = pattern
-        self.definition = definition
-        self.priority = priority
-        self.apply_to = apply_to
-        self._compiled = Pattern(pattern or ".*", stored=True)
-
-    def applies(self, target: Queue | Exchange) -> bool | None:
-        """Whether it could hold for this one, as far as this policy goes; None if searching the name takes too long."""
-        exchanges, types = APPLY_TO[self.apply_to]
-        if isinstance(target, Queue):
-            type_ = target.rules.type
-            if type_ not in types or not UNSUPPORTED.get(type_, frozenset()).isdisjoint(self.definition):
-                return False
-        elif not exchanges:
-            return False
-        return self._compiled.search(target.name)
-
-    def gives_up(self, name: str) -> bool:
-        """Whether searching this name takes too long."""
-        return self._compiled.search(name) is None
 
 
 class PolicyComponent(Component):
@@ -115,7 +73,7 @@ class PolicyComponent(Component):
     def best(self, target: Queue | Exchange) -> Policy | None:
         """That of an operator is a limit: it holds, too, where searching the name takes too long."""
         for policy in self.ranked.get(target.vhost, ()):
-            found = policy.applies(target)
+            found = applies_to(policy, target)
             if found or (found is None and self.operator):
                 return policy
         return None
@@ -162,7 +120,7 @@ class Policies:
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
         """All that could hold for this one, the best first."""
-        return [policy for policy in self._user.ranked.get(target.vhost, ()) if policy.applies(target)]
+        return [policy for policy in self._user.ranked.get(target.vhost, ()) if applies_to(policy, target)]
 
     # For the core
 
@@ -176,7 +134,7 @@ class Policies:
                 "the start, so its limits are not known; it has to be set anew"
             )
         for policy in self._operator.ranked.get(vhost.name, ()):
-            if policy.gives_up(name):
+            if policy.search_times_out(name):
                 raise PreconditionFailed(
                     f"cannot declare queue '{name}' in {vhost}: matching its name with the pattern of operator policy "
                     f"'{policy.name}' takes too long"
@@ -235,8 +193,14 @@ class Policies:
             yield LOOK_COST * len(some) + APPLY_COST * len(changed)
 
 
+def applies_to(policy: Policy, target: Queue | Exchange) -> bool | None:
+    """Whether the policy matches this queue or exchange; None if searching its name takes too long."""
+    queue_type = target.rules.type if isinstance(target, Queue) else ""
+    return policy.applies(target.kind, queue_type, target.name)
+
+
 def could_hold(policy: Policy | None, target: Queue | Exchange) -> bool:
-    return policy is not None and policy.applies(target) is not False
+    return policy is not None and applies_to(policy, target) is not False
 
 
 def holds(policy: Policy | None, target: Queue | Exchange) -> bool:

@@ -8,24 +8,20 @@ policy meant for quorum queues would otherwise begin to limit others.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ...amqp.errors import Invalid
 from ..metadata.patterns import Pattern
+from ..metadata.policy import MIRRORING, Definition
 from ..metadata.validation import fields_of, term, whole
 from ..queues.arguments import SHORT_STRING
 
-Definition = Mapping[str, object]
 Allowed = Callable[[object], bool]
 
 FEDERATION = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
 DEDUPLICATE, MULTI_HOP = "federation-deduplicate", "federation-multi-hop"  # Warren's own: of exchanges, of queues
 PATTERN_BYTES = 1024
 LARGEST_SEGMENT = 3_000_000_000
-MIRRORING = (  # of RabbitMQ 3, accepted so that its definitions can be imported; they mean nothing here
-    *("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size"),
-    *("ha-promote-on-shutdown", "ha-promote-on-failure"),
-)
 
 
 def at_least(least: int, most: int = (1 << 63) - 1) -> Allowed:
@@ -120,18 +116,6 @@ OPERATOR_KEYS = frozenset(
         *("delivery-limit", "queue-version", "overflow", "target-group-size"),
     )
 )
-_STREAMS = ("max-age", "stream-max-segment-size-bytes", "stream-filter-size-bytes", "initial-cluster-size")
-# type of queue -> keys that it does not know
-UNSUPPORTED: dict[str, frozenset[str]] = {
-    "classic": frozenset(
-        (
-            *_STREAMS,
-            *("delivery-limit", "dead-letter-strategy", "max-in-memory-length", "max-in-memory-bytes"),
-            *("target-group-size", "consumer-disconnected-timeout"),
-        )
-    ),
-    "quorum": frozenset((*_STREAMS, *MIRRORING, "queue-mode", "queue-version", "queue-master-locator")),
-}
 TOGETHER = f"cannot specify {FEDERATION[0]}, {FEDERATION[1]} or {FEDERATION[2]} together"
 
 

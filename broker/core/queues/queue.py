@@ -30,7 +30,7 @@ from .ready_messages import ReadyMessages
 from .release import release
 
 if TYPE_CHECKING:
-    from ..policies.policies import Policy
+    from ..metadata.policy import Policy
 
 SLICE = 5_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
 
