@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table
 
 from . import hop_headers
-from .binding_set import BindingSet, UpstreamBinding
+from .binding_sync import BindingSync
 from .deduplication import NO_IDENTITY, DuplicateWindow, identified, reach
 from .errors import LinkError
 from .forwarder import NO_ACK, Forwarding
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet
 BACKLOG_S = 10.0  # how often the upstream queue is asked how much it has
-AGAIN_LIMIT = 1000  # bindings that are made again at each check
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
@@ -49,13 +48,8 @@ class ExchangeLink(Link):
         self._check_s = check_s
         self._seen = seen  # what the exchange had, where it deduplicates
         self._connection: UpstreamConnection | None = None
-        self._commanding: UpstreamChannel | None = None
         self._forwarding: Forwarding | None = None
-        self._groups: BindingSet | None = None  # from the moment on that the bindings were looked at
-        self._pending: dict[UpstreamBinding, bool] = {}  # to be bound, or unbound, upstream
-        self._unsure: list[UpstreamBinding] = []  # bound upstream, as far as is known
-        self._doubted = 0  # how many of all, in the round of them that is under way
-        self._changed = asyncio.Event()
+        self._sync: BindingSync | None = None  # that of the newest internal exchange, while there is a connection
         self._queue = self._internal = ""
         self._letter = FIRST
         self._complete: dict[Endpoint, str] = {}  # where it ran last: the letter of the one complete internal exchange
@@ -70,7 +64,7 @@ class ExchangeLink(Link):
         self._queue = self._base(connection)
         consuming = await connection.channel()
         consuming.cancelled = lambda tag: self.lose("basic_cancel")
-        commanding = self._commanding = consuming if settings.single_channel else await connection.channel()
+        commanding = consuming if settings.single_channel else await connection.channel()
         self.needs(consuming)
         self.needs(commanding)
         self._listens = await self._may_listen(connection)
@@ -89,7 +83,7 @@ class ExchangeLink(Link):
         old = await self._make_internal(connection, consuming)
         self._listen_from(connection, not old)
         await consuming.bind_queue(self._queue, self._internal, "", Table.EMPTY)
-        await self._bind_all(commanding)
+        await self._bind_all(connection, commanding)
         self._complete.clear()  # if the link breaks in the deletion, either of them may be the only one
         if old:
             await self._delete_exchange(connection, old)
@@ -223,7 +217,7 @@ class ExchangeLink(Link):
             # A start was cut short, and nobody knows which of them is complete: one is made so before the other goes.
             self._letter, self._internal = old, names[old]
             await channel.bind_queue(self._queue, self._internal, "", Table.EMPTY)
-            await self._bind_all(channel)
+            await self._bind_all(connection, channel)
         self._letter = other_letter(old)
         self._internal = names[self._letter]
         if self._letter in there or complete:
@@ -281,95 +275,31 @@ class ExchangeLink(Link):
     # Bindings
 
     def bound(self, binding: Binding) -> None:
-        """A binding of our exchange has come."""
-        if self._groups is not None and not self._is_listener(binding):
-            group = self._groups.add(binding)
-            if group is not None:
-                self._want(group, True)
+        """Take up a new binding of the exchange here."""
+        if self._sync is not None:
+            self._sync.bound(binding)
 
     def unbound(self, binding: Binding) -> None:
-        if self._groups is not None and not self._is_listener(binding):
-            group = self._groups.remove(binding)
-            if group is not None:
-                self._want(group, False)
+        """Take up that a binding of the exchange here is deleted."""
+        if self._sync is not None:
+            self._sync.unbound(binding)
 
-    def _is_listener(self, binding: Binding) -> bool:
-        """In whose place the link itself listens."""
-        listening = self.exchange.type.listening
-        return listening is not None and listening[0] == binding.routing_key
-
-    def _want(self, group: UpstreamBinding, bound: bool) -> None:
-        if self._pending.get(group, bound) != bound:
-            del self._pending[group]  # it never got there
-        else:
-            self._pending[group] = bound
-            self._changed.set()
-
-    async def _bind_all(self, channel: UpstreamChannel) -> None:
-        """From here on, changes are heard of: between these two there is nothing that waits."""
-        self._groups = BindingSet()
-        self._pending.clear()
-        self._unsure.clear()
-        self.status.bindings = 0
-        for binding in list(self.exchange.outgoing.values()):
-            self.bound(binding)
-        listening = self.exchange.type.listening
-        if self._listens and listening is not None:
-            group = self._groups.add(Binding(self.exchange.name, self.exchange, *listening))
-            if group is not None:
-                self._want(group, True)
-        await self._apply(channel)
-
-    async def _apply(self, channel: UpstreamChannel) -> None:
-        """What is pending, as many methods on their way at once as the upstream takes."""
-        self._changed.clear()
-        pending, self._pending = self._pending, {}
-        source, internal, nowait = self.wanted.key.upstream_name, self._internal, self.settings.bind_nowait
-        for bind in (True, False):  # so that what takes another's place misses nothing
-            groups = [(group.routing_key, self._arguments(group)) for group, bound in pending.items() if bound == bind]
-            items = [(key, arguments) for key, arguments in groups if arguments is not None]
-            if items and bind:
-                await channel.bind_many(internal, source, items, nowait)
-                self.status.bindings += len(items)
-            elif items:
-                await channel.unbind_many(internal, source, items, nowait)
-                self.status.bindings -= len(items)
-        await self._bind_again(channel, pending)
-
-    async def _bind_again(self, channel: UpstreamChannel, changed: dict[UpstreamBinding, bool]) -> None:
-        """Some of those that are bound already: who deletes the upstream exchange and makes it anew takes the bindings
-        along, and nothing tells whether they are there."""
-        assert self._groups is not None
-        groups = [group for group in self._unsure if group not in changed and group in self._groups]
-        self._unsure.clear()
-        bindings = [(group.routing_key, self._arguments(group)) for group in groups]
-        items = [(key, arguments) for key, arguments in bindings if arguments is not None]
-        if items:
-            await channel.bind_many(self._internal, self.wanted.key.upstream_name, items, self.settings.bind_nowait)
-
-    def _arguments(self, group: UpstreamBinding) -> Table | None:
-        """None where the binding is to go no further."""
-        key = self.wanted.key
-        assert self._connection is not None
-        name, vhost = self._connection.cluster_name or "", self._connection.vhost
-        left = hop_headers.hops_left(group.arguments, self.settings.max_hops, name, vhost)
-        if left <= 0:
-            return None
-        where = f"{key.name} {self._letter}"
-        return hop_headers.bound_from(group.arguments, self.cluster_name, key.vhost, where, left)
+    async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
+        """Bind the internal exchange as the exchange here is bound; changes are followed from here on."""
+        upstream = connection.cluster_name or "", connection.vhost
+        internal = self._internal, self._letter
+        self._sync = BindingSync(
+            self.exchange, self.wanted, self.cluster_name, self.status, channel, upstream, internal, self._listens
+        )
+        await self._sync.send()
 
     # Running
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        assert self._connection is not None and self._commanding is not None
-        return [self._follow_bindings(self._commanding), self._check(self._connection)]
+        assert self._connection is not None and self._sync is not None
+        return [self._sync.follow(), self._check(self._connection, self._sync)]
 
-    async def _follow_bindings(self, channel: UpstreamChannel) -> None:
-        while True:
-            await self._changed.wait()
-            await self._apply(channel)
-
-    async def _check(self, connection: UpstreamConnection) -> None:
+    async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
         """How much waits in the queue upstream, and, less often, whether the exchanges are still there."""
         every_s = min(self._check_s, BACKLOG_S)
         since_s = 0.0
@@ -384,16 +314,7 @@ class ExchangeLink(Link):
                 for name in (self._internal, self.wanted.key.upstream_name):
                     if not await self._exists(connection, name):
                         raise LinkError(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
-                self._doubt()
-
-    def _doubt(self) -> None:
-        """Have the next of the bindings made again."""
-        if self._groups is not None:
-            groups = self._groups.all()
-            begin = self._doubted if self._doubted < len(groups) else 0
-            self._doubted = begin + AGAIN_LIMIT
-            self._unsure = groups[begin : self._doubted]
-            self._changed.set()
+                sync.resend_some()
 
     def take(self, deliveries: list[Delivery]) -> None:
         if self._forwarding is not None:
@@ -402,8 +323,7 @@ class ExchangeLink(Link):
     def broken(self) -> None:
         if self._forwarding is not None:
             self._forwarding.close()
-        self._forwarding = self._groups = self._connection = self._commanding = None
-        self._pending.clear()
+        self._forwarding = self._sync = self._connection = None
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
         queue = self._base(connection)

@@ -1,0 +1,143 @@
+"""Binding synchronisation: mirrors the bindings of an exchange here to one of its internal exchanges upstream.
+
+Each binding of the exchange here, equal ones once, is a binding from the upstream exchange to the internal exchange.
+A BindingSync first sends all that there are, then each change, as many methods on their way at once as the upstream
+takes. In between it sends some that were sent before once more: a client that deletes the upstream exchange and
+declares it again takes its bindings along, and no method of AMQP lists them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from warren.broker.plugin import Binding, Exchange, Table
+
+from . import hop_headers
+from .binding_set import BindingSet, UpstreamBinding
+
+if TYPE_CHECKING:
+    from .link_spec import LinkSpec
+    from .link_status import Status
+    from .upstream.channel import UpstreamChannel
+
+RESEND_LIMIT = 1000  # bindings that are sent once more at each check
+
+
+class BindingSync:
+    """The bindings of `exchange` as one internal exchange upstream has them; made anew with each internal exchange.
+
+    It has the present bindings as changes that are not sent yet, and takes further ones by `bound` and `unbound`: call
+    these from the construction on, so that none is missed.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        wanted: LinkSpec,
+        cluster_name: str,
+        status: Status,
+        channel: UpstreamChannel,
+        upstream: tuple[str, str],
+        internal: tuple[str, str],
+        listens: bool,
+    ) -> None:
+        """`upstream` is the upstream's cluster name and virtual host; `internal` the internal exchange's name and
+        generation. `listens`: also bind what the exchange's type listens for."""
+        self._exchange = exchange
+        self._wanted = wanted
+        self._cluster_name = cluster_name
+        self._status = status
+        self._channel = channel
+        self._upstream = upstream
+        self._internal, self._generation = internal
+        self._bindings = BindingSet()
+        self._pending: dict[UpstreamBinding, bool] = {}  # to bind (True) or to unbind
+        self._resend: list[UpstreamBinding] = []
+        self._resent = 0  # the place in the round through all bindings, up to which they were sent once more
+        self._changed = asyncio.Event()
+        status.bindings = 0
+        for binding in list(exchange.outgoing.values()):
+            self.bound(binding)
+        listening = exchange.type.listening
+        if listens and listening is not None:
+            self._add(Binding(exchange.name, exchange, *listening))
+
+    # Changes here
+
+    def bound(self, binding: Binding) -> None:
+        """Take up a new binding of the exchange here."""
+        if not self._is_listener(binding):
+            self._add(binding)
+
+    def unbound(self, binding: Binding) -> None:
+        """Take up that a binding of the exchange here is deleted."""
+        if not self._is_listener(binding):
+            last = self._bindings.remove(binding)
+            if last is not None:
+                self._set_pending(last, False)
+
+    def resend_some(self) -> None:
+        """Have the next RESEND_LIMIT bindings sent once more."""
+        bindings = self._bindings.all()
+        begin = self._resent if self._resent < len(bindings) else 0
+        self._resent = begin + RESEND_LIMIT
+        self._resend = bindings[begin : self._resent]
+        self._changed.set()
+
+    def _is_listener(self, binding: Binding) -> bool:
+        """Whether the binding is for what the exchange's type listens for, which the link binds by itself."""
+        listening = self._exchange.type.listening
+        return listening is not None and listening[0] == binding.routing_key
+
+    def _add(self, binding: Binding) -> None:
+        first = self._bindings.add(binding)
+        if first is not None:
+            self._set_pending(first, True)
+
+    def _set_pending(self, binding: UpstreamBinding, bind: bool) -> None:
+        if self._pending.get(binding, bind) != bind:
+            del self._pending[binding]  # the change before it was never sent
+        else:
+            self._pending[binding] = bind
+            self._changed.set()
+
+    # Sending
+
+    async def follow(self) -> None:
+        """Send changes as they come. Raises LinkError."""
+        while True:
+            await self._changed.wait()
+            await self.send()
+
+    async def send(self) -> None:
+        """Send what is pending; the upstream has it all when this returns. Raises LinkError."""
+        self._changed.clear()
+        pending, self._pending = self._pending, {}
+        source, nowait = self._wanted.key.upstream_name, self._wanted.settings.bind_nowait
+        for bind in (True, False):  # in this order a binding that replaces another one misses no message
+            items = self._encode([binding for binding, wanted in pending.items() if wanted == bind])
+            if items and bind:
+                await self._channel.bind_many(self._internal, source, items, nowait)
+                self._status.bindings += len(items)
+            elif items:
+                await self._channel.unbind_many(self._internal, source, items, nowait)
+                self._status.bindings -= len(items)
+        items = self._encode([one for one in self._resend if one not in pending and one in self._bindings])
+        self._resend.clear()
+        if items:
+            await self._channel.bind_many(self._internal, source, items, nowait)
+
+    def _encode(self, bindings: list[UpstreamBinding]) -> list[tuple[str, Table]]:
+        """Return routing keys with the arguments to bind with upstream, without bindings that go no further."""
+        items = [(binding.routing_key, self._arguments(binding)) for binding in bindings]
+        return [(routing_key, arguments) for routing_key, arguments in items if arguments is not None]
+
+    def _arguments(self, binding: UpstreamBinding) -> Table | None:
+        """Return the arguments to bind with upstream; None for a binding that goes no further."""
+        key, max_hops = self._wanted.key, self._wanted.settings.max_hops
+        left = hop_headers.hops_left(binding.arguments, max_hops, *self._upstream)
+        if left <= 0:
+            return None
+        name = f"{key.name} {self._generation}"
+        return hop_headers.bound_from(binding.arguments, self._cluster_name, key.vhost, name, left)

@@ -1,0 +1,184 @@
+"""Binding synchronisation: which binds and unbinds a link sends, and in which order."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from tests.support.session import SlowJournal, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.ports import Observer
+from warren.broker.core.vhost.vhost import VHost
+from warren.federation import binding_sync
+from warren.federation.binding_sync import BindingSync
+from warren.federation.hop_headers import array, table
+from warren.federation.link_settings import link_settings
+from warren.federation.link_spec import LinkKey, LinkSpec
+from warren.federation.link_status import Status
+
+pytestmark = pytest.mark.asyncio
+
+Sent = list[tuple[str, str, str, str]]
+
+
+class RecordingChannel:
+    """A channel to an upstream that only notes what it is to send."""
+
+    def __init__(self) -> None:
+        self.sent: Sent = []
+        self.arguments: list[Table] = []
+
+    async def bind_many(self, to: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False) -> None:
+        self._note("bind", to, source, items)
+
+    async def unbind_many(self, to: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False) -> None:
+        self._note("unbind", to, source, items)
+
+    def _note(self, what: str, to: str, source: str, items: Sequence[tuple[str, Table]]) -> None:
+        for key, arguments in items:
+            self.sent.append((what, source, to, key))
+            self.arguments.append(arguments)
+
+    def take(self) -> list[tuple[str, str]]:
+        sent, self.sent = self.sent, []
+        return [(what, key) for what, _, _, key in sent]
+
+
+@pytest.fixture
+def vhost() -> VHost:
+    vhost = new_node(SlowJournal()).vhosts["/"]
+    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    for name in ("q1", "q2"):
+        vhost.declare_queue(name, True, False, False, Table.EMPTY, None)
+    return vhost
+
+
+@pytest.fixture
+def channel() -> RecordingChannel:
+    return RecordingChannel()
+
+
+@pytest.fixture
+def status() -> Status:
+    return Status(time.time, lambda: None)
+
+
+def synchronise(vhost: VHost, channel: RecordingChannel, status: Status, max_hops: int = 1) -> BindingSync:
+    """A synchronisation that follows the exchange x."""
+    exchange: Exchange = vhost.exchanges["x"]
+    settings = link_settings("up", {"uri": "amqp://there", "max-hops": max_hops})
+    spec = LinkSpec(LinkKey("/", "exchange", "x", "up", "there.x"), settings, "")
+    upstream, internal = ("up-cluster", "/"), ("federation: x B", "B")
+    sync = BindingSync(exchange, spec, "here", status, cast(Any, channel), upstream, internal, False)
+
+    class Follower(Observer):
+        def bound(self, _: str, binding: Any) -> None:
+            sync.bound(binding)
+
+        def unbound(self, _: str, binding: Any) -> None:
+            sync.unbound(binding)
+
+    vhost._observers.append(Follower())  # those of its node
+    return sync
+
+
+def bind(vhost: VHost, key: str, queue: str = "q1", arguments: Table = Table.EMPTY) -> None:
+    vhost.bind("x", vhost.queues[queue], key, arguments)
+
+
+def unbind(vhost: VHost, key: str, queue: str = "q1") -> None:
+    vhost.unbind("x", vhost.queues[queue], key, Table.EMPTY)
+
+
+async def test_the_present_bindings_are_sent_first_equal_ones_once(
+    vhost: VHost, channel: RecordingChannel, status: Status
+) -> None:
+    bind(vhost, "a")
+    bind(vhost, "a", "q2")
+    bind(vhost, "b")
+    await synchronise(vhost, channel, status).send()
+    assert channel.sent == [("bind", "there.x", "federation: x B", key) for key in "ab"]
+    assert status.bindings == 2
+
+
+async def test_changes_are_sent_and_new_bindings_before_deleted_ones(
+    vhost: VHost, channel: RecordingChannel, status: Status
+) -> None:
+    bind(vhost, "old")
+    sync = synchronise(vhost, channel, status)
+    await sync.send()
+    channel.take()
+    unbind(vhost, "old")
+    bind(vhost, "new")
+    await sync.send()
+    assert channel.take() == [("bind", "new"), ("unbind", "old")]
+    assert status.bindings == 1
+
+
+async def test_a_binding_that_is_deleted_before_it_is_sent_is_not_sent(
+    vhost: VHost, channel: RecordingChannel, status: Status
+) -> None:
+    bind(vhost, "kept")
+    sync = synchronise(vhost, channel, status)
+    await sync.send()
+    channel.take()
+    bind(vhost, "short")
+    unbind(vhost, "short")
+    unbind(vhost, "kept")
+    bind(vhost, "kept")
+    await sync.send()
+    assert channel.take() == []
+
+
+async def test_an_upstream_binding_stays_while_another_queue_has_it(
+    vhost: VHost, channel: RecordingChannel, status: Status
+) -> None:
+    bind(vhost, "k", "q1")
+    bind(vhost, "k", "q2")
+    sync = synchronise(vhost, channel, status)
+    await sync.send()
+    channel.take()
+    unbind(vhost, "k", "q1")
+    await sync.send()
+    assert channel.take() == []
+    unbind(vhost, "k", "q2")
+    await sync.send()
+    assert channel.take() == [("unbind", "k")]
+
+
+async def test_bindings_are_sent_again_in_rounds_without_those_deleted_meanwhile(
+    vhost: VHost, channel: RecordingChannel, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding_sync, "RESEND_LIMIT", 2)
+    for key in "abc":
+        bind(vhost, key)
+    sync = synchronise(vhost, channel, status)
+    await sync.send()
+    rounds = []
+    for _ in range(3):
+        channel.take()
+        sync.resend_some()
+        await sync.send()
+        rounds.append(channel.take())
+    assert rounds == [[("bind", "a"), ("bind", "b")], [("bind", "c")], [("bind", "a"), ("bind", "b")]]
+    assert status.bindings == 3
+    sync.resend_some()
+    unbind(vhost, "c")
+    await sync.send()
+    assert channel.take() == [("unbind", "c")]
+
+
+async def test_bindings_carry_where_they_come_from_and_stop_where_hops_end(
+    vhost: VHost, channel: RecordingChannel, status: Status
+) -> None:
+    bind(vhost, "near")
+    await synchronise(vhost, channel, status, max_hops=0).send()
+    assert channel.take() == [] and status.bindings == 0
+    await synchronise(vhost, channel, status, max_hops=2).send()
+    assert channel.take() == [("bind", "near")]
+    (entry,) = array(channel.arguments[-1].get("x-bound-from")) or []
+    fields = table(entry)
+    assert fields is not None
+    assert (fields.text("cluster-name"), fields.text("exchange"), fields.integer("hops")) == ("here", "/:x B", 2)
