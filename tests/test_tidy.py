@@ -96,7 +96,6 @@ UPWARD: dict[str, set[str]] = {
     "broker/core/counters/statistics.py": {"broker.core.queues.queue_settings", "broker.core.queues.queue"},
     "broker/core/exchanges/decorator.py": {"broker.core.vhost.exchange_host"},
     "broker/core/exchanges/deduplicating.py": {"broker.core.vhost.exchange_host"},
-    "broker/core/exchanges/delay.py": {"broker.core.vhost.exchange_host"},
     "broker/core/exchanges/delayed.py": {"broker.core.vhost.exchange_host"},
     "broker/core/exchanges/exchange_type.py": {"broker.core.vhost.exchange_host"},
     "broker/core/exchanges/sink.py": {"broker.core.vhost.exchange_host"},

@@ -25,7 +25,8 @@ from ..control.server import Control
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
 from ..core.counters.statistics import QueueChurn
-from ..core.definitions.recorder import Recorder, restore
+from ..core.definitions.recorder import Recorder
+from ..core.definitions.restore import restore
 from ..core.exchanges.recovered import RecoveredMessages
 from ..core.exchanges.registry import Registry
 from ..core.messages.ports import Clock, Journal, Pages

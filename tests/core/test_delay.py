@@ -14,8 +14,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges.delay import RETRY_MS
-from warren.broker.core.exchanges.delayed import DelayedExchange
+from warren.broker.core.exchanges.delayed import RETRY_MS, DelayedExchange
 from warren.broker.core.exchanges.recovered import RecoveredMessages
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import Pages
@@ -280,7 +279,7 @@ def test_when_it_is_due_the_queue_has_it_in_the_journal_in_place_of_the_exchange
 def test_an_exchange_that_is_deleted_leaves_nothing_and_no_timer(
     journal: SlowJournal, slice_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.broker.core.exchanges.delay.DROP_SLICE", slice_)
+    monkeypatch.setattr("warren.broker.core.exchanges.delayed.DROP_SLICE", slice_)
     node, channel = durable(journal)
     for mode in (1, 2, 1, 2):
         send(channel, 100, delivery_mode=mode)

@@ -11,7 +11,8 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.recorder import Recorder, Restored, restore
+from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.restore import Restored, restore
 from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.messages.message import Address, framed

@@ -10,7 +10,7 @@ from warren.broker.amqp.errors import Invalid, Unknown
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, PasswordRules, hash_password
 from warren.broker.core.access.permissions import Permission, TopicPermission
 from warren.broker.core.access.users import User, Users
-from warren.broker.core.definitions.recorder import restore
+from warren.broker.core.definitions.restore import restore
 from warren.broker.core.messages.ports import Observer
 from warren.broker.core.metadata.records import Change, Definitions, StoredPermission, StoredTopicPermission, StoredUser
 

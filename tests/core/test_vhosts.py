@@ -10,7 +10,8 @@ from tests.support.watcher import Watcher
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.recorder import Recorder, restore
+from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.messages.ports import Observer
 from warren.broker.core.metadata.records import (

@@ -1,15 +1,202 @@
-"""An exchange of any type that holds messages until they are due, and routes them then (spec/core.md 19.7)."""
+"""Messages that wait in an exchange until they are due (spec/core.md 19.7).
+
+A message with the header `x-delay` waits so many milliseconds. It lies in the journal meanwhile, and in memory is one
+integer of 56 octets: its deadline, its turn, its place. The deadline is the one of its life, so a restart knows it
+without reading messages.
+"""
 
 from __future__ import annotations
 
-from ...amqp.field_table import Table
+from array import array
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from ...amqp import properties
+from ...amqp.field_table import INTEGERS, Table
 from ..messages.binding import Destination
-from ..messages.message import Message
+from ..messages.message import Message, content_frames
+from ..messages.message_state import NEVER, NO_TTL, MessageState
+from ..messages.ports import Timer
+from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.x_death import routing_keys
-from ..vhost.exchange_host import ExchangeHost
 from .decorator import ExchangeDecorator
-from .delay import Delay, held
 from .recovered import RecoveredMessages
+from .sink import Sink
+
+if TYPE_CHECKING:
+    from ..vhost.exchange_host import ExchangeHost
+
+HEADER = "x-delay"
+LONGEST_MS = (1 << 32) - 1  # of the plugin for RabbitMQ; what is longer is not delayed
+SLICE = 500  # messages that go at once: some milliseconds, then others have their turn
+DROP_SLICE = 10_000  # likewise, of an exchange that is deleted
+RETRY_MS = 10_000  # until a message is tried again that was due and could not be read or released
+TURN_SHIFT, DEADLINE_SHIFT = 64, 128
+MASK = (1 << 64) - 1
+TURN_AND_PLACE = (1 << DEADLINE_SHIFT) - 1
+
+
+class Delay(Sink):
+    """`release` takes each message when it is due.
+
+    The turn of a message is its id, as messages are stored in the order in which they come. Compaction gives them other
+    ids; so those that a restart brings back have as turn their place in that order, which is less than any id to come.
+    Where the journal keeps nothing there are no ids, and `_resident` has the messages by turns that are counted here.
+    """
+
+    __slots__ = (
+        "_heap",
+        "_restored_ids",
+        "_moved_ids",
+        "_resident",
+        "_turn",
+        "_timer",
+        "_when_ms",
+        "_release",
+        "_seen",
+        "_seen_ms",
+    )
+
+    def __init__(self, host: ExchangeHost, release: Callable[[Message], None]) -> None:
+        super().__init__(host)
+        self._heap: list[int] = []
+        self._restored_ids = array("Q")
+        self._moved_ids: dict[int, int] = {}  # by turn, of those that compaction moved, and that were read and put back
+        self._resident: dict[int, Message] = {}
+        self._turn = 0
+        self._timer: Timer | None = None
+        self._when_ms = 0
+        self._release = release
+        self._seen = b""  # the properties that were looked at last, and the delay in them
+        self._seen_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def asked_ms(self, message: Message) -> int:
+        """How long the message is to be held; 0 where it is not."""
+        raw = message.property_bytes
+        if raw != self._seen:
+            self._seen_ms = delay_ms(raw)
+            self._seen = raw
+        return self._seen_ms
+
+    def take(self, messages: list[Message]) -> EnqueueResult:
+        now_ms = self.host.clock.now_ms()
+        stored = False
+        for message in messages:
+            due_ms = now_ms + self.asked_ms(message)
+            copy = message.again()
+            copy.life = MessageState(NO_TTL, due_ms, 0, 0, message.died, message.blind)
+            self.host.store([copy], copy.persistent)
+            stored = stored or (copy.persistent and self.host.number > 0)
+            turn = copy.id
+            if not turn:
+                self._turn = turn = self._turn + 1
+                self._resident[turn] = copy
+            heappush(self._heap, due_ms << DEADLINE_SHIFT | turn << TURN_SHIFT | copy.place)
+        self._expect()
+        return DURABLE if stored else ACCEPTED
+
+    def hold_again(self, stored: RecoveredMessages) -> None:
+        """Those of them that have a deadline."""
+        for due_ms, id_, place in stored:
+            if due_ms != NEVER:
+                self._heap.append(due_ms << DEADLINE_SHIFT | len(self._restored_ids) << TURN_SHIFT | place)
+                self._restored_ids.append(id_)
+        heapify(self._heap)
+        self._expect()
+
+    def end(self) -> None:
+        """The exchange is deleted, and what waits in it goes with it."""
+        super().end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._resident.clear()
+        self._drop()
+
+    def _drop(self) -> None:
+        """A slice of what is left, in any order. The journal knows that the exchange is gone: a restart drops all."""
+        durable = self.host.number > 0
+        for _ in range(min(DROP_SLICE, len(self._heap))):
+            id_, place = self._page(self._heap.pop())
+            if place:
+                self.host.drop(id_, place, durable)
+        if self._heap:
+            self._timer = self.host.call_at(self.host.clock.now_ms(), self._drop)
+
+    def _page(self, entry: int) -> tuple[int, int]:
+        """Its id and place, no place where it is in memory."""
+        turn = entry >> TURN_SHIFT & MASK
+        id_ = self._restored_ids[turn] if turn < len(self._restored_ids) else turn
+        return self._moved_ids.get(turn, id_), entry & MASK
+
+    def _put_back(self, entry: int, message: Message | None) -> int:
+        """The entry of a message that is tried again. Where it was read, it says itself where it is now."""
+        if message is None or not message.place:
+            return entry
+        if message.id != self._page(entry)[0]:
+            self._moved_ids[entry >> TURN_SHIFT & MASK] = message.id
+        return entry & ~MASK | message.place
+
+    def _expect(self) -> None:
+        """One timer, for the first."""
+        if not self._heap:
+            return
+        when_ms = self._heap[0] >> DEADLINE_SHIFT
+        if self._timer is not None:
+            if self._when_ms <= when_ms:
+                return
+            self._timer.cancel()
+        self._when_ms = when_ms
+        self._timer = self.host.call_at(when_ms, self._due)
+
+    def _due(self) -> None:
+        """Release a slice of what is due. What cannot be read is tried again in a while; so is a message whose release
+        raises, and all behind it go by the timer of the next slice."""
+        self._timer = None
+        now_ms = self.host.clock.now_ms()
+        end = now_ms + 1 << DEADLINE_SHIFT
+        entries: list[int] = []
+        while self._heap and self._heap[0] < end and len(entries) < SLICE:
+            entries.append(heappop(self._heap))
+        messages: list[Message | None] = []
+        done = 0
+        later = entries
+        try:
+            messages = self._read(entries)
+            later = []
+            for entry, message in zip(entries, messages, strict=True):
+                done += 1
+                later.append(self._put_back(entry, message))
+                if message is None:
+                    continue
+                self._release(message)
+                later.pop()
+                self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
+                if message.place:  # whatever happens now, it or its copies are there
+                    self.host.drop_moved(message.id, message.place, message.persistent)
+                else:
+                    del self._resident[entry >> TURN_SHIFT & MASK]
+        finally:
+            for entry in later:
+                heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_PLACE)
+            for entry, message in zip(entries[done:], messages[done:], strict=False):  # none where the read failed
+                heappush(self._heap, self._put_back(entry, message))
+            self._expect()
+
+    def _read(self, entries: list[int]) -> list[Message | None]:
+        """Read in this order, while the disk is read in its own; None for a message that cannot be read."""
+        if self._resident:
+            return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
+        order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
+        read = self.host.read([self._page(entries[index]) for index in order])
+        messages: list[Message | None] = [None] * len(entries)
+        for index, message in zip(order, read, strict=True):
+            messages[index] = message
+        return messages
 
 
 class DelayedExchange(ExchangeDecorator):
@@ -58,3 +245,34 @@ class DelayedExchange(ExchangeDecorator):
         keys = routing_keys(message, None)
         message = held(message)
         self._host.forward(self.inner.route(keys, message), keys, message)
+
+
+def delay_ms(raw: bytes) -> int:
+    """What the header in these properties asks for, 0 where that is nothing. A number as text will do."""
+    if HEADER.encode() not in raw:
+        return 0  # the usual answer, given without decoding
+    value = (properties.headers(raw) or Table.EMPTY).get(HEADER)
+    number = 0
+    if value is not None and value[0] in INTEGERS and isinstance(value[1], int):
+        number = value[1]
+    elif value is not None and value[0] == "S" and isinstance(value[1], bytes) and value[1].isdigit():
+        number = int(value[1][:11])
+    return number if 0 < number <= LONGEST_MS else 0
+
+
+def held(message: Message) -> Message:
+    """The message as it goes on once it is due, to be held no more: the header is negated, as that plugin does."""
+    raw = message.property_bytes
+    headers = properties.headers(raw) or Table.EMPTY
+    value = headers.get(HEADER)
+    if value is not None and value[0] == "S" and isinstance(value[1], bytes):
+        value = ("S", b"-" + value[1])
+    elif value is not None and isinstance(value[1], int):
+        value = (value[0] if value[0] in "bsIl" else "l", -value[1])
+    assert value is not None, "only what has a delay is held"
+    changed = properties.replace(raw, properties.HEADERS, headers.with_items([(HEADER, value)]))
+    copy = Message(
+        message.address, content_frames(0, changed, message.body), 0, message.body_bytes, 0, message.persistent
+    )
+    copy.life = message.life
+    return copy.anew()

@@ -1,7 +1,12 @@
-"""The exchange types that this broker knows, by their name on the wire. Built-in types and plugins enter alike."""
+"""The registry of exchange types by name: built-in types and those of plugins.
+
+Arguments that every type understands (`x-delayed-exchange`, `x-message-deduplication`) wrap the type in a decorator.
+"""
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
+from .deduplicating import DeduplicatingExchange
+from .delayed import DelayedExchange
 from .direct import DirectExchange
 from .exchange_type import ExchangeType
 from .fanout import FanoutExchange
@@ -18,7 +23,7 @@ NAME_LIMIT = 255  # octets, as it stands in a short string of exchange.declare
 
 
 class Registry:
-    """Exchange types by name, each with the distribution that it came in, empty for those that are built in."""
+    """Exchange types by name, with the distribution of each: empty for built-in types."""
 
     __slots__ = ("_types", "_distributions")
 
@@ -29,7 +34,7 @@ class Registry:
             self.register(name, type_)
 
     def register(self, name: str, type_: type[ExchangeType], distribution: str = "") -> None:
-        """Enter a type under its name on the wire. ValueError when that is none, or taken."""
+        """Add a type under the name that clients declare it by. Raises ValueError if it is empty, too long or taken."""
         if not name or len(name.encode("utf-8", "surrogateescape")) > NAME_LIMIT:
             raise ValueError(f"the name of an exchange type has 1 to {NAME_LIMIT} octets")
         if name in self._types:
@@ -38,7 +43,7 @@ class Registry:
         self._distributions[name] = distribution
 
     def find(self, type_name: str) -> type[ExchangeType]:
-        """The type of this name; 406 when there is none."""
+        """The type with this name. Raises PreconditionFailed (406) if there is none."""
         found = self._types.get(type_name)
         if found is None:
             raise PreconditionFailed(
@@ -47,7 +52,10 @@ class Registry:
         return found
 
     def create(self, type_name: str, name: str, arguments: Table) -> ExchangeType:
-        """The routing state of a new exchange; 406 when the type is unknown or refuses the arguments."""
+        """Create the type object of a new exchange.
+
+        Raises PreconditionFailed (406) if the type is unknown or refuses the arguments.
+        """
         made = self.find(type_name)(name, arguments)
         made.compose(self)
         return made
@@ -59,3 +67,13 @@ class Registry:
     def listed(self) -> list[tuple[str, str]]:
         """Name and distribution of each type, sorted."""
         return sorted(self._distributions.items())
+
+
+def decorated(type_: ExchangeType) -> ExchangeType:
+    """Wrap a type in the decorators that its arguments ask for: deduplication outside, at publish; delay inside."""
+    arguments = type_.arguments
+    if arguments.flag("x-delayed-exchange"):
+        type_ = DelayedExchange.around(type_)
+    if arguments.flag("x-message-deduplication"):
+        type_ = DeduplicatingExchange.around(type_)
+    return type_

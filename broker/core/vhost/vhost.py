@@ -5,13 +5,14 @@ Permissions are not asked here, the session does that; nor is any argument that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
-from ..exchanges.decorated import decorated
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
+from ..exchanges.exchange_type import Emission
+from ..exchanges.registry import decorated
 from ..exchanges.router import Route, route
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
@@ -390,18 +391,30 @@ class VHost(QueueHost):
         """Bind once; raises NotFound (404), AccessRefused (403), PreconditionFailed (406)."""
         if source == "":
             raise AccessRefused("operation not permitted on the default exchange")
+        if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
+            binding, emissions = bound
+            deliver_notices(self, emissions)
+            for observer in self._observers:
+                observer.bound(self.name, binding)
+
+    def restore_binding(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
+        """Add a stored binding at the start: emissions are discarded and observers not notified. Raises AMQPError."""
+        self._add_binding(source, destination, routing_key, arguments)
+
+    def _add_binding(
+        self, source: str, destination: Destination, routing_key: str, arguments: Table
+    ) -> tuple[Binding, Iterable[Emission]] | None:
+        """The new binding and what the exchange type emits for it; None if the binding exists already."""
         exchange = self.exchange(source)
         key = binding_key(source, destination, routing_key, arguments)
         if key in exchange.outgoing:
-            return
+            return None
         exchange.type.check(routing_key, arguments, destination_type(destination))
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding
         self.changed()
-        deliver_notices(self, exchange.type.bound(binding))
-        for observer in self._observers:
-            observer.bound(self.name, binding)
+        return binding, exchange.type.bound(binding)
 
     def unbind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Missing is fine (spec/core.md 7); raises AccessRefused (403) for the default exchange."""
