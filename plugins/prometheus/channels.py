@@ -41,13 +41,11 @@ def state(channel: Channel) -> Values:
 
 
 def publishing(channel: Channel) -> Values:
-    of = channel.publishing
-    return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
+    return channel.publishing.values()
 
 
 def delivering(channel: Channel) -> Values:
-    of = channel.delivering
-    return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.get_empty
+    return channel.delivering.values()
 
 
 GROUPS = (

@@ -14,8 +14,7 @@ TYPED = ("vhost", "exchange", "type")
 
 
 def published(scope: Scope) -> Values:
-    of = scope.node.statistics().publishing
-    return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
+    return scope.node.statistics().publishing.values()
 
 
 def named(scope: Scope) -> Iterable[Exchange]:

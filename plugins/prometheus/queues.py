@@ -64,14 +64,12 @@ def measured(queue: Queue) -> Values:
 
 
 def delivering(queue: Queue) -> Values:
-    of = queue.delivering
-    return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.get_empty
+    return queue.delivering.values()
 
 
 def delivered(scope: Scope) -> Values:
     """From all queues that there are and were."""
-    of = scope.node.statistics().delivered()
-    return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.get_empty
+    return scope.node.statistics().delivered().values()
 
 
 def moved(queue: Queue) -> Values:

@@ -1,4 +1,11 @@
-from warren.broker.core.counters.statistics import SIZES, DeliveryCounters, SizeHistogram, Statistics
+from warren.broker.core.counters.statistics import (
+    SIZES,
+    Churn,
+    DeliveryCounters,
+    PublishCounters,
+    SizeHistogram,
+    Statistics,
+)
 from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
 
 
@@ -52,3 +59,10 @@ def test_sums_are_of_all_parts() -> None:
     assert (total.delivering[QUORUM].ack, total.delivered().ack) == (6, 14)
     assert total.dead_lettered == {(CLASSIC, "disabled", "expired"): 4}
     assert total.sizes.counts()[1] == 10 and total.sizes.total_bytes == 5000
+
+
+def test_values_of_counters_follow_their_fields() -> None:
+    for counters in (PublishCounters(), DeliveryCounters(), Churn()):
+        for number, name in enumerate(counters.FIELDS, 1):
+            setattr(counters, name, number)
+        assert counters.values() == tuple(range(1, len(counters.FIELDS) + 1))

@@ -7,7 +7,7 @@ virtual host. So the sums need no visit to what lives, and keep what is gone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..messages.ports import Observer
 from ..queues.queue_settings import CLASSIC, QUORUM
@@ -23,13 +23,18 @@ DISABLED, AT_MOST_ONCE = "disabled", "at_most_once"  # strategies: without a dea
 class PublishCounters:
     """Of a channel, a virtual host, the node. What a queue refuses is published, but not confirmed."""
 
-    __slots__ = ("publish", "confirm", "return_unroutable", "drop_unroutable")
+    FIELDS: ClassVar[tuple[str, ...]] = ("publish", "confirm", "return_unroutable", "drop_unroutable")
+    __slots__ = FIELDS
 
     def __init__(self) -> None:
         self.publish = 0
         self.confirm = 0
         self.return_unroutable = 0
         self.drop_unroutable = 0
+
+    def values(self) -> tuple[int, ...]:
+        """The counts in the order of FIELDS."""
+        return self.publish, self.confirm, self.return_unroutable, self.drop_unroutable
 
     def add(self, other: PublishCounters) -> None:
         self.publish += other.publish
@@ -44,7 +49,10 @@ class DeliveryCounters:
     What is counted here counts in `total` as well, if there is one.
     """
 
-    __slots__ = ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "get_empty", "_total")
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        *("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "get_empty"),
+    )
+    __slots__ = (*FIELDS, "_total")
 
     def __init__(self, total: DeliveryCounters | None = None) -> None:
         self.get = 0
@@ -55,6 +63,13 @@ class DeliveryCounters:
         self.ack = 0
         self.get_empty = 0
         self._total = total
+
+    def values(self) -> tuple[int, ...]:
+        """The counts in the order of FIELDS."""
+        return (
+            *(self.get, self.get_no_ack, self.deliver, self.deliver_no_ack, self.redeliver, self.ack),
+            self.get_empty,
+        )
 
     @property
     def deliver_get(self) -> int:
@@ -219,15 +234,11 @@ class LoginAttempts:
 class Churn:
     """What came and went in the node. `queue_declared` counts declarations of what was there as well."""
 
-    __slots__ = (
-        "connection_created",
-        "connection_closed",
-        "channel_created",
-        "channel_closed",
-        "queue_declared",
-        "queue_created",
-        "queue_deleted",
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        *("connection_created", "connection_closed", "channel_created", "channel_closed"),
+        *("queue_declared", "queue_created", "queue_deleted"),
     )
+    __slots__ = FIELDS
 
     def __init__(self) -> None:
         self.connection_created = 0
@@ -237,6 +248,13 @@ class Churn:
         self.queue_declared = 0
         self.queue_created = 0
         self.queue_deleted = 0
+
+    def values(self) -> tuple[int, ...]:
+        """The counts in the order of FIELDS."""
+        return (
+            *(self.connection_created, self.connection_closed, self.channel_created, self.channel_closed),
+            *(self.queue_declared, self.queue_created, self.queue_deleted),
+        )
 
 
 class QueueChurn(Observer):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
 
-from warren.broker.plugin import Binding, Exchange, Queue, Table, VHost, json_of_table, stable_hash
+from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ..arguments import Arguments, table_of
 from ..auth import VHOST
-from ..pagination import Item, Listing
+from ..pagination import Listing
 from ..request import Request
 from ..responses import Response, done, found, missing
 from ..router import Route
+from ..views.binding import EMPTY, binding_view, implicit_binding, properties_key
 
-EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
 NO_KEYS = (EMPTY, "null", "undefined")  # what tools write for that
 BODY_LIMIT = 5_000  # octets, as RabbitMQ takes for a binding
 
@@ -85,7 +85,7 @@ def exchange_of(request: Request, name: str = "exchange") -> Exchange | None:
 
 
 def listed(bindings: Iterable[Bound]) -> Listing[Bound]:
-    return Listing(bindings, lambda one: described(*one), order=place)
+    return Listing(bindings, lambda one: binding_view(*one), order=place)
 
 
 def listed_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
@@ -101,7 +101,7 @@ def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
         for vhost, source in sources:
             if source.name == "":
                 for queue in list(vhost.queues.values()):
-                    yield vhost, implicit(queue)
+                    yield vhost, implicit_binding(queue)
             for binding in list(source.outgoing.values()):
                 yield vhost, binding
 
@@ -115,24 +115,12 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
     return vhost.name, binding.source, destination.kind, destination.name, binding.routing_key, key
 
 
-def described(vhost: VHost, binding: Binding) -> Item:
-    return {
-        "source": binding.source,
-        "vhost": vhost.name,
-        "destination": binding.destination.name,
-        "destination_type": binding.destination.kind,
-        "routing_key": binding.routing_key,
-        "arguments": json_of_table(binding.arguments),
-        "properties_key": properties_key(binding),
-    }
-
-
 # One of them
 
 
 def get_binding(request: Request) -> Response:
     """One binding."""
-    return found(described(request.here(), the_one(request)))
+    return found(binding_view(request.here(), the_one(request)))
 
 
 def post_binding(request: Request) -> Response:
@@ -185,27 +173,12 @@ def the_one(request: Request) -> Binding:
 
 def incoming(destination: Queue | Exchange) -> Iterator[Binding]:
     if isinstance(destination, Queue):
-        yield implicit(destination)
+        yield implicit_binding(destination)
     yield from destination.incoming.values()
 
 
 def between(source: Exchange, destination: Queue | Exchange) -> list[Binding]:
     return [binding for binding in incoming(destination) if binding.source == source.name]
-
-
-def implicit(queue: Queue) -> Binding:
-    return Binding("", queue, queue.name, Table.EMPTY)
-
-
-# Keys
-
-
-def properties_key(binding: Binding) -> str:
-    """What tells it from others with the same ends: the routing key, and a digest of the arguments."""
-    key = quote_plus(binding.routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
-    if not len(binding.arguments):
-        return key or EMPTY
-    return f"{key}~{stable_hash(binding.arguments.key()):016x}"
 
 
 def quoted(text: str) -> str:

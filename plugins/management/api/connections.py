@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Connection, User, json_of_table
+from warren.broker.plugin import Connection, User
 
 from ..auth import ANY, OWN, VHOST
-from ..pagination import Item, Listing
+from ..pagination import Listing
 from ..request import Request
 from ..responses import Response, done, found, missing
 from ..router import Route
-from ..stats.counters import connection_key
-from ..views.stats import NO_PROCESS, StatsView
+from ..views.connection import connection_identity, connection_view
+from ..views.stats import StatsView
 
 REASON = "Closed via management plugin"
 
@@ -30,12 +30,12 @@ def list_of_user(request: Request) -> Listing[Connection]:
     """Those of one user."""
     user = the_user(request)
     own = [one for one in open_connections(request) if user is not None and one.user is user]
-    return Listing(own, identified, lambda one: one.name)
+    return Listing(own, connection_identity, lambda one: one.name)
 
 
 def get_connection(request: Request) -> Response:
     """One connection."""
-    return found(described(StatsView(request), the_connection(request)))
+    return found(connection_view(StatsView(request), the_connection(request)))
 
 
 def delete_connection(request: Request) -> Response:
@@ -80,63 +80,8 @@ def the_user(request: Request) -> User | None:
 
 
 def listed(request: Request, connections: list[Connection]) -> Listing[Connection]:
-    figures = StatsView(request)
-    return Listing(connections, lambda one: described(figures, one), lambda one: one.name)
-
-
-def identified(connection: Connection) -> Item:
-    assert connection.user is not None
-    return {
-        "name": connection.name,
-        "vhost": connection.vhost_name,  # also of one that has ended since the list was begun
-        "user": connection.user.name,
-        "node": connection.node.name,
-    }
-
-
-def described(figures: StatsView, connection: Connection) -> Item:
-    peer = connection.peer
-    item = identified(connection) | {
-        "user_who_performed_action": connection.login_name,
-        "protocol": "AMQP 0-9-1",
-        "type": "network",
-        "auth_mechanism": connection.mechanism,
-        "host": peer.local_host,
-        "port": peer.local_port,
-        "peer_host": peer.host,
-        "peer_port": peer.port,
-        "state": connection.state_text,
-        "channels": len(connection.channels),
-        "channel_max": connection.channel_max,
-        "frame_max": connection.frame_max,
-        "timeout": connection.heartbeat_s,
-        "connected_at": connection.connected_at_ms,
-        "client_properties": json_of_table(connection.client_properties),
-    }
-    if connection.client_name:
-        item["user_provided_name"] = connection.client_name
-    item |= encryption(connection)
-    if figures.told:
-        octets = {"recv_oct": connection.received_bytes, "send_oct": connection.sent_bytes}
-        item |= figures.details("connection", connection_key(connection), octets)
-        item |= {"recv_cnt": connection.received_reads, "send_cnt": connection.sent_writes}
-        item |= {"send_pend": len(connection.output.buffer), **NO_PROCESS}
-    return item
-
-
-def encryption(connection: Connection) -> Item:
-    """What TLS settled on, if there is any."""
-    tls = connection.peer.encryption
-    return {
-        "ssl": tls is not None,
-        "ssl_protocol": tls.protocol if tls is not None else None,
-        "ssl_cipher": tls.cipher if tls is not None else None,
-        "ssl_hash": None,
-        "ssl_key_exchange": None,
-        "peer_cert_subject": (tls.subject or None) if tls is not None else None,
-        "peer_cert_issuer": (tls.issuer or None) if tls is not None else None,
-        "peer_cert_validity": (tls.validity or None) if tls is not None else None,
-    }
+    stats = StatsView(request)
+    return Listing(connections, lambda one: connection_view(stats, one), lambda one: one.name)
 
 
 ROUTES = (

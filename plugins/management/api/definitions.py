@@ -17,7 +17,7 @@ from ..pagination import Item, chosen_columns, each_in_slices, joined_in_slices,
 from ..request import Request
 from ..responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
 from ..router import Route
-from .users import PROTECTED, PROTECTED_UNCHANGED, described
+from .users import PROTECTED, PROTECTED_UNCHANGED, user_view
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write
 
@@ -80,7 +80,7 @@ def check_protected(node: Node, given: Any) -> None:
     user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
     if user is None or PROTECTED not in user.tags:
         return
-    now = described(user)
+    now = user_view(user)
     tags = given.get("tags", [])
     same_tags = (tags.split(",") if isinstance(tags, str) else tags) == now.pop("tags")
     if "password" in given or not same_tags or any(given.get(key) != now[key] for key in ("name", "password_hash")):

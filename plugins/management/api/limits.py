@@ -56,21 +56,21 @@ def delete_limit_of_vhost(request: Request) -> Response:
     return done()
 
 
-def described(user: User) -> Item:
+def user_limits_view(user: User) -> Item:
     return {"user": user.name, "value": dict(user.limits)}
 
 
 def list_limits_of_users(request: Request) -> Listing[User]:
     """Limits of the users who have some."""
     users = [user for user in request.node.users.unsorted() if user.limits]
-    return Listing(users, described, order=lambda user: user.name)
+    return Listing(users, user_limits_view, order=lambda user: user.name)
 
 
 def list_limits_of_user(request: Request) -> Listing[User]:
     """Limits of one user."""
     request.check_own(request.node.users.get(request.path["user"]))
     user = find_user(request)
-    return Listing([user] if user.limits else [], described)
+    return Listing([user] if user.limits else [], user_limits_view)
 
 
 def put_limit_of_user(request: Request) -> Response:

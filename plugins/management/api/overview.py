@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from warren.broker.plugin import PRODUCT, Host, Listening, Registry
+from warren.broker.plugin import PRODUCT
 
 from ..auth import ANY
 from ..pagination import Item
@@ -14,9 +14,7 @@ from ..responses import Response, found
 from ..router import Route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
 from ..stats.vhost_totals import Totals, totals_of
-
-DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
-DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
+from ..views.node import context_view, exchange_type_views, is_web, listener_view
 
 
 async def overview(request: Request) -> Response:
@@ -28,7 +26,7 @@ async def overview(request: Request) -> Response:
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
         "sample_retention_policies": request.state.samples.policies(),
-        "exchange_types": exchange_types(node.registry),
+        "exchange_types": exchange_type_views(node.registry),
         "product_version": request.state.product_version,
         "product_name": PRODUCT,
         "rabbitmq_version": node.version,
@@ -48,8 +46,8 @@ async def overview(request: Request) -> Response:
     }
     if request.caller.monitors:
         body["node"] = node.name
-        body["listeners"] = [listener(host, one) for one in host.listening()]
-        body["contexts"] = [{"node": node.name, **context(one)} for one in host.listening() if is_web(one)]
+        body["listeners"] = [listener_view(host, one) for one in host.listening()]
+        body["contexts"] = [{"node": node.name, **context_view(one)} for one in host.listening() if is_web(one)]
     return found(body)
 
 
@@ -118,45 +116,6 @@ def object_totals(request: Request, consumers: int) -> Item:
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "connections": len(connections),
         "channels": sum(len(connection.channels) for connection in connections),
-    }
-
-
-# What the node is made of
-
-
-def exchange_types(registry: Registry) -> list[Item]:
-    return [
-        {"name": name, "description": registry.find(name).description or distribution, "enabled": True}
-        for name, distribution in registry.listed()
-    ]
-
-
-def is_web(listening: Listening) -> bool:
-    return listening.protocol in DESCRIPTIONS
-
-
-def listener(host: Host, listening: Listening) -> Item:
-    options: Item = {"port": listening.port, "protocol": listening.protocol}
-    if not is_web(listening):
-        config = host.config
-        options = {"backlog": config.tcp_backlog, "nodelay": config.tcp_nodelay, "exit_on_close": False}
-    return {
-        "node": host.node.name,
-        "protocol": listening.protocol,
-        "ip_address": listening.host,
-        "port": listening.port,
-        "socket_opts": options,
-    }
-
-
-def context(listening: Listening) -> Item:
-    """A web server, as it was once called."""
-    return {
-        "description": DESCRIPTIONS[listening.protocol],
-        "path": "/",
-        "ip": listening.host,
-        "port": str(listening.port),
-        "ssl_opts": [],
     }
 
 

@@ -21,7 +21,7 @@ class ParameterBody(msgspec.Struct):
     value: Any
 
 
-def described(request: Request, parameter: Parameter) -> Item:
+def parameter_view(request: Request, parameter: Parameter) -> Item:
     return {
         "vhost": parameter.vhost,
         "component": parameter.component,
@@ -52,7 +52,7 @@ def list_parameters(request: Request) -> Listing[Parameter]:
         for one in request.node.parameters.unsorted()
         if one.vhost in vhosts and (one.component == component or (component is None and one.component != POLICY))
     ]
-    return Listing(listed, partial(described, request), order=lambda one: (one.vhost, one.component, one.name))
+    return Listing(listed, partial(parameter_view, request), order=lambda one: (one.vhost, one.component, one.name))
 
 
 def find_parameter(request: Request) -> Parameter:
@@ -67,7 +67,7 @@ def find_parameter(request: Request) -> Parameter:
 
 def get_parameter(request: Request) -> Response:
     """One parameter."""
-    return found(described(request, find_parameter(request)))
+    return found(parameter_view(request, find_parameter(request)))
 
 
 def put_parameter(request: Request) -> Response:

@@ -26,7 +26,7 @@ class PolicyBody(msgspec.Struct, rename="kebab"):
     apply_to: Any = "all"
 
 
-def described(policy: Policy) -> Item:
+def policy_view(policy: Policy) -> Item:
     return {
         "vhost": policy.vhost,
         "name": policy.name,
@@ -40,7 +40,7 @@ def described(policy: Policy) -> Item:
 def list_policies(request: Request, operator: bool) -> Listing[Policy]:
     """Those in the virtual hosts that the user sees, the lowest priority first."""
     all_ = [policy for vhost in request.vhosts() for policy in request.node.policies.all(vhost.name, operator)]
-    return Listing(all_, described)
+    return Listing(all_, policy_view)
 
 
 def find_policy(request: Request, operator: bool) -> Policy:
@@ -53,7 +53,7 @@ def find_policy(request: Request, operator: bool) -> Policy:
 
 def get_policy(request: Request, operator: bool) -> Response:
     """One policy."""
-    return found(described(find_policy(request, operator)))
+    return found(policy_view(find_policy(request, operator)))
 
 
 def put_policy(request: Request, operator: bool) -> Response:

@@ -24,7 +24,7 @@ class TopicPatterns(msgspec.Struct):
 Row = tuple[User, str, str, TopicPermission]  # whose, in which virtual host, for which exchange
 
 
-def described(row: Row) -> Item:
+def topic_permission_view(row: Row) -> Item:
     user, vhost, exchange, given = row
     return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": given.write, "read": given.read}
 
@@ -40,7 +40,7 @@ def of_user(user: User, vhost: str | None = None) -> list[Row]:
 async def list_topic_permissions(request: Request) -> Listing[Row]:
     """All of them."""
     of_users = await in_slices(request.node.users.unsorted(), of_user)
-    return Listing((row for rows in of_users for row in rows), described, order=place)
+    return Listing((row for rows in of_users for row in rows), topic_permission_view, order=place)
 
 
 def place(row: Row) -> tuple[str, str, str]:
@@ -49,14 +49,14 @@ def place(row: Row) -> tuple[str, str, str]:
 
 def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
     """Those of one user."""
-    return Listing(of_user(find_user(request)), described)
+    return Listing(of_user(find_user(request)), topic_permission_view)
 
 
 async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
     """Those in one virtual host."""
     vhost = request.here().name
     of_users = await in_slices(request.node.users.unsorted(), lambda user: of_user(user, vhost))
-    return Listing((row for rows in of_users for row in rows), described, order=place)
+    return Listing((row for rows in of_users for row in rows), topic_permission_view, order=place)
 
 
 def rows_of(request: Request) -> list[Row]:
@@ -71,7 +71,7 @@ def rows_of(request: Request) -> list[Row]:
 
 def get_topic_permissions(request: Request) -> Listing[Row]:
     """Those of one user in one virtual host."""
-    return Listing(rows_of(request), described)
+    return Listing(rows_of(request), topic_permission_view)
 
 
 def put_topic_permission(request: Request) -> Response:

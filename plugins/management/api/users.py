@@ -52,7 +52,7 @@ def name_of(user: User) -> str:
     return user.name
 
 
-def described(user: User) -> Item:
+def user_view(user: User) -> Item:
     return {
         "name": user.name,
         "password_hash": user.password_hash.decode("ascii"),
@@ -64,18 +64,18 @@ def described(user: User) -> Item:
 
 def list_users(request: Request) -> Listing[User]:
     """All users."""
-    return Listing(request.node.users.unsorted(), described, name_of, name_of)
+    return Listing(request.node.users.unsorted(), user_view, name_of, name_of)
 
 
 def list_users_without_permissions(request: Request) -> Listing[User]:
     """Those that may enter no virtual host."""
     users = [user for user in request.node.users.unsorted() if not user.permissions]
-    return Listing(users, described, name_of, name_of)
+    return Listing(users, user_view, name_of, name_of)
 
 
 def get_user(request: Request) -> Response:
     """One user."""
-    return found(described(find_user(request)))
+    return found(user_view(find_user(request)))
 
 
 async def put_user(request: Request) -> Response:

@@ -7,14 +7,13 @@ import msgspec
 from warren.broker.plugin import VHost
 
 from ..auth import ADMIN, ANY
-from ..pagination import Item, Listing
+from ..pagination import Listing
 from ..request import Request
 from ..responses import HTTPError, Response, done, found, missing, put
 from ..router import Route
-from ..stats.counters import length_counters, message_counters, vhost_key
-from ..stats.history import OCTETS
-from ..stats.vhost_totals import Totals, totals_of
+from ..stats.vhost_totals import totals_of
 from ..views.stats import StatsView
+from ..views.vhost import vhost_view
 
 
 class VHostBody(msgspec.Struct):
@@ -28,45 +27,17 @@ class VHostBody(msgspec.Struct):
 
 async def list_vhosts(request: Request) -> Listing[VHost]:
     """Those that the user sees."""
-    figures, vhosts = StatsView(request), request.visible_vhosts()
+    stats, vhosts = StatsView(request), request.visible_vhosts()
     totals = await totals_of(vhosts, request.host.connections())
     node = request.node.name
-    return Listing(vhosts, lambda vhost: described(node, figures, totals, vhost), lambda vhost: vhost.name)
-
-
-def described(node: str, figures: StatsView, totals: Totals, vhost: VHost) -> Item:
-    """`node` is the name of the one it is on."""
-    kept = vhost.metadata
-    default_queue_type = kept.default_queue_type or "classic"
-    item: Item = {
-        "name": vhost.name,
-        "description": kept.description,
-        "tags": list(kept.tags),
-        "default_queue_type": default_queue_type,
-        "metadata": {
-            "description": kept.description,
-            "tags": list(kept.tags),
-            "default_queue_type": default_queue_type,
-        },
-        "protected_from_deletion": kept.protected,
-        "tracing": vhost.firehose is not None,
-        "cluster_state": {node: "running"},
-    }
-    key = vhost_key(vhost)
-    if figures.totals:
-        item |= figures.details("vhost", key, length_counters(totals.lengths[vhost.name]))
-    if figures.told:
-        item |= figures.details("vhost", key, dict(zip(OCTETS, totals.octets[vhost.name], strict=True)))
-        counted = vhost.statistics
-        item |= figures.message_stats("vhost", key, message_counters(counted.publishing, counted.delivered()))
-    return item
+    return Listing(vhosts, lambda vhost: vhost_view(node, stats, totals, vhost), lambda vhost: vhost.name)
 
 
 async def get_vhost(request: Request) -> Response:
     """One virtual host."""
     vhost = request.here()
     totals = await totals_of([vhost], request.host.connections())
-    return found(described(request.node.name, StatsView(request), totals, vhost))
+    return found(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
 def put_vhost(request: Request) -> Response:

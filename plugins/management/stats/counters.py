@@ -9,14 +9,11 @@ from warren.broker.plugin import Churn, DeliveryCounters, Exchange, PublishCount
 
 from .history import GAUGES, LENGTHS, OCTETS, Key
 
-PUBLISHING = ("publish", "confirm", "return_unroutable", "drop_unroutable")
-DELIVERING = ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "deliver_get", "get_empty")
+PUBLISHING = PublishCounters.FIELDS
+DELIVERING = (*DeliveryCounters.FIELDS, "deliver_get")
 PUBLISHED = ("publish", "return_unroutable", "drop_unroutable")  # by a channel to one exchange
 ROUTING = ("publish_in", "publish_out")
-CHURN = (
-    *("connection_created", "connection_closed", "channel_created", "channel_closed"),
-    *("queue_declared", "queue_created", "queue_deleted"),
-)
+CHURN = Churn.FIELDS
 KINDS: Mapping[str, tuple[str, ...]] = {
     "overview": (*PUBLISHING, *DELIVERING, *LENGTHS, *CHURN),
     "node": GAUGES,
@@ -84,12 +81,8 @@ def channel_key(connection: ConnectionCounters, channel: ChannelCounters) -> Key
 # Values in the order of the names above
 
 
-def publishing(of: PublishCounters) -> Values:
-    return of.publish, of.confirm, of.return_unroutable, of.drop_unroutable
-
-
 def delivering(of: DeliveryCounters) -> Values:
-    return of.get, of.get_no_ack, of.deliver, of.deliver_no_ack, of.redeliver, of.ack, of.deliver_get, of.get_empty
+    return *of.values(), of.deliver_get
 
 
 def lengths(queue: Queue) -> tuple[int, int, int]:
@@ -102,18 +95,11 @@ def persistent(queue: Queue) -> tuple[int, int]:
     return min(queue.kept.count, messages), min(queue.kept.body_bytes, body_bytes)
 
 
-def churn(of: Churn) -> Values:
-    return (
-        *(of.connection_created, of.connection_closed, of.channel_created, of.channel_closed),
-        *(of.queue_declared, of.queue_created, of.queue_deleted),
-    )
-
-
 # The same by name, for who lists it
 
 
 def publishing_counters(of: PublishCounters) -> dict[str, int]:
-    return dict(zip(PUBLISHING, publishing(of), strict=True))
+    return dict(zip(PUBLISHING, of.values(), strict=True))
 
 
 def delivering_counters(of: DeliveryCounters) -> dict[str, int]:
@@ -146,4 +132,4 @@ def length_counters(values: Values) -> dict[str, int]:
 
 
 def churn_counters(of: Churn) -> dict[str, int]:
-    return dict(zip(CHURN, churn(of), strict=True))
+    return dict(zip(CHURN, of.values(), strict=True))

@@ -72,7 +72,7 @@ class Sampler:
             counted = vhost.statistics
             received, sent = octets.get(vhost.name, (0, 0))
             values = (
-                *counters.publishing(counted.publishing),
+                *counted.publishing.values(),
                 *counters.delivering(counted.delivered()),
                 *lengths,
                 *(counted.received_bytes + received, counted.sent_bytes + sent),
@@ -92,7 +92,7 @@ class Sampler:
                 received, sent = octets.get(connection.vhost.name, (0, 0))
                 octets[connection.vhost.name] = (received + came, sent + went)
             for channel in list(connection.channels.values()):
-                values = (*counters.publishing(channel.publishing), *counters.delivering(channel.delivering))
+                values = (*channel.publishing.values(), *counters.delivering(channel.delivering))
                 samples.look("channel", counters.channel_key(connection, channel), channel, values)
                 yield
             yield
@@ -101,10 +101,10 @@ class Sampler:
         node, samples = self._node, self._samples
         counted = node.statistics()
         values = (
-            *counters.publishing(counted.publishing),
+            *counted.publishing.values(),
             *counters.delivering(counted.delivered()),
             *lengths,
-            *counters.churn(node.churn),
+            *node.churn.values(),
         )
         samples.look("overview", counters.OVERVIEW, node, values)
         if self._gauges is not None:

@@ -13,67 +13,72 @@ from ..stats.detailed_rates import channels, pair, published_counters, route, ro
 from .stats import StatsView
 
 
-def of_queue(host: Host, figures: StatsView, queue: Queue) -> Item:
+def of_queue(host: Host, stats: StatsView, queue: Queue) -> Item:
     incoming = [
-        {"stats": routed_stats(figures, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
+        {"stats": routed_stats(stats, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
         for exchange, counted in routes(host).items()
         if queue in counted
     ]
     deliveries = [
-        {"stats": delivered_stats(figures, channel, queue, got), "channel_details": channel_details(channel)}
+        {"stats": delivered_stats(stats, channel, queue, got), "channel_details": channel_details(channel)}
         for channel in channels(host)
         if channel.lane is not None and (got := channel.lane.queues.get(queue)) is not None
     ]
     return {"incoming": incoming, "deliveries": deliveries}
 
 
-def of_exchange(host: Host, figures: StatsView, exchange: Exchange) -> Item:
+def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Item:
     incoming = [
-        {"stats": published_stats(figures, channel, exchange, published), "channel_details": channel_details(channel)}
+        {"stats": published_stats(stats, channel, exchange, published), "channel_details": channel_details(channel)}
         for channel in channels(host)
         if channel.lane is not None and (published := channel.lane.exchanges.get(exchange)) is not None
     ]
     outgoing = [
-        {"stats": routed_stats(figures, exchange, queue, count), "queue": place_of(queue)}
+        {"stats": routed_stats(stats, exchange, queue, count), "queue": place_of(queue)}
         for queue, count in routes(host).get(exchange, {}).items()
     ]
     return {"incoming": incoming, "outgoing": outgoing}
 
 
-def of_channel(figures: StatsView, channel: Channel) -> Item:
+def of_channel(stats: StatsView, channel: Channel) -> Item:
     if channel.lane is None:
         return {"publishes": [], "deliveries": []}
     publishes = [
-        {"stats": published_stats(figures, channel, exchange, published), "exchange": place_of(exchange)}
+        {"stats": published_stats(stats, channel, exchange, published), "exchange": place_of(exchange)}
         for exchange, published in channel.lane.exchanges.items()
     ]
     deliveries = [
-        {"stats": delivered_stats(figures, channel, queue, got), "queue": place_of(queue)}
+        {"stats": delivered_stats(stats, channel, queue, got), "queue": place_of(queue)}
         for queue, got in channel.lane.queues.items()
     ]
     return {"publishes": publishes, "deliveries": deliveries}
 
 
-def published_stats(figures: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Item:
-    return figures.details("channel_exchange", pair(channel, exchange), published_counters(published))
+def published_stats(stats: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Item:
+    return stats.details("channel_exchange", pair(channel, exchange), published_counters(published))
 
 
-def delivered_stats(figures: StatsView, channel: Channel, queue: Queue, got: DeliveryCounters) -> Item:
-    return figures.details("channel_queue", pair(channel, queue), delivering_counters(got))
+def delivered_stats(stats: StatsView, channel: Channel, queue: Queue, got: DeliveryCounters) -> Item:
+    return stats.details("channel_queue", pair(channel, queue), delivering_counters(got))
 
 
-def routed_stats(figures: StatsView, exchange: Exchange, queue: Queue, count: int) -> Item:
-    return figures.details("exchange_queue", route(exchange, queue), {"publish": count})
+def routed_stats(stats: StatsView, exchange: Exchange, queue: Queue, count: int) -> Item:
+    return stats.details("exchange_queue", route(exchange, queue), {"publish": count})
 
 
 def place_of(one: Exchange | Queue) -> Item:
     return {"name": one.name, "vhost": one.vhost}
 
 
+def channel_name(channel: Channel) -> str:
+    """The name of a channel: that of its connection, and its number."""
+    return f"{channel.connection.name} ({channel.number})"
+
+
 def channel_details(channel: Channel) -> Item:
     connection = channel.connection
     return {
-        "name": f"{connection.name} ({channel.number})",
+        "name": channel_name(channel),
         "number": channel.number,
         "user": channel.user.name,
         "connection_name": connection.name,

@@ -1,0 +1,37 @@
+"""The view of a binding."""
+
+from __future__ import annotations
+
+from urllib.parse import quote_plus
+
+from warren.broker.plugin import Binding, Queue, Table, VHost, json_of_table, stable_hash
+
+from ..pagination import Item
+
+EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
+
+
+def binding_view(vhost: VHost, binding: Binding) -> Item:
+    """The fields of a binding."""
+    return {
+        "source": binding.source,
+        "vhost": vhost.name,
+        "destination": binding.destination.name,
+        "destination_type": binding.destination.kind,
+        "routing_key": binding.routing_key,
+        "arguments": json_of_table(binding.arguments),
+        "properties_key": properties_key(binding),
+    }
+
+
+def implicit_binding(queue: Queue) -> Binding:
+    """The binding that each queue has to the default exchange."""
+    return Binding("", queue, queue.name, Table.EMPTY)
+
+
+def properties_key(binding: Binding) -> str:
+    """The key that tells a binding from others with the same ends: its routing key and a digest of its arguments."""
+    key = quote_plus(binding.routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
+    if not len(binding.arguments):
+        return key or EMPTY
+    return f"{key}~{stable_hash(binding.arguments.key()):016x}"

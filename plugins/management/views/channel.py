@@ -1,0 +1,50 @@
+"""The view of a channel."""
+
+from __future__ import annotations
+
+from warren.broker.plugin import Channel
+
+from ..pagination import Item
+from ..stats.counters import channel_counters, channel_key
+from .consumer import consumer_view
+from .detailed_rates import channel_name, of_channel
+from .stats import NO_PROCESS, StatsView
+
+
+def channel_view(stats: StatsView, channel: Channel) -> Item:
+    """The fields of a channel, as in lists."""
+    connection, confirms, transaction = channel.connection, channel.confirms, channel.transaction
+    peer = connection.peer
+    item: Item = {
+        "name": channel_name(channel),
+        "number": channel.number,
+        "node": connection.node.name,
+        "vhost": channel.vhost.name,
+        "user": channel.user.name,
+        "user_who_performed_action": channel.user.name,
+        "state": "closing" if channel.closing else "running",
+        "transactional": transaction is not None,
+        "confirm": confirms is not None,
+        "consumer_count": len(channel.consumers),
+        "messages_unacknowledged": len(channel.unacked),
+        "messages_unconfirmed": confirms.next - 1 - confirms.told if confirms is not None else 0,
+        "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
+        "pending_raft_commands": 0,  # queues of one node wait for no other
+        "acks_uncommitted": len(transaction.settlements) if transaction is not None else 0,
+        "prefetch_count": channel.prefetch,
+        "connection_details": {"name": connection.name, "peer_host": peer.host, "peer_port": peer.port},
+    }
+    if stats.told:
+        key = channel_key(connection, channel)
+        item |= stats.message_stats("channel", key, channel_counters(channel)) | stats.idle_since("channel", key)
+        item |= NO_PROCESS
+    return item
+
+
+def detailed_channel_view(stats: StatsView, channel: Channel) -> Item:
+    """The fields of a single channel: with its consumers and detailed rates."""
+    item = channel_view(stats, channel)
+    if stats.told:
+        item["consumer_details"] = [consumer_view(one) for one in list(channel.consumers.values())]
+        item |= of_channel(stats, channel)
+    return item

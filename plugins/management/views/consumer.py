@@ -1,0 +1,30 @@
+"""The view of a consumer."""
+
+from __future__ import annotations
+
+from warren.broker.plugin import ChannelConsumer, Queue, is_active, json_of_table
+
+from ..pagination import Item
+from .detailed_rates import channel_details
+
+
+def consumers_of(queue: Queue) -> list[ChannelConsumer]:
+    """The consumers of clients; those of federation have no channel that could be named."""
+    return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
+
+
+def consumer_view(consumer: ChannelConsumer) -> Item:
+    """The fields of a consumer."""
+    queue, channel = consumer.queue, consumer.channel
+    return {
+        "consumer_tag": consumer.tag,
+        "exclusive": consumer.exclusive,
+        "ack_required": not consumer.no_ack,
+        "prefetch_count": consumer.prefetch,
+        "active": is_active(consumer),
+        "activity_status": queue.consumers.activity_status(consumer),
+        "arguments": json_of_table(consumer.arguments),
+        "consumer_timeout": channel.connection.settings.consumer_timeout_ms,
+        "queue": {"name": queue.name, "vhost": queue.vhost},
+        "channel_details": channel_details(channel),
+    }

@@ -1,0 +1,34 @@
+"""The view of an exchange."""
+
+from __future__ import annotations
+
+from warren.broker.plugin import Exchange, Host, json_of_table
+
+from ..pagination import Item
+from ..stats.counters import exchange_counters, exchange_key
+from .detailed_rates import of_exchange
+from .stats import StatsView
+
+
+def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
+    """The fields of an exchange."""
+    item: Item = {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type_name,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": json_of_table(exchange.arguments),
+    }
+    if exchange.policy is not None:
+        item["policy"] = exchange.policy.name
+    if stats.told:
+        item |= stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
+    return item
+
+
+def detailed_exchange_view(host: Host, stats: StatsView, exchange: Exchange) -> Item:
+    """The fields of a single exchange: with detailed rates."""
+    item = exchange_view(stats, exchange)
+    return item | of_exchange(host, stats, exchange) if stats.told else item

@@ -1,0 +1,80 @@
+"""The view of a federation link."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ..federation_links import Row, link_counters, link_key
+from ..pagination import Item
+from .stats import StatsView
+
+ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # what is told as the service tells it
+# What RabbitMQ does not tell.
+MORE = (
+    *("policy", "retries", "reconnects", "backlog", "lag_ms", "forwarded", "unconfirmed", "nacked"),
+    *("dropped_max_hops", "dropped_seen", "dropped_invalid", "bindings", "degraded"),
+)
+
+
+def link_view(stats: StatsView, row: Row) -> Item:
+    """A row of the service with RabbitMQ's names; what does not hold of a link is left out."""
+    kind = str(row["type"])
+    item: Item = {
+        "node": row["node"],
+        kind: row["name"],
+        f"upstream_{kind}": row["upstream_name"],
+        **{name: row[name] for name in ALIKE},
+        "timestamp": clock_time(row["changed_s"]),
+        **{name: row[name] for name in MORE},
+    }
+    if kind == "queue":
+        item["consumer_tag"] = row["consumer_tag"]
+    if row["error"]:
+        item["error"] = row["error"]
+    if row["next_attempt_s"] is not None:
+        item["next_attempt_at"] = point_in_time(row["next_attempt_s"])
+    if row["state"]:
+        item |= {"state": row["state"], "reason": row["reason"], "since": point_in_time(row["since_s"])}
+    if row["status"] == "running":
+        item["local_connection"] = row["local_connection"]
+        channel = item["local_channel"] = local_channel(row)
+        if stats.told:
+            channel["message_stats"] = stats.details("link", link_key(row), link_counters(row))
+    return item
+
+
+def local_channel(row: Row) -> Item:
+    """The channel by which the link publishes here, as RabbitMQ shows it."""
+    name = row["local_connection"]
+    return {
+        "acks_uncommitted": 0,
+        "confirm": True,
+        "connection_details": {"name": name, "peer_host": "undefined", "peer_port": "undefined"},
+        "consumer_count": 0,
+        "messages_unacknowledged": 0,
+        "messages_uncommitted": 0,
+        "messages_unconfirmed": row["unconfirmed"],
+        "name": f"{name} (1)",
+        "node": row["node"],
+        "number": 1,
+        "prefetch_count": 0,
+        "state": "running",
+        "transactional": False,
+        "user": "none",
+        "user_who_performed_action": "none",
+        "vhost": row["vhost"],
+    }
+
+
+def clock_time(timestamp_s: object) -> str:
+    """As clocks here show it, in RabbitMQ's form: the hour has no zero in front."""
+    at = datetime.fromtimestamp(seconds(timestamp_s))
+    return f"{at:%Y-%m-%d} {at.hour}:{at:%M:%S}"
+
+
+def point_in_time(timestamp_s: object) -> str:
+    return datetime.fromtimestamp(seconds(timestamp_s), UTC).isoformat(timespec="milliseconds")
+
+
+def seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0

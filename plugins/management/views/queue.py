@@ -1,0 +1,107 @@
+"""The view of a queue."""
+
+from __future__ import annotations
+
+from warren.broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type, queue_sizes
+
+from ..pagination import Item
+from ..request import Request
+from ..stats.counters import length_counters, lengths, queue_counters, queue_key
+from .consumer import consumer_view, consumers_of
+from .detailed_rates import of_queue
+from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
+
+QUORUM = "quorum"
+STORAGE_VERSION = 2  # of RabbitMQ's classic queues, the newest
+UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
+
+
+def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
+    """The fields of a queue, as in lists."""
+    item: Item = {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.rules.type,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": queue.owner is not None,
+        "arguments": arguments_with_type(queue),
+        "node": request.node.name,
+        "state": "running",
+    }
+    if queue.rules.type == QUORUM:
+        item |= replica_fields(request.node.name)
+    if queue.policy is not None:
+        item["policy"] = queue.policy.name
+    if queue.operator_policy is not None:
+        item["operator_policy"] = queue.operator_policy.name
+    if stats.totals:
+        item |= stats.details("queue", queue_key(queue), length_counters(lengths(queue)))
+    if stats.told:
+        item["effective_policy_definition"] = dict(queue.effective)
+        item |= queue_sizes(queue) | consumer_fields(queue) | owner_fields(queue) | {**NO_REDUCTIONS}
+        item |= (
+            quorum_fields(request.node.name, queue)
+            if queue.rules.type == QUORUM
+            else {"storage_version": STORAGE_VERSION}
+        )
+        item |= stats.message_stats("queue", queue_key(queue), queue_counters(queue))
+        item |= stats.idle_since("queue", queue_key(queue))
+    return item
+
+
+def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
+    """The fields of a single queue: with its consumers and detailed rates."""
+    item = queue_view_with_unset(request, stats, queue)
+    if stats.told:
+        item["consumer_details"] = [consumer_view(consumer) for consumer in consumers_of(queue)]
+        item |= of_queue(request.host, stats, queue)
+    return item
+
+
+def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> Item:
+    """The fields of a queue, those that are not set among them."""
+    unset: Item = dict.fromkeys(UNSET)
+    item = unset | queue_view(request, stats, queue)
+    if stats.told:
+        item["garbage_collection"] = NO_GARBAGE
+    return item
+
+
+def consumer_fields(queue: Queue) -> Item:
+    """The fields about the consumers of a queue."""
+    consumers = queue.consumers
+    capacity: float = 1.0 if consumers.any_ready() else 0  # whether one would get a message at once
+    item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
+    if consumers.exclusive:
+        item["exclusive_consumer_tag"] = consumers.all()[0].tag
+    if isinstance(consumers, SingleActiveConsumers) and consumers.active is not None:
+        item["single_active_consumer_tag"] = consumers.active.tag
+    return item
+
+
+def replica_fields(node: str) -> Item:
+    """List the nodes with replicas of a quorum queue: this one, which is the only one."""
+    return {"leader": node, "members": [node], "online": [node]}
+
+
+def quorum_fields(node: str, queue: Queue) -> Item:
+    """The fields of quorum queues alone; of what only RabbitMQ's have, nothing is counted here."""
+    return {
+        "delivery_limit": queue.rules.delivery_limit,
+        "messages_dlx": 0,
+        "message_bytes_dlx": 0,
+        "messages_ready_high": 0,
+        "messages_ready_normal": queue.ready,
+        "messages_ready_returned": 0,
+        "open_files": {node: 0},
+        "publishers": 0,
+    }
+
+
+def owner_fields(queue: Queue) -> Item:
+    """The connection that the queue is exclusive to, if one is."""
+    if not isinstance(queue.owner, Connection):
+        return {}
+    peer = queue.owner.peer
+    return {"owner_pid_details": {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}}
