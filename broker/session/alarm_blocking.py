@@ -18,7 +18,7 @@ from ..core.telemetry.resource_alarms import MEMORY
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, Publishes
 from .connection_state import CLOSED, CLOSING
-from .methods.publish import REPLY_TO
+from .names import REPLY_TO
 
 if TYPE_CHECKING:
     from ..core.messages.binding import Destination

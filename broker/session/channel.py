@@ -40,7 +40,7 @@ from .methods import (
 )
 
 if TYPE_CHECKING:
-    from ..core.exchanges.router import Route
+    from ..core.exchanges.router import Route, RouteKey
     from .connection import Connection
 
 Unacked = tuple[Queue, ChannelConsumer | None, int, Message]
@@ -106,7 +106,7 @@ class Channel:
         self.seen_properties = b""
         self.seen_persistent = False
         self.seen_special = False
-        self.routes: dict[bytes, Route] = publishing.remembered_routes(self.vhost, self.user)
+        self.routes: dict[RouteKey, Route] = publishing.remembered_routes(self.vhost, self.user)
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
         breakdown = connection.node.breakdown
@@ -136,7 +136,13 @@ class Channel:
     def publish(self, publishes: Publishes) -> None:
         """HOT: bench A-M."""
         try:
-            publishing.publish(self, publishes)
+            contents = publishes.contents
+            if not contents:
+                raise publishing.too_long(self, publishes)
+            route = self.routes.get(publishes.method)
+            if route is None:
+                route = publishing.resolve(self, publishes.method)
+            publishing.publish(self, route, contents, publishes.alike, publishes.largest_frame)
         except AMQPError as error:
             raise named(error, PUBLISH) from None
 

@@ -18,6 +18,7 @@ from ..amqp import properties
 from ..amqp.errors import AMQPError, Invalid
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
+from ..core.exchanges.router import Route
 from ..core.messages.message import HEADER_FIXED, Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
@@ -25,7 +26,6 @@ from ..core.queues.enqueue import has_room
 from ..core.vhost.vhost import VHost
 from ..wire import method_encoder
 from ..wire.content_assembler import CONTENT_CLASS
-from ..wire.frame_reader import Publishes
 from . import events
 from .channel import Channel
 from .confirms import Confirms
@@ -36,9 +36,7 @@ from .methods import publish as publishing
 from .settings import Settings
 from .transport import Peer, TransportPort
 
-SHORT = 255  # octets of a short string, which exchange and routing key are on the wire
-TICKET = b"\x00\x3c\x00\x28\x00\x00"  # ids of basic.publish, and the ticket
-NOT_MANDATORY = b"\x00\xce"  # the flags, and the end of the frame
+SHORT = 255  # bytes of a short string, which exchange and routing key are on the wire
 NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
 NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
 PERSISTENT = 2
@@ -192,7 +190,6 @@ class InternalPublisher:
         connection.state = RUNNING
         self._channel = Channel(connection, 1)
         self._tally = self._channel.confirms = ConfirmTally()
-        self._methods: dict[tuple[str, str], bytes] = {}  # of exchange and routing key, as many as there are routes
         # The header frame made last, and of what: number of the channel, properties, length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
         events.channel_created(self._channel)
@@ -216,13 +213,11 @@ class InternalPublisher:
         if self.brings:
             return self._bring(exchange, routing_key, contents)
         channel, tally = self._channel, self._tally
-        method = self._methods.get((exchange, routing_key)) or self._method(exchange, routing_key)
-        if method not in channel.routes:
-            publishing.resolve(channel, method)
+        route = channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._framed(contents, invalid)
-        number, refused = channel.number, frozenset[int]()
-        limited = [queue for queue in channel.routes[method].queues or () if queue.rules.refuses]
+        refused = frozenset[int]()
+        limited = [queue for queue in route.queues or () if queue.rules.refuses]
         tally.ticket = at = 0
         while at < len(whole):
             first, rest = tally.next, whole[at:] if at else whole
@@ -233,7 +228,7 @@ class InternalPublisher:
                     break
                 rest = rest[:1]
             try:
-                publishing.publish(channel, Publishes(number, method, rest, alike))
+                publishing.publish(channel, route, rest, alike)
                 done = len(rest)
             except AMQPError as error:  # the first that was not published; the others go on
                 done = tally.next - first
@@ -311,13 +306,13 @@ class InternalPublisher:
             queue.publishers.forget(self._connection)
         self.on_release = lambda: None
 
-    def _method(self, exchange: str, routing_key: str) -> bytes:
-        """The arguments of basic.publish, by which routes are remembered. Raises Invalid."""
-        method = TICKET + short(exchange) + short(routing_key) + NOT_MANDATORY
-        if len(self._methods) >= publishing.ROUTES_LIMIT:
-            self._methods.clear()
-        self._methods[exchange, routing_key] = method
-        return method
+    def _find_route(self, exchange: str, routing_key: str) -> Route:
+        """Find a route and remember it. Raises AccessRefused (403), NotFound (404), Invalid."""
+        check_short(exchange)
+        check_short(routing_key)
+        route = publishing.find_route(self._channel, exchange, routing_key, mandatory=False)
+        publishing.remember_route(self._channel, (exchange, routing_key), route)
+        return route
 
     def _framed(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
         """Header and body frames of each, its index, and whether all have the same header frame.
@@ -396,9 +391,7 @@ def header_frame(number: int, raw: bytes, body_bytes: int) -> bytes:
     )
 
 
-def short(text: str) -> bytes:
-    """Raises Invalid."""
-    octets = text.encode("utf-8", "surrogateescape")
-    if len(octets) > SHORT:
+def check_short(text: str) -> None:
+    """Raises Invalid for a text that is longer than a short string may be."""
+    if len(text.encode("utf-8", "surrogateescape")) > SHORT:
         raise Invalid(f"a name or a routing key has at most {SHORT} octets")
-    return bytes((len(octets),)) + octets

@@ -1,15 +1,11 @@
-"""A channel without a client: what an operator does in a virtual host by another door, with the checks of any channel.
+"""A channel without a client, for what an operator does in a virtual host by HTTP, with the checks of any channel.
 
-What it is asked for is done by the functions that serve a client's methods, so that both doors agree in who may do
-what, what is refused, and what is counted. Replies go nowhere; what an operator wants to know is returned.
+It calls the operations that serve a client's methods too, so both agree on permissions, refusals and counters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-from pamqp import commands
 
 from ..amqp.errors import Invalid
 from ..amqp.field_table import Table
@@ -19,23 +15,19 @@ from ..core.messages.message import Message, content_frames
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
-from ..wire.frame_reader import Publishes
-from . import events
+from . import events, operations
 from .channel import Channel
 from .confirms import Confirms
 from .connection import Connection
 from .connection_state import RUNNING
 from .methods import acknowledge, basic
-from .methods import exchange as exchanges
 from .methods import publish as publishing
-from .methods import queue as queues
+from .names import strip_line_ends
 from .settings import Settings
 from .transport import Peer, TransportPort
 
-SHORT = 255  # octets of a short string, which names and keys are on the wire
+SHORT = 255  # bytes of a short string, which names and keys are on the wire
 NUMBER = 1  # of the channel
-TICKET = b"\x00\x3c\x00\x28\x00\x00"  # ids of basic.publish, and the ticket
-MANDATORY = b"\x01\xce"  # the flags, and the end of the frame
 
 Report = Callable[[str, str, dict[str, object]], None]
 
@@ -114,55 +106,59 @@ class OperatorChannel:
     # What there is
 
     def declare_queue(self, name: str, durable: bool, auto_delete: bool, arguments: Table) -> Queue:
-        """Make it, or find it the same."""
-        method = commands.Queue.Declare()
-        method.durable, method.auto_delete, method.exclusive = durable, auto_delete, False
-        return queues.active(self._channel, exchanges.stripped(short("the name of a queue", name)), method, arguments)
+        """Create a queue that is not exclusive, or find the same one."""
+        name = strip_line_ends(short("the name of a queue", name))
+        return operations.declare_queue(
+            self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
+        )
 
     def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> None:
-        """None there is fine."""
-        method = commands.Queue.Delete()
-        method.queue, method.if_unused, method.if_empty, method.nowait = name, if_unused, if_empty, True
-        queues.delete(self._channel, method, Table.EMPTY)
+        """Delete a queue, if it exists."""
+        operations.delete_queue(self._channel, self._queue_name(name), if_unused, if_empty)
 
     def purge(self, name: str) -> None:
-        method = commands.Queue.Purge()
-        method.queue, method.nowait = name, True
-        queues.purge(self._channel, method, Table.EMPTY)
+        """Drop the ready messages of a queue."""
+        operations.purge_queue(self._channel, self._queue_name(name), wait=False)
 
     def declare_exchange(
         self, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
-        """Make it, or find it the same."""
-        method = commands.Exchange.Declare()
-        method.exchange, method.exchange_type = short("the name of an exchange", name), type_
-        method.durable, method.auto_delete, method.internal = durable, auto_delete, internal
-        method.passive, method.nowait = False, True
-        exchanges.declare(self._channel, method, arguments)
+        """Create an exchange, or find the same one."""
+        name = strip_line_ends(short("the name of an exchange", name))
+        operations.declare_exchange(
+            self._channel,
+            name,
+            type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
 
     def delete_exchange(self, name: str, if_unused: bool = False) -> None:
-        """None there is fine."""
-        method = commands.Exchange.Delete()
-        method.exchange, method.if_unused, method.nowait = name, if_unused, True
-        exchanges.delete(self._channel, method, Table.EMPTY)
+        """Delete an exchange, if it exists."""
+        operations.delete_exchange(self._channel, strip_line_ends(name), if_unused)
 
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
-        """`kind` is what the destination is: queue or exchange."""
+        """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""
         short("a routing key", routing_key)
+        source = strip_line_ends(source)
         if kind == "queue":
-            queues.bind(self._channel, between(commands.Queue.Bind(), source, destination, routing_key), arguments)
+            operations.bind_queue(self._channel, source, self._queue_name(destination), routing_key, arguments)
         else:
-            exchanges.bind(
-                self._channel, between(commands.Exchange.Bind(), source, destination, routing_key), arguments
-            )
+            operations.bind_exchange(self._channel, source, strip_line_ends(destination), routing_key, arguments)
 
     def unbind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
-        """None there is fine."""
+        """Remove a binding, if it exists."""
+        source = strip_line_ends(source)
         if kind == "queue":
-            queues.unbind(self._channel, between(commands.Queue.Unbind(), source, destination, routing_key), arguments)
+            operations.unbind_queue(self._channel, source, self._queue_name(destination), routing_key, arguments)
         else:
-            method = between(commands.Exchange.Unbind(), source, destination, routing_key)
-            exchanges.unbind(self._channel, method, arguments)
+            operations.unbind_exchange(self._channel, source, strip_line_ends(destination), routing_key, arguments)
+
+    def _queue_name(self, name: str) -> str:
+        """Raises NotFound (404) for an empty name."""
+        return self._channel.queue_name(strip_line_ends(name))
 
     # Messages
 
@@ -175,16 +171,17 @@ class OperatorChannel:
         alarm = connection.node.alarms.reason
         if alarm:
             raise Invalid(f"nothing can be published now: the broker is {alarm}")
-        method = TICKET + encoded("an exchange", exchange) + encoded("a routing key", routing_key) + MANDATORY
+        short("an exchange", exchange)
+        short("a routing key", routing_key)
         raw = properties.encode()
         if fault := connection.settings.properties_fault(len(raw)):
             raise Invalid(fault)
-        contents = [content_frames(NUMBER, raw, body)]
         if len(body) > connection.settings.max_message_size:
-            publishing.publish(channel, Publishes(NUMBER, method, [], True, too_long=len(body)))
+            raise publishing.body_too_long(channel, len(body))
+        route = publishing.find_route(channel, exchange, routing_key, mandatory=True)
         channel.confirms = channel.confirms or Confirms()
         unroutable = channel.publishing.return_unroutable
-        publishing.publish(channel, Publishes(NUMBER, method, contents, True))
+        publishing.publish(channel, route, [content_frames(NUMBER, raw, body)], alike=True)
         refused = channel.confirms.refusing
         connection.confirm()
         connection.take_output()
@@ -214,21 +211,8 @@ class OperatorChannel:
         acknowledge.refuse(self._channel, list(self._channel.unacked), acknowledge.REJECTED)
 
 
-def between(method: Any, source: str, destination: str, routing_key: str) -> Any:
-    """The method of a binding, filled in; one of a queue has other names for its ends than one of an exchange."""
-    method.queue = method.destination = destination
-    method.exchange = method.source = source
-    method.routing_key, method.nowait = routing_key, True
-    return method
-
-
 def short(what: str, text: str) -> str:
     """Raises Invalid for what fits no short string."""
     if len(text.encode("utf-8", "surrogateescape")) > SHORT:
         raise Invalid(f"{what} has at most {SHORT} octets")
     return text
-
-
-def encoded(what: str, text: str) -> bytes:
-    octets = short(what, text).encode("utf-8", "surrogateescape")
-    return bytes((len(octets),)) + octets

@@ -9,6 +9,9 @@ from ..messages.message import Address, Message
 from ..queues.queue import Queue
 from .exchange import Exchange
 
+RouteKey = bytes | tuple[str, str]
+"""Key of a remembered route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
+
 
 class Route:
     """Where publishes with one address go, worked out once and remembered until the topology changes.

@@ -13,7 +13,7 @@ from ...amqp.field_table import Table
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorated
-from ..exchanges.router import Route, route
+from ..exchanges.router import Route, RouteKey, route
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
@@ -55,14 +55,14 @@ BINDINGS = 200  # that end in one step; of more of them, what has them is delete
 
 
 class VHost(QueueHost):
-    """`routes` are what sessions remember here: by user, then by the octets of a publish. Each change empties them."""
+    """`routes` are what sessions remember here: by user and RouteKey. Each change empties them."""
 
     def __init__(self, name: str, node: Node) -> None:
         super().__init__(name, node.clock, node.journal, node.budget, node.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, VolatileQueue] = {}
-        self.routes: dict[str, dict[bytes, Route]] = {}
+        self.routes: dict[str, dict[RouteKey, Route]] = {}
         self.firehose: Firehose | None = None  # while what happens here is traced
         # What has been deleted and still has bindings, by kind and name, with the job that removes them.
         self.unbindings: dict[tuple[str, str], Job] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from ...core.queues.queue_settings import QUORUM
 from ...wire import method_encoder
 from .. import events, tracing
 from ..consumer import ChannelConsumer
-from .publish import REPLY_TO
+from ..names import REPLY_TO, unique_name
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -61,7 +60,7 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     check_size(arguments)
     reply = method.queue == REPLY_TO
     queue = None if reply else consumable_queue(channel, method)
-    tag = method.consumer_tag or unique("amq.ctag")
+    tag = method.consumer_tag or unique_name("amq.ctag")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     limit = channel.connection.settings.consumer_max_per_channel
@@ -114,7 +113,7 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue is not None:
         raise PreconditionFailed("reply consumer already set")
-    channel.reply_queue = channel.vhost.open_volatile(unique(REPLY_TO, "."))
+    channel.reply_queue = channel.vhost.open_volatile(unique_name(REPLY_TO, "."))
     return channel.reply_queue
 
 
@@ -183,8 +182,3 @@ def readable_queue(channel: Channel, given: str | None) -> Queue:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
     channel.check("read", "queue", name)
     return channel.vhost.owned_queue(name, channel.connection)
-
-
-def unique(prefix: str, joint: str = "-") -> str:
-    """A name that nobody can guess: 16 random octets as 22 characters."""
-    return f"{prefix}{joint}{secrets.token_urlsafe(16)}"

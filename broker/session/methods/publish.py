@@ -12,7 +12,7 @@ from ...amqp.field_table import type_name
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
-from ...core.exchanges.router import Route
+from ...core.exchanges.router import Route, RouteKey
 from ...core.messages.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue_result import EnqueueResult
@@ -21,13 +21,14 @@ from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import Publishes
 from .. import tracing
+from ..names import REPLY_TO
 
 if TYPE_CHECKING:
     from ..channel import Channel
     from ..confirms import Confirms
 
-REPLY_TO = "amq.rabbitmq.reply-to"
 ROUTES_LIMIT = 32_768  # remembered for one user in one vhost, 500 octets each; beyond it all are forgotten
+REPLY_TO_BYTES = REPLY_TO.encode()
 NUMBER = re.compile("-?[0-9]+")
 LONGEST_MS = 315_360_000_000
 MANDATORY, IMMEDIATE = 1, 2
@@ -39,20 +40,19 @@ IDS = 6  # octets of class id, method id and ticket in front of the exchange nam
 _sizes = Struct(">I4xQ").unpack_from
 
 
-def remembered_routes(vhost: VHost, user: User) -> dict[bytes, Route]:
+def remembered_routes(vhost: VHost, user: User) -> dict[RouteKey, Route]:
     """Shared by all channels of this user: what is remembered has passed the user's permissions."""
     return vhost.routes.setdefault(user.account, {})
 
 
-def publish(channel: Channel, publishes: Publishes) -> None:
-    """Raises NotSupported (540), PreconditionFailed (406), AccessRefused (403), NotFound (404). HOT: bench A-M."""
-    contents = publishes.contents
-    if not contents:
-        raise too_long(channel, publishes)
-    route = channel.routes.get(publishes.method)
-    if route is None:
-        route = resolve(channel, publishes.method)
-    if not publishes.alike:
+def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, largest_frame: int = 0) -> None:
+    """Publish contents by one route. HOT: bench A-M.
+
+    `contents` are header frame and body frames of each, on the channel's number; `alike` says that their header frames
+    are the same. `largest_frame` is the length of the longest frame in bytes, 0 if no content has more than one body
+    frame. Raises PreconditionFailed (406), AccessRefused (403), NotFound (404), SyntaxFault (502).
+    """
+    if not alike:
         publish_varied(channel, route, contents)
         return
     first = contents[0]
@@ -60,7 +60,7 @@ def publish(channel: Channel, publishes: Publishes) -> None:
     raw = first[PROPERTIES_AT : FRAME_HEAD + header_bytes]
     if raw != channel.seen_properties:
         see(channel, raw)
-    largest = publishes.largest_frame or max(header_bytes, body_bytes) + FRAME_OVERHEAD
+    largest = largest_frame or max(header_bytes, body_bytes) + FRAME_OVERHEAD
     number = channel.number
     persistent = channel.seen_persistent
     address = route.address
@@ -85,11 +85,16 @@ def publish(channel: Channel, publishes: Publishes) -> None:
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
-    """The error for a body over the limit, which is looked at before all but one of the flags (spec/core.md 8.1)."""
-    if publishes.method[-2] & IMMEDIATE:  # the flags stand before the end octet
+    """Return the error for a publish whose body is over the limit. Of its flags only `immediate` is checked first."""
+    if publishes.method[-2] & IMMEDIATE:  # the flags are followed by the end byte alone
         return NotSupported("immediate=true")
+    return body_too_long(channel, publishes.too_long)
+
+
+def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
+    """Return the error for a body over the limit."""
     limit = channel.connection.settings.max_message_size
-    return PreconditionFailed(f"message size {publishes.too_long} is larger than configured max size {limit}")
+    return PreconditionFailed(f"message size {body_bytes} is larger than configured max size {limit}")
 
 
 def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> None:
@@ -138,13 +143,16 @@ def see(channel: Channel, raw: bytes) -> None:
     channel.seen_special = (
         flags & ASKED != 0
         or (b"CC" in raw and flags & properties.HEADERS != 0)
-        or (b"amq.rabbitmq.reply-to" in raw and flags & properties.REPLY_TO != 0)
+        or (REPLY_TO_BYTES in raw and flags & properties.REPLY_TO != 0)
     )
     channel.seen_properties = raw
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
-    """The route for a publish that is not remembered, and remember it."""
+    """Decode basic.publish (its payload and end byte), find its route and remember it.
+
+    Raises AccessRefused (403), NotFound (404), SyntaxFault (502), NotSupported (540).
+    """
     try:
         exchange_end = IDS + 1 + method[IDS]
         key_end = exchange_end + 1 + method[exchange_end]
@@ -157,6 +165,23 @@ def resolve(channel: Channel, method: bytes) -> Route:
     key = method[exchange_end + 1 : key_end].decode("utf-8", "surrogateescape")
     if flags & IMMEDIATE:
         raise NotSupported("immediate=true")
+    route = find_route(channel, name, key, bool(flags & MANDATORY))
+    remember_route(channel, method, route)
+    return route
+
+
+def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
+    """Keep a route for the user's later publishes with the same key, until the topology changes."""
+    if len(channel.routes) >= ROUTES_LIMIT:
+        channel.routes.clear()
+    channel.routes[key] = route
+
+
+def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
+    """Find the route of publishes to an exchange with a routing key, with the permission checks of the user.
+
+    Raises AccessRefused (403), NotFound (404).
+    """
     channel.check("write", "exchange", name)
     exchange = channel.vhost.exchange(name)
     if exchange.internal:
@@ -166,11 +191,7 @@ def resolve(channel: Channel, method: bytes) -> Route:
     telling: set[bytes] = set()
     queues, stable = channel.vhost.route(exchange, (key,), None, telling)
     by_key = stable and channel.vhost.firehose is None  # which looks at each message
-    route = Route(address, exchange, queues if by_key else None, bool(flags & MANDATORY), frozenset(telling))
-    if len(channel.routes) >= ROUTES_LIMIT:
-        channel.routes.clear()
-    channel.routes[method] = route
-    return route
+    return Route(address, exchange, queues if by_key else None, mandatory, frozenset(telling))
 
 
 def publish_one(channel: Channel, route: Route, message: Message) -> None:

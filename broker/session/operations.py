@@ -1,0 +1,233 @@
+"""Operations on queues, exchanges and bindings, with the permission checks of the user who asks for them.
+
+The methods of AMQP clients (`methods/`) and the HTTP API (`operator_channel`) call the same functions, so both agree on
+permissions, refusals and counters. Names come without line ends and are never empty unless the default exchange is
+meant. `channel` says who asks: user, virtual host, and the connection that owns exclusive queues.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..amqp.errors import AccessRefused, NotFound, NotSupported, PreconditionFailed
+from ..amqp.field_table import Table
+from ..core.exchanges.exchange import ALTERNATE, Exchange
+from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name
+from ..core.queues.queue import Queue
+from ..core.queues.queue_settings import QUORUM
+from .names import REPLY_TO, RESERVED, unique_name
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+NAME_PREFIX = "x-name-prefix"
+PREFIX_LIMIT = 64  # bytes
+
+
+# Queues
+
+
+def find_queue(channel: Channel, name: str) -> Queue:
+    """Look a queue up as a passive declaration does: any of the three rights is enough, and x-expires starts anew.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
+    """
+    channel.check_any("queue", name)
+    queue = channel.vhost.owned_queue(name, channel.connection)
+    queue.lease.renew()
+    return queue
+
+
+def declare_queue(
+    channel: Channel, name: str, *, durable: bool, exclusive: bool, auto_delete: bool, arguments: Table
+) -> Queue:
+    """Create a queue, or find the same one; the broker makes up a name for an empty one.
+
+    Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406).
+    """
+    vhost, connection = channel.vhost, channel.connection
+    if name.startswith(RESERVED):
+        raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+    check_size(arguments)
+    prefix = generated_prefix(arguments)
+    arguments = arguments.without((NAME_PREFIX,)) if NAME_PREFIX in arguments else arguments
+    if not name and arguments.text(QUEUE_TYPE) == QUORUM:
+        raise PreconditionFailed("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    name = name or unique_name(prefix)
+    channel.check("configure", "queue", name)
+    if vhost.find_queue(name) is None:
+        check_dead_letter_exchange(channel, name, arguments)
+    queue = vhost.declare_queue(name, durable, exclusive, auto_delete, arguments, connection)
+    connection.node.churn.queue_declared += 1
+    if exclusive:
+        connection.owned[name] = queue
+    return queue
+
+
+def generated_prefix(arguments: Table) -> str:
+    """Return the prefix of a name that the broker makes up. Raises PreconditionFailed (406)."""
+    if NAME_PREFIX not in arguments:
+        return "amq.gen"
+    prefix = arguments.text(NAME_PREFIX)
+    if prefix is None or len(prefix.encode("utf-8", "surrogateescape")) > PREFIX_LIMIT:
+        raise PreconditionFailed(f"invalid arg '{NAME_PREFIX}': a string of at most {PREFIX_LIMIT} octets is needed")
+    return prefix
+
+
+def check_dead_letter_exchange(channel: Channel, name: str, arguments: Table) -> None:
+    """Check the rights to read the queue and to write to its dead-letter exchange.
+
+    Raises AccessRefused (403), PreconditionFailed (406).
+    """
+    value = arguments.get("x-dead-letter-exchange")
+    if value is None:
+        return
+    exchange_name("x-dead-letter-exchange", value, f"queue '{name}' in {channel.vhost}")
+    channel.check("read", "queue", name)
+    channel.check("write", "exchange", arguments.text("x-dead-letter-exchange") or "")
+
+
+def check_reply_queue(channel: Channel, name: str) -> None:
+    """Check that a consumer waits for replies under a direct reply-to name; the bare name means this channel's.
+
+    Raises NotFound (404).
+    """
+    known = channel.reply_queue is not None if name == REPLY_TO else name in channel.vhost.volatile
+    if not known:
+        raise NotFound(f"no queue '{name}' in {channel.vhost}")
+
+
+def delete_queue(channel: Channel, name: str, if_unused: bool, if_empty: bool) -> int:
+    """Delete a queue and return how many ready messages it had; 0 for a queue that does not exist.
+
+    Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406), NotSupported (540).
+    """
+    vhost = channel.vhost
+    if name.startswith(REPLY_TO):
+        return 0
+    channel.check("configure", "queue", name)
+    if vhost.find_queue(name) is None:
+        return 0
+    queue = vhost.owned_queue(name, channel.connection)
+    if queue.rules.type == QUORUM and (if_unused or if_empty):
+        flag = "if-unused" if if_unused else "if-empty"
+        raise NotSupported(
+            f"cannot delete {queue}. queue.delete operations with {flag} flag set are not supported by quorum queues"
+        )
+    return vhost.delete_queue(queue, if_unused, if_empty)
+
+
+def purge_queue(channel: Channel, name: str, wait: bool) -> int:
+    """Drop the ready messages of a queue and return how many there were.
+
+    With `wait` the connection is suspended until the journal knows of it too. Raises AccessRefused (403),
+    NotFound (404), ResourceLocked (405).
+    """
+    channel.check("read", "queue", name)
+    queue = channel.vhost.owned_queue(name, channel.connection)
+    if not wait:
+        return queue.purge()
+    finished = channel.begin_job() if queue.durable else lambda: None
+    return queue.purge(finished=finished, failed=channel.connection.job_failed)
+
+
+def bind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
+    """Bind a queue to an exchange. Raises AccessRefused (403), NotFound (404), ResourceLocked (405),
+    PreconditionFailed (406)."""
+    check_size(arguments)
+    check_queue_binding(channel, exchange, queue, routing_key)
+    vhost = channel.vhost
+    vhost.exchange(exchange)
+    vhost.bind(exchange, vhost.owned_queue(queue, channel.connection), routing_key, arguments)
+
+
+def unbind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
+    """Remove a binding of a queue, if it exists. Raises AccessRefused (403), ResourceLocked (405)."""
+    check_queue_binding(channel, exchange, queue, routing_key)
+    if channel.vhost.find_queue(queue) is not None:
+        channel.vhost.unbind(exchange, channel.vhost.owned_queue(queue, channel.connection), routing_key, arguments)
+
+
+def check_queue_binding(channel: Channel, exchange: str, queue: str, routing_key: str) -> None:
+    """Check the rights to bind or unbind a queue. Raises AccessRefused (403)."""
+    if queue.startswith(REPLY_TO):
+        raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
+    channel.check("write", "queue", queue)
+    channel.check("read", "exchange", exchange)
+    channel.check_topic("read", exchange, routing_key)
+    if not exchange:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+
+# Exchanges
+
+
+def find_exchange(channel: Channel, name: str) -> Exchange:
+    """Look an exchange up as a passive declaration does: any of the three rights is enough.
+
+    Raises AccessRefused (403), NotFound (404).
+    """
+    if name == "":
+        raise AccessRefused("operation not permitted on the default exchange")
+    channel.check_any("exchange", name)
+    return channel.vhost.exchange(name)
+
+
+def declare_exchange(
+    channel: Channel, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+) -> Exchange:
+    """Create an exchange, or find the same one.
+
+    Raises AccessRefused (403), PreconditionFailed (406); the latter for an unknown type as well.
+    """
+    vhost = channel.vhost
+    check_size(arguments)
+    vhost.check_type(type_)
+    if name == "":
+        raise AccessRefused("operation not permitted on the default exchange")
+    channel.check("configure", "exchange", name)
+    if name not in vhost.exchanges:
+        check_alternate_exchange(channel, name, arguments)
+    return vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
+
+
+def check_alternate_exchange(channel: Channel, name: str, arguments: Table) -> None:
+    """Check the rights to read the exchange and to write to its alternate exchange. Raises AccessRefused (403)."""
+    for key in ALTERNATE:
+        alternate = arguments.text(key)
+        if alternate is not None:
+            channel.check("read", "exchange", name)
+            channel.check("write", "exchange", alternate)
+
+
+def delete_exchange(channel: Channel, name: str, if_unused: bool) -> None:
+    """Delete an exchange, if it exists. Raises AccessRefused (403), PreconditionFailed (406)."""
+    if name:
+        channel.check("configure", "exchange", name)
+    channel.vhost.delete_exchange(name, if_unused)
+
+
+def bind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:
+    """Bind an exchange to a source exchange. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
+    check_size(arguments)
+    check_exchange_binding(channel, source, destination, routing_key)
+    vhost = channel.vhost
+    vhost.exchange(source)
+    vhost.bind(source, vhost.exchange(destination), routing_key, arguments)
+
+
+def unbind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:
+    """Remove a binding between exchanges, if it exists. Raises AccessRefused (403)."""
+    check_exchange_binding(channel, source, destination, routing_key)
+    exchange = channel.vhost.exchanges.get(destination)
+    if exchange is not None:
+        channel.vhost.unbind(source, exchange, routing_key, arguments)
+
+
+def check_exchange_binding(channel: Channel, source: str, destination: str, routing_key: str) -> None:
+    """Check the rights to bind or unbind an exchange. Raises AccessRefused (403)."""
+    if not destination or not source:
+        raise AccessRefused("operation not permitted on the default exchange")
+    channel.check("write", "exchange", destination)
+    channel.check("read", "exchange", source)
+    channel.check_topic("read", source, routing_key)
