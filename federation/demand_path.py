@@ -90,7 +90,7 @@ def capacity(consumer: Consumer) -> int:
         return UNLIMITED
     if consumer.prefetch:
         return consumer.prefetch
-    return consumer.channel.prefetch_limit if consumer.shares else UNLIMITED
+    return consumer.channel.shared_prefetch.limit if consumer.shares else UNLIMITED
 
 
 def is_open(path: Path, own: Identity, upstream: Identity) -> bool:

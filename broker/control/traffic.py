@@ -83,7 +83,7 @@ CHANNEL: Columns[Channel] = {
         channel.confirms.next - 1 - channel.confirms.told if channel.confirms else 0
     ),
     "prefetch_count": lambda channel: channel.prefetch,
-    "global_prefetch_count": lambda channel: channel.prefetch_limit,
+    "global_prefetch_count": lambda channel: channel.shared_prefetch.limit,
 }
 
 

@@ -13,10 +13,8 @@ from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import OBJECT_COST, Job
-from ..core.messages.message import Message
 from ..core.queues.origin import Origin
 from ..core.queues.queue import Queue
-from ..core.queues.queue_settings import QUORUM
 from ..core.queues.reply_queue import VolatileQueue
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import VHost
@@ -38,13 +36,12 @@ from .methods import (
 from .methods import (
     queue as queues,
 )
+from .prefetch import SharedPrefetch
+from .unacked import UnackedDeliveries
 
 if TYPE_CHECKING:
     from ..core.exchanges.router import Route, RouteKey
     from .connection import Connection
-
-Unacked = tuple[Queue, ChannelConsumer | None, int, Message]
-"""A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message."""
 
 Handler = Callable[["Channel", Any, Table], None]
 
@@ -79,7 +76,12 @@ IGNORED = (0x003C001F, 0x00140015)  # basic.cancel-ok and channel.flow-ok: answe
 
 
 class Channel:
-    """`prefetch_limit` is the limit that all consumers share (qos with global), `prefetch` that of each later one."""
+    """State of one channel of a connection: its user's rights, consumers, unsettled deliveries, confirms and
+    transaction.
+
+    prefetch         limit of unsettled deliveries of each consumer to come, 0 for none
+    shared_prefetch  the limit of all consumers together
+    """
 
     def __init__(self, connection: Connection, number: int) -> None:
         assert connection.vhost is not None and connection.user is not None
@@ -92,13 +94,11 @@ class Channel:
         self._paused: set[Queue] = set()  # until it has given back what is out
         self.last_queue = ""
         self.delivery_tag = 0
-        self.unacked: dict[int, Unacked] = {}
-        self.lowest_tag = 1  # no lower one is outstanding
+        self.unacked = UnackedDeliveries()
         self._job: tuple[Callable[[], None], ...] | None = None  # sends replies that wait for its job
         self.consumers: dict[str, ChannelConsumer] = {}
         self.prefetch = connection.settings.default_consumer_prefetch
-        self.prefetch_limit = 0
-        self.prefetched = 0  # deliveries to consumers that are not settled
+        self.shared_prefetch = SharedPrefetch(self.consumers)
         self.confirms: confirms.Confirms | None = None
         self.transaction: tx.Transaction | None = None
         self.reply_queue: VolatileQueue | None = None
@@ -208,29 +208,12 @@ class Channel:
             raise NotFound("no previously declared queue")
         return self.last_queue
 
-    def share(self, count: int) -> None:
-        """One limit for all consumers from now on, 0 for none; what is out already counts (spec/core.md 9.1)."""
+    def set_shared_prefetch(self, count: int) -> None:
+        """Change the limit of all consumers together, 0 for none. Unsettled deliveries count, those of a transaction
+        that is not committed too."""
         settled = self.transaction.settlements if self.transaction is not None else []
-        entries = list(self.unacked.values()) + [entry for _, entry, _ in settled]
-        self.prefetch_limit = count
-        waiting = [subscription for _, subscription, _, _ in entries if subscription is not None]
-        for subscription in [*self.consumers.values(), *waiting]:  # also those that were cancelled since
-            subscription.shares = count > 0 and subscription.queue.rules.type != QUORUM
-        self.prefetched = sum(subscription.queue.rules.type != QUORUM for subscription in waiting)
-        self.released(0)
-
-    def served(self, subscription: ChannelConsumer, count: int) -> None:
-        """A delivery under the shared limit: whoever was served last comes last when there is room again."""
-        if not subscription.no_ack:
-            self.prefetched += count
-        self.consumers[subscription.tag] = self.consumers.pop(subscription.tag)
-
-    def released(self, count: int) -> None:
-        """So many deliveries to consumers are settled; those that waited for the shared limit may go on."""
-        self.prefetched -= count
-        for subscription in list(self.consumers.values()):
-            if subscription.waiting:
-                subscription.queue.wake(subscription)
+        deliveries = [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
+        self.shared_prefetch.set_limit(count, [consumer for _, consumer, _, _ in deliveries if consumer is not None])
 
     def committed(self) -> None:
         """The journal has more on disk: confirm what waited for it."""

@@ -71,7 +71,7 @@ class ChannelConsumer(Consumer):
             room = min(room, self.prefetch - self.unacked)
         if self.shares:
             # Shared with the other consumers of the channel: one at a time, so that they cannot overdraw it together.
-            room = min(room, 1, channel.prefetch_limit - channel.prefetched)
+            room = min(room, 1, channel.shared_prefetch.limit - channel.shared_prefetch.unacked)
         return room
 
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
@@ -82,7 +82,7 @@ class ChannelConsumer(Consumer):
         frame_max = connection.frame_max or UNLIMITED
         prefixes = self._prefixes
         queue = self.queue
-        unacked = None if self.no_ack else channel.unacked
+        unacked = None if self.no_ack else channel.unacked.entries
         tag, first = channel.delivery_tag, position
         output = connection.output
         out = output.buffer
@@ -114,7 +114,7 @@ class ChannelConsumer(Consumer):
         if unacked is not None:
             self.unacked += len(messages)
         if self.shares:
-            channel.served(self, len(messages))
+            channel.shared_prefetch.on_delivered(self, len(messages))
         connection.send(b"")
         if channel.vhost.message_log is not None:
             channel.vhost.message_log.delivered(

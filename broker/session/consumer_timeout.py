@@ -14,9 +14,10 @@ from ..amqp.errors import PreconditionFailed
 from ..core.messages.ports import Clock, Timer
 from ..core.queues.queue import Queue
 from ..core.queues.queue_settings import NONE, least
-from .channel import Channel, Unacked
+from .channel import Channel
 from .closing import close_channel
 from .connection import Connection
+from .unacked import Unacked
 
 PERIOD_MS = 60_000  # between two checks at the longest, as in RabbitMQ
 PERIOD_LEAST_MS = 100  # and at the shortest
@@ -110,7 +111,7 @@ class Timeouts:
             for consumer in channel.consumers.values()
             if not consumer.no_ack
         ]
-        found.append(self._timeout_ms(next(iter(channel.unacked.values()))))
+        found.append(self._timeout_ms(channel.unacked.oldest()[1]))
         return min((each_ms for each_ms in found if each_ms != NONE), default=NONE)
 
     def _timeout_ms(self, entry: Unacked) -> int:
@@ -119,7 +120,7 @@ class Timeouts:
 
     def _exceeded_ms(self, channel: Channel, marks: deque[tuple[int, int]], now_ms: int, shortest_ms: int) -> int:
         """The timeout of a delivery that is overdue, NONE where there is no such delivery."""
-        oldest_tag = next(iter(channel.unacked))
+        oldest_tag = channel.unacked.oldest()[0]
         while marks and marks[0][1] < oldest_tag:
             marks.popleft()
         if not marks or now_ms - marks[0][0] < shortest_ms:

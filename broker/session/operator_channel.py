@@ -25,6 +25,7 @@ from .methods import publish as publishing
 from .names import strip_line_ends
 from .settings import Settings
 from .transport import Peer, TransportPort
+from .unacked import Settlement
 
 SHORT = 255  # bytes of a short string, which names and keys are on the wire
 NUMBER = 1  # of the channel
@@ -202,13 +203,12 @@ class OperatorChannel:
 
     def give_back(self, failed: bool) -> None:
         """All that is out goes to the head of its queue; one that `failed` counts as an attempt."""
-        acknowledge.refuse(
-            self._channel, list(self._channel.unacked), acknowledge.RETURNED if failed else acknowledge.NACKED
-        )
+        settlement = Settlement.RETURN if failed else Settlement.NACK
+        acknowledge.settle(self._channel, self._channel.unacked.tags(), settlement)
 
     def reject(self) -> None:
         """All that is out is dropped, or dead-lettered."""
-        acknowledge.refuse(self._channel, list(self._channel.unacked), acknowledge.REJECTED)
+        acknowledge.settle(self._channel, self._channel.unacked.tags(), Settlement.REJECT)
 
 
 def short(what: str, text: str) -> str:

@@ -36,7 +36,7 @@ def state(channel: Channel) -> Values:
         len(transaction.publishes) if transaction is not None else 0,
         len(transaction.settlements) if transaction is not None else 0,
         channel.prefetch,
-        channel.prefetch_limit,
+        channel.shared_prefetch.limit,
     )
 
 

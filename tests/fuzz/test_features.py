@@ -173,7 +173,7 @@ class FeaturesMachine(RuleBasedStateMachine):
           multiple=st.booleans())  # fmt: skip
     def settle(self, who: int, data: st.DataObject, how: str, back: bool, multiple: bool) -> None:
         theirs = self.speakers[who].theirs
-        tags = sorted(theirs.unacked) if theirs is not None else []
+        tags = sorted(theirs.unacked.tags()) if theirs is not None else []
         if not tags:
             return
         tag = data.draw(st.sampled_from(tags))

@@ -36,7 +36,7 @@ class House:
 
     def take(self, count: int) -> None:
         """Acknowledge so many, which makes room for as many."""
-        first = next(iter(channel_of(self.consumer).unacked))
+        first = channel_of(self.consumer).unacked.oldest()[0]
         self.consumer.ack(first + count - 1, multiple=True)
         self.read()
 

@@ -36,7 +36,7 @@ def laden(consumers: int, transaction: bool = False) -> ClientChannel:
             connection.flushed()
     if transaction:
         ch.transact()
-    assert len(connection.channels[1].unacked) == connection.channels[1].prefetched == COUNT
+    assert len(connection.channels[1].unacked) == connection.channels[1].shared_prefetch.unacked == COUNT
     return ch
 
 
@@ -65,7 +65,7 @@ def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
     ch = laden(3, how == "commit")
     seconds(ch, how)
     channel = pipe_of(ch.client).connection.channels[1]
-    assert channel.prefetched == 0 and not channel.unacked
+    assert channel.shared_prefetch.unacked == 0 and not channel.unacked
     assert all(consumer.unacked == 0 for consumer in channel.consumers.values())
 
 
@@ -168,7 +168,7 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
         def __iter__(self) -> Any:
             raise AssertionError("all that is outstanding is looked at")
 
-    large.channel.unacked = Counted(large.channel.unacked)
+    large.channel.unacked.entries = Counted(large.channel.unacked.entries)
     for tag in range(1, LARGE + 1, 3):
         large.ch.ack(tag, multiple=True)
     assert looks <= 2 * LARGE
@@ -181,7 +181,7 @@ def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     large.ch.rollback()
     large.ch.ack(150, multiple=True)
     large.ch.commit()
-    assert large.queue.unacked == LARGE - 150 and min(large.channel.unacked) == 151
+    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.oldest()[0] == 151
 
 
 CLOSE = b"\x00\x14\x00\x28"

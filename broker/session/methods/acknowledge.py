@@ -1,4 +1,4 @@
-"""basic.ack, nack, reject and recover: deliveries that end, or go back (spec/core.md 9.8-9.10)."""
+"""Acknowledgements: basic.ack, nack, reject and recover, which settle deliveries."""
 
 from __future__ import annotations
 
@@ -7,188 +7,156 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ...amqp.errors import NotSupported, PreconditionFailed
+from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
 from ...core.jobs.scheduler import SLICE
 from ...core.messages.message import Message
 from ...core.queues.message_log import CHANNEL, NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
+from ..unacked import Settlement, Unacked, unknown_tag
 
 if TYPE_CHECKING:
-    from ..channel import Channel, Unacked
+    from ..channel import Channel
     from ..consumer import ChannelConsumer
 
 TOGETHER = 5_000  # deliveries that are settled in one go; more of them become a job
-COST = 2  # of one of them (`core.scheduler`)
-LOOK_COST = 500  # of a look at TOGETHER of them
-SPAN = 100_000  # tags that are tried one by one to find those that are outstanding
+COST = 2  # of one settlement, in the scheduler's units
+LOOK_COST = 500  # of reading the queues of TOGETHER deliveries
 
-End = int
-"""How a delivery ends: acknowledged; refused for good; sent back by basic.nack, which is no failure; or otherwise."""
-ACKED, REJECTED, NACKED, RETURNED = range(4)
+Run = tuple[Settlement, list[Unacked]]
+"""Consecutive deliveries that are settled in the same way."""
 
 
 def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
-    """Raises PreconditionFailed (406) for a tag that is not outstanding. HOT: bench B, D, I, L."""
+    """Serve basic.ack. With `multiple` there is one tag, which stands for all up to it.
+
+    Raises PreconditionFailed (406) for a tag that is not outstanding. HOT: bench B, D, I, L.
+    """
     if multiple:
-        tags = outstanding(channel, tags[0])
+        tags = channel.unacked.tags_up_to(tags[0])
         if len(tags) > TOGETHER:
-            refuse(channel, tags, ACKED)
+            settle(channel, tags, Settlement.ACK)
             return
-    transaction = channel.transaction
-    if transaction is not None:
-        for tag in tags:
-            transaction.settle(tag, take(channel, tag), ACKED)
+    if channel.transaction is not None:
+        settle(channel, tags, Settlement.ACK)
         return
-    unacked = channel.unacked
+    entries = channel.unacked.entries
     consumed = 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
     by: ChannelConsumer | None = None
     try:
         for tag in tags:
-            entry = unacked.pop(tag, None)
+            entry = entries.pop(tag, None)
             if entry is None:
-                raise unknown(tag)
-            queue, subscription, _, message = entry
-            if queue is not of or subscription is not by:
+                raise unknown_tag(tag)
+            queue, consumer, _, message = entry
+            if queue is not of or consumer is not by:
                 if of is not None:
-                    settle(channel, of, run, by)
-                of, by, run = queue, subscription, []
+                    release(channel, of, run, by)
+                of, by, run = queue, consumer, []
             run.append(message)
-            if subscription is not None:
-                subscription.settled()
-                consumed += subscription.shares
+            if consumer is not None:
+                consumer.settled()
+                consumed += consumer.shares
     finally:  # also what came before a tag that is not known
         if of is not None:
-            settle(channel, of, run, by)
-    if consumed and channel.prefetch_limit:
-        channel.released(consumed)
+            release(channel, of, run, by)
+    if consumed:
+        channel.shared_prefetch.on_settled(consumed)
 
 
-def settle(channel: Channel, queue: Queue, messages: list[Message], subscription: ChannelConsumer | None) -> None:
-    """They are acknowledged. HOT: bench B, D, I, L."""
+def release(channel: Channel, queue: Queue, messages: list[Message], consumer: ChannelConsumer | None) -> None:
+    """Count acknowledged messages of one queue and one consumer, and drop them. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
     if channel.lane is not None:
         channel.lane.acked(queue, len(messages))
     if channel.vhost.message_log is not None:
-        channel.vhost.message_log.acked(channel.origin, tag_of(subscription), queue, messages)
+        channel.vhost.message_log.acked(channel.origin, consumer_tag(consumer), queue, messages)
     queue.settle(messages)
 
 
 def nack(channel: Channel, method: commands.Basic.Nack, arguments: Table) -> None:
+    """Raises PreconditionFailed (406)."""
     tag = method.delivery_tag or 0
-    tags = outstanding(channel, tag) if method.multiple else [tag]
-    refuse(channel, tags, NACKED if method.requeue else REJECTED)
+    tags = channel.unacked.tags_up_to(tag) if method.multiple else [tag]
+    settle(channel, tags, Settlement.NACK if method.requeue else Settlement.REJECT)
 
 
 def reject(channel: Channel, method: commands.Basic.Reject, arguments: Table) -> None:
-    refuse(channel, [method.delivery_tag or 0], RETURNED if method.requeue else REJECTED)
+    """Raises PreconditionFailed (406)."""
+    settle(channel, [method.delivery_tag or 0], Settlement.RETURN if method.requeue else Settlement.REJECT)
 
 
 def recover(channel: Channel, method: commands.Basic.Recover, arguments: Table) -> None:
+    """Raises NotSupported (540)."""
     recover_all(channel, bool(method.requeue))
     channel.send_after_job(method_encoder.method(channel.number, method_encoder.RECOVER_OK))
 
 
 def recover_async(channel: Channel, method: commands.Basic.RecoverAsync, arguments: Table) -> None:
+    """Raises NotSupported (540)."""
     recover_all(channel, bool(method.requeue))
 
 
-def recover_all(channel: Channel, back: bool) -> None:
-    """Raises NotSupported (540) unless the messages are to go back to their queues."""
-    if not back:
+def recover_all(channel: Channel, requeue: bool) -> None:
+    """Requeue all unsettled deliveries. Raises NotSupported (540) without `requeue`."""
+    if not requeue:
         raise NotSupported("requeue=false")
-    finish(channel, [(RETURNED, take_all(channel, list(channel.unacked)))], RECOVER)
+    apply_settlements(channel, [(Settlement.RETURN, channel.unacked.pop_all())], RECOVER)
 
 
-def refuse(channel: Channel, tags: list[int], end: End) -> None:
-    """Back to the queue, or gone. Those that go back all do before any can be delivered again, so their order holds."""
+def settle(channel: Channel, tags: list[int], settlement: Settlement) -> None:
+    """Settle deliveries, or have the transaction do so when it is committed.
+
+    All that are requeued are back before any is delivered again, so their order holds. Raises PreconditionFailed (406)
+    for a tag that is not outstanding.
+    """
     transaction = channel.transaction
     if transaction is not None:
         for tag in tags:
-            transaction.settle(tag, take(channel, tag), end)
+            transaction.settle(tag, channel.unacked.pop(tag), settlement)
     else:
-        finish(channel, [(end, take_all(channel, tags))])
+        apply_settlements(channel, [(settlement, channel.unacked.pop_many(tags))])
 
 
 def requeue_in_steps(channel: Channel) -> Iterator[int]:
-    """Requeue all that is out on a channel that ends, as a part of the job that ends it."""
-    return finish_all(channel, [(RETURNED, take_all(channel, list(channel.unacked)))], CHANNEL, lambda: None)
+    """Requeue all unsettled deliveries of a closing channel, as a part of the job that closes it."""
+    return settle_in_steps(channel, [(Settlement.RETURN, channel.unacked.pop_all())], CHANNEL, lambda: None)
 
 
-def outstanding(channel: Channel, tag: int) -> list[int]:
-    """Tags up to and with this one, 0 for all; raises PreconditionFailed (406) for one that is not outstanding."""
-    unacked = channel.unacked
-    if tag == 0:
-        return list(unacked)
-    if tag not in unacked:
-        raise unknown(tag)
-    if tag == next(reversed(unacked)):  # they are in the order of their tags
-        channel.lowest_tag = tag + 1
-        return list(unacked)
-    # Not from the beginning of `unacked`: a dict from which many were taken there is slow to begin with. No tag is
-    # tried twice, unless a transaction is rolled back.
-    first, channel.lowest_tag = channel.lowest_tag, tag + 1
-    if tag - first < SPAN:
-        return [other for other in range(first, tag + 1) if other in unacked]
-    return [other for other in unacked if other <= tag]
+def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> None:
+    """Settle deliveries that are not in `unacked` any more; `reason` is empty if the consumer asked for it.
 
-
-def take(channel: Channel, tag: int) -> Unacked:
-    """Off the list of what is out; raises PreconditionFailed (406)."""
-    entry = channel.unacked.pop(tag, None)
-    if entry is None:
-        raise unknown(tag)
-    return entry
-
-
-def take_all(channel: Channel, tags: list[int]) -> list[Unacked]:
-    """Likewise, each of them."""
-    unacked = channel.unacked
-    if len(tags) == len(unacked) > TOGETHER:  # so many are known to be outstanding, and these are all
-        entries = list(unacked.values())
-        unacked.clear()
-        return entries
-    return [take(channel, tag) for tag in tags]
-
-
-Run = tuple[End, list["Unacked"]]
-"""Deliveries that end in the same way, one after the other."""
-
-
-def finish(channel: Channel, runs: list[Run], reason: str = "") -> None:
-    """Settle deliveries that were taken off the list; `reason` is empty where the consumer asked for it.
-
-    Of very many that follows in slices, and the connection is not served until it is done.
+    More than TOGETHER become a job, and the connection is suspended until it is done.
     """
-    if sum(len(entries) for _, entries in runs) <= TOGETHER:
-        for end, entries in runs:
-            finish_some(channel, end, entries, reason)
+    if sum(len(deliveries) for _, deliveries in runs) <= TOGETHER:
+        for settlement, deliveries in runs:
+            apply_settlement(channel, settlement, deliveries, reason)
     else:
         connection, finished = channel.connection, channel.begin_job()
         name = f"settlements of channel {channel.number} of connection {connection.name}"
-        connection.node.scheduler.start(name, finish_all(channel, runs, reason, finished), connection.job_failed)
+        connection.node.scheduler.start(name, settle_in_steps(channel, runs, reason, finished), connection.job_failed)
 
 
-def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
-    """A job. Queues deliver nothing before all that comes back to them is there, so that its order holds."""
+def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
+    """Settle deliveries as a job. Queues deliver nothing until all requeued messages are back, so their order holds."""
     queues: set[Queue] = set()
-    for end, entries in runs:
-        if end in (NACKED, RETURNED):
-            for at in range(0, len(entries), TOGETHER):
-                queues.update([entry[0] for entry in entries[at : at + TOGETHER]])
+    for settlement, deliveries in runs:
+        if settlement.requeues:
+            for at in range(0, len(deliveries), TOGETHER):
+                queues.update([delivery[0] for delivery in deliveries[at : at + TOGETHER]])
                 yield LOOK_COST
     for queue in queues:
         queue.pause()
     try:
-        for end, entries in runs:
-            entries.reverse()
-            while entries:  # which lets go of messages slice by slice as well
-                some = entries[: -SLICE - 1 : -1]
-                del entries[-SLICE:]
-                finish_some(channel, end, some, reason)
+        for settlement, deliveries in runs:
+            deliveries.reverse()
+            while deliveries:  # which frees the messages slice by slice as well
+                some = deliveries[: -SLICE - 1 : -1]
+                del deliveries[-SLICE:]
+                apply_settlement(channel, settlement, some, reason)
                 yield COST * len(some)
     finally:
         for queue in queues:
@@ -196,29 +164,28 @@ def finish_all(channel: Channel, runs: list[Run], reason: str, finished: Callabl
     finished()
 
 
-def finish_some(channel: Channel, end: End, entries: list[Unacked], reason: str) -> None:
+def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> None:
+    """Settle deliveries in one way."""
     consumed = 0
-    log = channel.vhost.message_log
-    for queue, subscription, position, message in entries:
-        if log is not None and end != ACKED and not reason:
-            log.refused(channel.origin, tag_of(subscription), queue, message)
-        if end == ACKED:
-            settle(channel, queue, [message], subscription)
-        elif end == REJECTED:
+    acked, rejected, nacked = (settlement is one for one in (Settlement.ACK, Settlement.REJECT, Settlement.NACK))
+    log = channel.vhost.message_log if not acked and not reason else None
+    reason = reason or (NACK if nacked else REJECT)
+    for queue, consumer, position, message in deliveries:
+        if log is not None:
+            log.refused(channel.origin, consumer_tag(consumer), queue, message)
+        if acked:
+            release(channel, queue, [message], consumer)
+        elif rejected:
             queue.reject(position, message)
         else:
-            queue.requeue(position, message, end == NACKED, reason or (NACK if end == NACKED else REJECT))
-        if subscription is not None:
-            subscription.settled()
-            consumed += subscription.shares
-    if consumed and channel.prefetch_limit:
-        channel.released(consumed)
+            queue.requeue(position, message, nacked, reason)
+        if consumer is not None:
+            consumer.settled()
+            consumed += consumer.shares
+    if consumed:
+        channel.shared_prefetch.on_settled(consumed)
 
 
-def tag_of(subscription: ChannelConsumer | None) -> str:
-    """Empty of a basic.get."""
-    return subscription.tag if subscription is not None else ""
-
-
-def unknown(tag: int) -> PreconditionFailed:
-    return PreconditionFailed(f"unknown delivery tag {tag}")
+def consumer_tag(consumer: ChannelConsumer | None) -> str:
+    """Return the consumer's tag, or an empty text for basic.get."""
+    return consumer.tag if consumer is not None else ""

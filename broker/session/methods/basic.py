@@ -48,10 +48,10 @@ def qos(channel: Channel, method: commands.Basic.Qos, arguments: Table) -> None:
         raise NotSupported(f"prefetch_size!=0 ({method.prefetch_size})")
     count = method.prefetch_count or 0
     if method.global_:
-        channel.share(count)
+        channel.set_shared_prefetch(count)
     else:
         channel.prefetch = count
-        channel.share(0)
+        channel.set_shared_prefetch(0)
     channel.send(method_encoder.method(channel.number, method_encoder.QOS_OK))
 
 
@@ -75,9 +75,9 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.rules.single):
         raise AccessRefused(f"{queue} in exclusive use")
     alone = queue.rules.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
-    prefetch = channel.prefetch_limit if alone and channel.prefetch_limit else channel.prefetch
+    prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
     subscription = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
-    subscription.shares = channel.prefetch_limit > 0 and not alone
+    subscription.shares = channel.shared_prefetch.limit > 0 and not alone
     channel.consumers[tag] = subscription
     if not method.nowait:
         channel.send(method_encoder.method(channel.number, method_encoder.CONSUME_OK, method_encoder.short_string(tag)))
@@ -167,7 +167,7 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
         channel.lane.of(queue).got(no_ack, redelivered)
     channel.delivery_tag += 1
     if not no_ack:
-        channel.unacked[channel.delivery_tag] = (queue, None, position, message)
+        channel.unacked.add(channel.delivery_tag, (queue, None, position, message))
     if channel.vhost.message_log is not None:
         channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
     if channel.vhost.firehose is not None:

@@ -17,12 +17,12 @@ from ...core.messages.message import Message
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from .. import closing
+from ..unacked import Settlement, Unacked
 from . import acknowledge
 from . import publish as publishing
-from .acknowledge import End
 
 if TYPE_CHECKING:
-    from ..channel import Channel, Unacked
+    from ..channel import Channel
 
 PUBLISH_COST = 8  # of one publish (`core.scheduler`)
 PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: a publish besides its frames, and each queue of its route
@@ -40,7 +40,7 @@ class Transaction:
         self.largest_bytes = largest_bytes
         self._published_bytes = 0
         self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool, tuple[Recorder, ...]]] = []
-        self.settlements: list[tuple[int, Unacked, End]] = []
+        self.settlements: list[tuple[int, Unacked, Settlement]] = []
 
     def publish(
         self,
@@ -59,8 +59,9 @@ class Transaction:
             )
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
-    def settle(self, tag: int, entry: Unacked, end: End) -> None:
-        self.settlements.append((tag, entry, end))
+    def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
+        """Settle a delivery at commit."""
+        self.settlements.append((tag, delivery, settlement))
 
     @property
     def is_long(self) -> bool:
@@ -87,10 +88,10 @@ class Transaction:
                 taken = publishing.enqueue_one(channel, exchange, message, alive, returns, recorders)
                 complete = complete and taken
             yield PUBLISH_COST * len(some)
-        runs = groupby(settlements, lambda settlement: settlement[2])
-        entries = [(end, [entry for _, entry, _ in run]) for end, run in runs]
+        groups = groupby(settlements, lambda entry: entry[2])
+        runs = [(settlement, [delivery for _, delivery, _ in group]) for settlement, group in groups]
         settlements.clear()
-        yield from acknowledge.finish_all(channel, entries, "", lambda: None)
+        yield from acknowledge.settle_in_steps(channel, runs, "", lambda: None)
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
@@ -99,11 +100,8 @@ class Transaction:
         self.publishes.clear()
         self._published_bytes = 0
         if self.settlements:
-            for tag, entry, _ in self.settlements:
-                channel.unacked[tag] = entry
+            channel.unacked.put_back([(tag, delivery) for tag, delivery, _ in self.settlements])
             self.settlements.clear()
-            channel.unacked = dict(sorted(channel.unacked.items()))
-            channel.lowest_tag = min(channel.unacked)
 
 
 def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:

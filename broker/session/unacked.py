@@ -1,0 +1,128 @@
+"""Deliveries of a channel that are not settled yet, and the four ways in which a delivery is settled."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ..amqp.errors import PreconditionFailed
+from ..core.messages.message import Message
+from ..core.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from .consumer import ChannelConsumer
+
+SPAN = 100_000  # tags that are tried one by one to find the outstanding ones
+MANY = 5_000  # tags from which on a list of as many as are outstanding is taken to be all of them
+
+
+class Settlement(Enum):
+    """How a delivery is settled.
+
+    ACK     acknowledged
+    REJECT  dropped, or dead-lettered
+    NACK    requeued by basic.nack, which does not count as a failed attempt
+    RETURN  requeued by basic.reject, basic.recover or the end of the channel
+    """
+
+    ACK = 0
+    REJECT = 1
+    NACK = 2
+    RETURN = 3
+
+    @property
+    def requeues(self) -> bool:
+        """Whether the message goes back to its queue."""
+        return self in (Settlement.NACK, Settlement.RETURN)
+
+
+Unacked = tuple[Queue, "ChannelConsumer | None", int, Message]
+"""A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message."""
+
+
+class UnackedDeliveries:
+    """Unsettled deliveries of one channel by delivery tag, in ascending order of tags.
+
+    `entries` is public for the two hot functions that add and remove deliveries (`ChannelConsumer.deliver` and
+    `acknowledge.ack`); all others use the methods.
+    """
+
+    __slots__ = ("entries", "_lowest_tag")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Unacked] = {}
+        self._lowest_tag = 1  # no lower tag is outstanding
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def tags(self) -> list[int]:
+        """Return all outstanding tags."""
+        return list(self.entries)
+
+    def values(self) -> Iterable[Unacked]:
+        """Return all deliveries, oldest first."""
+        return self.entries.values()
+
+    def items(self) -> ItemsView[int, Unacked]:
+        """Return all tags with their deliveries, oldest first."""
+        return self.entries.items()
+
+    def oldest(self) -> tuple[int, Unacked]:
+        """Return the tag and the delivery that has been outstanding longest; there must be one."""
+        return next(iter(self.entries.items()))
+
+    def add(self, tag: int, delivery: Unacked) -> None:
+        """Add a delivery with a tag above all that were added before."""
+        self.entries[tag] = delivery
+
+    def tags_up_to(self, tag: int) -> list[int]:
+        """Return the outstanding tags up to and including this one, or all for tag 0.
+
+        Raises PreconditionFailed (406) for a tag that is not outstanding.
+        """
+        entries = self.entries
+        if tag == 0:
+            return list(entries)
+        if tag not in entries:
+            raise unknown_tag(tag)
+        if tag == next(reversed(entries)):
+            self._lowest_tag = tag + 1
+            return list(entries)
+        # Iterating from the front of a dict is slow once many entries were removed there, so tags are looked up one by
+        # one. No tag is tried twice, unless a transaction is rolled back.
+        first, self._lowest_tag = self._lowest_tag, tag + 1
+        if tag - first < SPAN:
+            return [other for other in range(first, tag + 1) if other in entries]
+        return [other for other in entries if other <= tag]
+
+    def pop(self, tag: int) -> Unacked:
+        """Remove and return a delivery; raises PreconditionFailed (406) for a tag that is not outstanding."""
+        delivery = self.entries.pop(tag, None)
+        if delivery is None:
+            raise unknown_tag(tag)
+        return delivery
+
+    def pop_many(self, tags: list[int]) -> list[Unacked]:
+        """Remove and return several deliveries; raises PreconditionFailed (406) at a tag that is not outstanding."""
+        if len(tags) == len(self.entries) > MANY:  # lists of more than one tag hold outstanding ones only
+            return self.pop_all()
+        return [self.pop(tag) for tag in tags]
+
+    def pop_all(self) -> list[Unacked]:
+        """Remove and return all deliveries."""
+        deliveries = list(self.entries.values())
+        self.entries.clear()
+        return deliveries
+
+    def put_back(self, deliveries: Iterable[tuple[int, Unacked]]) -> None:
+        """Make deliveries outstanding again that were removed before."""
+        self.entries.update(deliveries)
+        self.entries = dict(sorted(self.entries.items()))
+        self._lowest_tag = min(self.entries, default=self._lowest_tag)
+
+
+def unknown_tag(tag: int) -> PreconditionFailed:
+    """Return the error for a tag that is not outstanding."""
+    return PreconditionFailed(f"unknown delivery tag {tag}")
