@@ -22,7 +22,7 @@ from .forwarder import NO_ACK, Forwarding
 from .link import Link
 from .link_spec import LinkSpec
 from .link_status import FLOWING
-from .upstream.type_check import obstacle
+from .upstream.type_check import type_mismatch
 from .upstream_exchange import DEDUPLICATE
 from .upstream_names import LETTERS, base_name, internal_name, other_letter
 
@@ -139,7 +139,7 @@ class ExchangeLink(Link):
         inflow.brings = self._listens
         undo = refused if seen is not None else None
         forwarding = Forwarding(
-            self.node, inflow, connection.line, status, settings.ack_mode, key.name, None, prepare, self.lose, undo
+            self.node, inflow, connection.transport, status, settings.ack_mode, key.name, None, prepare, self.lose, undo
         )
         forwarding.rejected = self.report_rejected
         return forwarding
@@ -149,15 +149,15 @@ class ExchangeLink(Link):
         key = self.wanted.key
         if connection.cluster_name != self.cluster_name or connection.vhost != key.vhost:
             return False
-        if not connection.inside:
+        if not connection.direct:
             self._report("federation_same_cluster_name", "warning", cluster_name=self.cluster_name)
             self.status.degrade(f"the upstream has the same cluster name, '{self.cluster_name}': messages are lost")
-        return connection.inside and key.upstream_name == key.name
+        return connection.direct and key.upstream_name == key.name
 
     async def _may_listen(self, connection: UpstreamConnection) -> bool:
         if self.exchange.type.listening is None:
             return False
-        reason = await obstacle(connection, self.exchange, self.wanted.key.upstream_name)
+        reason = await type_mismatch(connection, self.exchange, self.wanted.key.upstream_name)
         if reason:
             self._report("federation_not_listening", "warning", reason=reason)
         return not reason
@@ -252,7 +252,7 @@ class ExchangeLink(Link):
                 *([(DEDUPLICATE, ("t", True))] if self.wanted.deduplicate else []),
             ]
         )
-        disposable = connection if connection.inside else await self.dial(connection.endpoint, DISPOSABLE)
+        disposable = connection if connection.direct else await self.dial(connection.endpoint, DISPOSABLE)
         try:
             other = await disposable.channel()
             await other.declare_exchange(self._internal, TYPE, True, True, True, arguments)

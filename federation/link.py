@@ -21,7 +21,7 @@ from .errors import LinkError
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, Status
-from .upstream.endpoint import Endpoint, endpoint
+from .upstream.endpoint import Endpoint, parse_endpoint
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
@@ -174,7 +174,7 @@ class Link:
         faults, endpoints = [], []
         for uri in self.settings.uris:
             try:
-                endpoints.append(endpoint(uri))
+                endpoints.append(parse_endpoint(uri))
             except Invalid as error:
                 faults.append(error.text)
         for text in faults:
@@ -242,7 +242,7 @@ class Link:
         """`set_up`, for as long as it may take. Raises LinkError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bindings = len(self.target.outgoing) if isinstance(self.target, Exchange) else 0
-        connection.line.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "made ready what the link needs")
+        connection.transport.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "made ready what the link needs")
         try:
             await self.set_up(connection)
         finally:

@@ -25,7 +25,7 @@ from warren.broker.plugin import (
 )
 
 from .link_settings import Kind, LinkSettings, link_settings
-from .upstream.endpoint import endpoint
+from .upstream.endpoint import parse_endpoint
 
 Definition = Mapping[str, object]
 
@@ -221,7 +221,7 @@ def places(settings: LinkSettings, vhost: str) -> set[Place]:
     found: set[Place] = set()
     for uri in settings.uris:
         try:
-            one = endpoint(uri)
+            one = parse_endpoint(uri)
         except Invalid:
             continue
         found.add(Place(one.host, one.port, one.tls, vhost if one.vhost is None else one.vhost))

@@ -78,7 +78,7 @@ class QueueLink(Link):
         inflow = self.inflow()
         inflow.comes_from(key.upstream, key.upstream_name)
         forwarding = Forwarding(
-            self.node, inflow, connection.line, self.status, settings.ack_mode, "", key.name, prepare, self.lose
+            self.node, inflow, connection.transport, self.status, settings.ack_mode, "", key.name, prepare, self.lose
         )
         forwarding.gone = lambda: self.queue.deleted
         forwarding.free = self.look

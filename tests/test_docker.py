@@ -19,7 +19,7 @@ from warren.broker.config import Config, Sources
 from warren.broker.core.definitions.importer import imported
 from warren.broker.ctl.command_line import parse
 from warren.federation.link_spec import desired_links
-from warren.federation.upstream.endpoint import endpoint
+from warren.federation.upstream.endpoint import parse_endpoint
 
 from .crash.daemon import Daemon
 from .support.definitions import new_node
@@ -202,7 +202,7 @@ def test_the_definitions_of_a_site_make_one_link_of_the_ring(site: str, upstream
     assert link.settings.max_hops == len(SITES) - 1
     (uri,) = link.settings.uris
     services = composed(RING / "compose.yaml")["services"]
-    assert endpoint(uri).host == services[f"warren-{upstream}"]["container_name"]
+    assert parse_endpoint(uri).host == services[f"warren-{upstream}"]["container_name"]
     assert node.parameters.globals()["cluster_name"] == site
 
 
@@ -214,7 +214,7 @@ def test_the_networks_of_the_ring_are_such_that_a_site_can_be_cut_off(site: str)
         client = services[f"{kind}-{site}"]
         assert client["networks"] == [f"site-{site}"]
         assert client["environment"]["SITE"] == site
-        assert endpoint(client["environment"]["BROKER"]).host == f"warren-{site}"
+        assert parse_endpoint(client["environment"]["BROKER"]).host == f"warren-{site}"
 
 
 def test_the_configuration_of_the_ring_wins_over_that_of_the_image(tmp_path: Path) -> None:

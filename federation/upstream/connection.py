@@ -1,7 +1,7 @@
-"""From an Endpoint to a connection that can be used: socket, TLS, login, virtual host.
+"""An AMQP connection to an upstream, and how it is opened: socket, TLS, login, virtual host.
 
-Imported when the first link starts, not before, as aio-pika takes a while. All errors are LinkFaults, whose texts come
-from the upstream, the system or us; aio-pika's own never get further than this.
+The module is imported when the first link starts, as importing aio-pika takes a while. All errors are LinkErrors, whose
+texts come from the upstream, the system or this module; texts of aio-pika go no further.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
-
-from aiormq.abc import AbstractChannel
-from aiormq.exceptions import ProtocolSyntaxError
 
 from warren.broker.plugin import Host, Table, User
 
 from ..errors import LinkError
 from ..link_permissions import check_login
-from .channel import UpstreamChannel
+from .channel import UpstreamChannel, encode_short
 from .endpoint import Endpoint
 from .frame_check import CLUSTER_NAME_MAX
-from .handshake import AiormqConnection, PlainConnection
-from .tls import context_of, reason_of, server_hostname
-from .transport import Delivery, UpstreamEvents, UpstreamTransport, seen
+from .handshake import AiormqChannel, AiormqConnection, PlainConnection, ProtocolSyntaxError
+from .tls import describe_error, expected_name, make_context
+from .transport import Delivery, UpstreamEvents, UpstreamTransport, mark_retrieved
 
 __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 
@@ -43,36 +40,35 @@ CAPABILITIES = (
     "exchange_exchange_bindings",
     "publisher_confirms",
 )
-ANSWERS_CANCEL = "accept_consumer_cancel_ok"  # a capability of upstreams that wait for cancel-ok
+WAITS_FOR_CANCEL_OK = "accept_consumer_cancel_ok"  # a capability of upstreams
 CANCEL_OK = 0x003C001F
 CONNECT_S = 4.0  # for a TCP connection to one address: the system asks at once, after 1 s and after 3 s
-CLEAN_S = 1.0  # for what is left of an attempt that failed
+CLEAN_UP_S = 1.0  # for what is left of an attempt that failed
 
 
 async def dial(
     host: Host,
-    one: Endpoint,
+    endpoint: Endpoint,
     vhost: str,
     name: str,
     deliveries: Callable[[list[Delivery]], None],
     user: User | None = None,
 ) -> UpstreamConnection:
-    """An open connection to that virtual host, called `name` at the upstream, whose deliveries go to a function.
+    """Open a connection to that virtual host, with `name` as its connection name; deliveries go to `deliveries`.
 
-    It acts for that user of this broker, or for the node itself.
-    TCP and TLS together, and then the login, take as long as the endpoint allows. Raises LinkError, in which there is
-    no secret; then, and when it is cancelled, nothing is left of it.
+    It acts for that user of this broker, or for the node itself. TCP and TLS together, and then the login, may take as
+    long as the endpoint allows. Raises LinkError, whose text has no secrets; then, or if cancelled, nothing stays open.
     """
-    listener = UpstreamListener(host, deliveries)
-    line = UpstreamTransport(listener, host.settings.max_message_size)
-    connection = UpstreamConnection(line, listener, one, vhost, name)
+    dispatcher = EventDispatcher(host, deliveries)
+    transport = UpstreamTransport(dispatcher, host.settings.max_message_size)
+    connection = UpstreamConnection(transport, dispatcher, endpoint, vhost, name)
     async with AsyncExitStack() as undo:
-        undo.push_async_callback(connection.give_up)
+        undo.push_async_callback(connection.abandon)
         try:
-            async with asyncio.timeout(one.connection_timeout_s):
-                await reach(host, one, vhost, line, user)
-                check_login(host.node, user, one, line.socket)
-            async with asyncio.timeout(one.connection_timeout_s):
+            async with asyncio.timeout(endpoint.connection_timeout_s):
+                await connect_transport(host, endpoint, vhost, transport, user)
+                check_login(host.node, user, endpoint, transport.socket)
+            async with asyncio.timeout(endpoint.connection_timeout_s):
                 await connection.log_in()
         except TimeoutError:
             raise LinkError("timeout") from None
@@ -80,84 +76,87 @@ async def dial(
     return connection
 
 
-async def reach(host: Host, one: Endpoint, vhost: str, line: UpstreamTransport, user: User | None) -> None:
-    """Give the line a socket. Raises LinkError."""
+async def connect_transport(
+    host: Host, endpoint: Endpoint, vhost: str, transport: UpstreamTransport, user: User | None
+) -> None:
+    """Connect a socket, with TLS if asked for, and give it to the transport. Raises LinkError."""
     loop = asyncio.get_running_loop()
     try:
         with ExitStack() as undo:
-            if one.direct:
-                own = await host.connect_inside(vhost, one.user is not None, user)
+            if endpoint.direct:
+                own = await host.connect_inside(vhost, endpoint.user is not None, user)
                 undo.callback(own.close)
-                await loop.create_unix_connection(lambda: line, sock=own)
-            elif one.tls:
-                context = await encryption(host, one, user)
-                own = await connect(one.host, one.port)
+                await loop.create_unix_connection(lambda: transport, sock=own)
+            elif endpoint.tls:
+                context = await load_tls_context(host, endpoint, user)
+                own = await connect(endpoint.host, endpoint.port)
                 undo.callback(own.close)
                 await loop.create_connection(
-                    lambda: line,
+                    lambda: transport,
                     sock=own,
                     ssl=context,
-                    server_hostname=server_hostname(one),
-                    ssl_handshake_timeout=one.connection_timeout_s,
+                    server_hostname=expected_name(endpoint),
+                    ssl_handshake_timeout=endpoint.connection_timeout_s,
                 )
             else:
-                own = await connect(one.host, one.port)
+                own = await connect(endpoint.host, endpoint.port)
                 undo.callback(own.close)
-                await loop.create_connection(lambda: line, sock=own)
+                await loop.create_connection(lambda: transport, sock=own)
             undo.pop_all()
     except TimeoutError:
         raise
     except OSError as error:
-        raise LinkError(reason_of(error)) from None
+        raise LinkError(describe_error(error)) from None
 
 
-async def encryption(host: Host, one: Endpoint, user: User | None) -> ssl.SSLContext:
-    """The TLS context of an endpoint. Raises LinkError where a file cannot be used.
+async def load_tls_context(host: Host, endpoint: Endpoint, user: User | None) -> ssl.SSLContext:
+    """Return the TLS context of an endpoint. Raises LinkError if a file cannot be used.
 
-    A user who is no administrator names files that he may not read himself: what is wrong with them, and whether they
-    exist, is for the log alone.
+    A user who is no administrator may name files that he may not read himself, so what is wrong with a file, and
+    whether it exists, is only logged.
     """
     try:
-        return await asyncio.to_thread(context_of, one)
+        return await asyncio.to_thread(make_context, endpoint)
     except LinkError as fault:
         if user is None:
             raise
-        host.report("federation_file_unusable", "warning", {"user": user.name, "uri": one.safe, "reason": fault.text})
+        fields: dict[str, object] = {"user": user.name, "uri": endpoint.safe, "reason": fault.text}
+        host.report("federation_file_unusable", "warning", fields)
         raise LinkError("cannot use a file that the URI names, the broker's log says why") from None
 
 
 async def resolve(host: str, port: int, *, type: int) -> list[Any]:
-    """The addresses of a host, as socket.getaddrinfo gives them. Raises OSError."""
+    """Return the addresses of a host, as socket.getaddrinfo does. Raises OSError."""
     return await asyncio.get_running_loop().getaddrinfo(host, port, type=type)
 
 
 async def connect(host: str, port: int) -> socket.socket:
-    """A TCP connection to the first address of the host that answers. Raises OSError.
+    """Open a TCP connection to the first address of the host that answers. Raises OSError.
 
-    Each address has CONNECT_S. The system would go on for two minutes, by the route and from the address that it chose
-    first, which after an outage of the network may not be there any more.
+    Each address has CONNECT_S. The system would try for two minutes, by the route and from the address that it chose
+    first, which after an outage of the network may not exist any more.
     """
     loop = asyncio.get_running_loop()
     last: OSError = TimeoutError()
     for family, kind, protocol, _, address in await resolve(host, port, type=socket.SOCK_STREAM):
         with ExitStack() as undo:
             try:
-                one = socket.socket(family, kind, protocol)
-                undo.callback(one.close)
-                one.setblocking(False)
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connecting = socket.socket(family, kind, protocol)
+                undo.callback(connecting.close)
+                connecting.setblocking(False)
+                connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 async with asyncio.timeout(CONNECT_S):
-                    await loop.sock_connect(one, address)
-            except OSError as error:  # of which TimeoutError is one
+                    await loop.sock_connect(connecting, address)
+            except OSError as error:  # TimeoutError is one
                 last = error
                 continue
             undo.pop_all()
-            return one
+            return connecting
     raise last
 
 
-class UpstreamListener(UpstreamEvents):
-    """Tells the channels of one connection what concerns them."""
+class EventDispatcher(UpstreamEvents):
+    """Passes the events of one transport on to the link and to the channels of its connection."""
 
     def __init__(self, host: Host, deliveries: Callable[[list[Delivery]], None]) -> None:
         self.deliveries = deliveries
@@ -183,29 +182,33 @@ class UpstreamListener(UpstreamEvents):
 
 
 class UpstreamConnection:
-    """Open, until `ended` says why it is not any more. `inside` is a connection to this very broker."""
+    """A connection to an upstream, usable after `log_in`.
+
+    `ended` has the reason once it is closed; `direct`: it leads to this very broker, without TCP; `cluster_name`: the
+    upstream's, or None.
+    """
 
     def __init__(
-        self, line: UpstreamTransport, listener: UpstreamListener, one: Endpoint, vhost: str, name: str
+        self, transport: UpstreamTransport, dispatcher: EventDispatcher, endpoint: Endpoint, vhost: str, name: str
     ) -> None:
-        self.line = line
+        self.transport = transport
         self.vhost = vhost
-        self.endpoint = one
-        self.safe_uri = one.safe
-        self.inside = one.direct
-        self.ended = line.ended
+        self.endpoint = endpoint
+        self.safe_uri = endpoint.safe
+        self.direct = endpoint.direct
+        self.ended = transport.ended
         self.server_properties: dict[str, Any] = {}
         self.cluster_name: str | None = None
         self.capabilities: frozenset[str] = frozenset()
-        self._listener = listener
-        self._connection = PlainConnection(AiormqConnection(line, one, vhost, client_properties(name)))
+        self._dispatcher = dispatcher
+        self._connection = PlainConnection(AiormqConnection(transport, endpoint, vhost, client_properties(name)))
 
     async def log_in(self) -> None:
-        """Raises LinkError."""
-        await self._kept(self._connection.connect())
-        dialogue = self._connection.dialogue
-        self.line.cutter.frame_max = dialogue.frame_max
-        self.server_properties = dict(dialogue.server_properties)
+        """Do the AMQP handshake. Raises LinkError."""
+        await self._run(self._connection.connect())
+        underlay = self._connection.underlay
+        self.transport.parser.frame_max = underlay.frame_max
+        self.server_properties = dict(underlay.server_properties)
         cluster_name = self.server_properties.get("cluster_name")
         self.cluster_name = cluster_name if isinstance(cluster_name, str) else None
         if len((self.cluster_name or "").encode("utf-8", "surrogateescape")) > CLUSTER_NAME_MAX:
@@ -213,70 +216,71 @@ class UpstreamConnection:
         capabilities = self.server_properties.get("capabilities")
         if isinstance(capabilities, dict):
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
-        if ANSWERS_CANCEL in self.capabilities:
-            self._listener.answer_cancel = self._answer_cancel
+        if WAITS_FOR_CANCEL_OK in self.capabilities:
+            self._dispatcher.answer_cancel = self._answer_cancel
         if self.endpoint.heartbeat_s:
-            self.line.watch(self.endpoint.heartbeat_s)
+            self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
     async def channel(self) -> UpstreamChannel:
-        """Raises LinkError."""
-        opened = await self._answered(self._connection.dialogue.channel(publisher_confirms=False))
-        channel = UpstreamChannel(self, opened)
-        self._listener.channels[channel.number] = channel
+        """Open a channel. Raises LinkError."""
+        opened = await self._run_with_deadline(self._connection.underlay.channel(publisher_confirms=False))
+        channel = UpstreamChannel(opened.number, self.transport, partial(self._close_channel, opened))
+        self._dispatcher.channels[channel.number] = channel
         return channel
 
-    async def close_channel(self, channel: UpstreamChannel, opened: AbstractChannel) -> None:
-        """As `UpstreamChannel.close`; also where the connection is gone."""
+    async def _close_channel(self, opened: AiormqChannel, channel: UpstreamChannel) -> None:
+        """Close a channel, also if the connection is lost."""
         if not channel.ended.done():
             channel.ended.set_result(LinkError("closed"))
-            self._listener.channels.pop(channel.number, None)
+            self._dispatcher.channels.pop(channel.number, None)
             try:
-                await self._answered(opened.close())
+                await self._run_with_deadline(opened.close())
             except LinkError:
-                pass  # the connection is gone, and the channel with it
+                pass  # the connection is lost, and the channel with it
             finally:
-                self.line.forget(channel.number, channel.ended.result())
+                self.transport.drop_channel(channel.number, channel.ended.result())
 
-    async def give_up(self) -> None:
-        """Before it was open."""
-        self.line.abort("given up")
-        await self.close(CLEAN_S)
+    async def abandon(self) -> None:
+        """Close a connection that did not get as far as to be open."""
+        self.transport.abort("given up")
+        await self.close(CLEAN_UP_S)
 
     async def close(self, timeout_s: float) -> None:
-        """Say goodbye, and wait for the answer that long. What still comes is dropped."""
-        self._listener.deliveries = dropped
-        self.line.resume()
+        """Send connection.close and wait for the reply up to `timeout_s`. Further deliveries are discarded."""
+        self._dispatcher.deliveries = discard
+        self.transport.resume()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._kept(self._connection.close())
+                await self._run(self._connection.close())
         except (LinkError, TimeoutError):
-            pass  # gone anyway
+            pass  # it is aborted anyway
         finally:
-            self.line.abort("closed")
+            self.transport.abort("closed")
 
     def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
-        octets = consumer_tag.encode("utf-8", "surrogateescape")
-        self.line.send(channel, CANCEL_OK, bytes((len(octets),)) + octets)
+        self.transport.send(channel, CANCEL_OK, encode_short(consumer_tag))
 
-    async def _answered(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do as `_kept`, for a request that the upstream has to answer in time."""
-        answer: asyncio.Future[None] = self.line.loop.create_future()
-        self.line.expect(answer)
+    async def _run_with_deadline(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a call to aio-pika that the upstream has to answer in time. Raises LinkError."""
+        answer: asyncio.Future[None] = self.transport.loop.create_future()
+        self.transport.expect(answer)
         try:
-            return await self._kept(work)
+            return await self._run(work)
         finally:
             answer.cancel()
 
-    async def _kept(self, work: Coroutine[Any, Any, T]) -> T:
-        """What aio-pika does, in a task of its own: it may end by a CancelledError although nobody cancelled us, and it
-        may not end with the connection. Raises LinkError."""
-        task = self.line.loop.create_task(work)
-        task.add_done_callback(seen)
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a call to aio-pika in a task of its own. Raises LinkError.
+
+        aio-pika may raise CancelledError although nobody cancelled the caller, and may go on after the connection.
+        """
+        task = self.transport.loop.create_task(work)
+        task.add_done_callback(mark_retrieved)
         either: list[asyncio.Future[Any]] = [task, self.ended]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                await asyncio.wait([task], timeout=CLEAN_S)
+                await asyncio.wait([task], timeout=CLEAN_UP_S)
         finally:
             task.cancel()
         error = task.exception() if task.done() and not task.cancelled() else asyncio.CancelledError()
@@ -284,15 +288,15 @@ class UpstreamConnection:
             return task.result()
         if isinstance(error, LinkError):
             raise error
-        if self.line.fault is not None:
-            raise self.line.fault
+        if self.transport.fault is not None:
+            raise self.transport.fault
         if self.ended.done() and not isinstance(error, ProtocolSyntaxError):
             raise LinkError(self.ended.result())
         raise LinkError("the upstream does not speak AMQP 0-9-1 as it should")
 
 
-def dropped(deliveries: list[Delivery]) -> None:
-    """Nobody wants them any more; the upstream still has them."""
+def discard(deliveries: list[Delivery]) -> None:
+    """Drop deliveries of a connection that is closing; they are unacknowledged, so the upstream requeues them."""
 
 
 @cache
@@ -304,7 +308,7 @@ def own_version() -> str:
 
 
 def client_properties(name: str) -> Table:
-    """What the upstream shows of us."""
+    """Return the client properties, which the upstream shows to its operators."""
     return Table.of(
         {
             "product": "Warren",

@@ -1,9 +1,9 @@
-"""Cuts deliveries out of what an upstream sends: pure, it knows no socket.
+"""The parser of deliveries: takes the bytes that an upstream sends and returns whole deliveries and other frames; pure.
 
-A delivery is the method basic.deliver and its content, which is a header frame and the body's frames. Where these lie
-whole and behind each other in what came, with one body frame at most, they are taken in one step, and with them all
-that follow; all else goes frame by frame. Both ways give the same. Frames that are no part of a delivery are given as
-they came. Sizes are checked before anything is kept.
+A delivery is the method basic.deliver and its content: a header frame and body frames. Deliveries that were received
+whole and in a row, with one body frame at most each, are parsed in one step; all else is parsed frame by frame, with
+the same results. Frames that are no part of a delivery are returned unchanged. Sizes are checked before any byte is
+kept.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..errors import LinkError
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 KINDS = (METHOD, HEADER, BODY, HEARTBEAT)
 FRAME_END = 0xCE
-OVERHEAD = 8  # octets of a frame beside its payload
-HEADER_FIXED = 14  # octets of class, weight, body size and property flags
+OVERHEAD = 8  # bytes of a frame beside its payload
+HEADER_FIXED = 14  # bytes of class, weight, body size and property flags
 CONTENT_CLASS = 60
 DELIVER = 0x003C003C
 
-FIRST_FRAME_MAX = 1 << 17  # bytes, until one is agreed on: connection.start can hold long properties
-FRAME_MAX = 1 << 20  # bytes, the most that is ever agreed on: as much of a frame is kept until it is whole
-BODY_MAX = 16 << 20  # bytes of one message, where nothing else is said
-OTHERS_MAX = 16 << 20  # bytes of unfinished contents beside one of BODY_MAX, with their frames, on all channels
+FIRST_FRAME_MAX = 1 << 17  # bytes, before tune-ok: connection.start can have long properties
+FRAME_MAX = 1 << 20  # bytes, the most that tune-ok asks for: as much of a frame is kept until it is whole
+BODY_MAX = 16 << 20  # bytes of one message, by default
+OTHERS_MAX = 16 << 20  # bytes of partial deliveries beside one of BODY_MAX, frames included, on all channels
 
 _head = Struct(">BHI").unpack_from
 _content_head = Struct(">BHIHHQ").unpack_from
@@ -33,8 +33,8 @@ _index = Struct(">I").unpack_from
 
 
 class Delivery(NamedTuple):
-    """`tag` is the delivery tag. `properties` are flags and values as in the header frame; `body_frames` are whole
-    frames, with heads and end octets and the channel of the upstream connection in them."""
+    """A message that an upstream delivered. `tag` is the delivery tag; `properties` are flags and values as in the
+    header frame; `body_frames` are whole frames, with the upstream's channel number in them."""
 
     channel: int
     tag: int
@@ -47,14 +47,16 @@ class Delivery(NamedTuple):
     consumer_tag: bytes
 
 
-class Address:
-    """What deliveries of one consumer with one exchange and routing key have in common, and the frame around it:
-    `prefix` up to the delivery tag, `suffix` behind the flag that it was redelivered."""
+class DeliverMethod:
+    """A parsed basic.deliver without delivery tag and redelivered flag, which later deliveries often have in common.
+
+    `prefix` are the frame's bytes before the delivery tag, `suffix` those after the redelivered flag.
+    """
 
     __slots__ = ("channel", "consumer_tag", "exchange", "routing_key", "prefix", "suffix")
 
     def __init__(self, frame: bytes, channel: int) -> None:
-        """Of a basic.deliver; raises LinkError."""
+        """Parse the frame of a basic.deliver. Raises LinkError."""
         try:
             tag_end = 12 + frame[11]
             exchange_at = tag_end + 9
@@ -72,13 +74,13 @@ class Address:
         self.suffix = frame[exchange_at:]
 
 
-class Unfinished:
-    """A delivery whose content is not whole yet. `properties` are None until the header frame has come."""
+class PartialDelivery:
+    """A delivery whose content is not complete yet. `properties` are None before the header frame."""
 
-    __slots__ = ("address", "tag", "redelivered", "properties", "body_bytes", "missing", "frames")
+    __slots__ = ("method", "tag", "redelivered", "properties", "body_bytes", "missing", "frames")
 
-    def __init__(self, address: Address, tag: int, flags: int) -> None:
-        self.address = address
+    def __init__(self, method: DeliverMethod, tag: int, flags: int) -> None:
+        self.method = method
         self.tag = tag
         self.redelivered = flags & 1 == 1
         self.properties: bytes | None = None
@@ -86,33 +88,33 @@ class Unfinished:
         self.missing = 0
         self.frames = bytearray()
 
-    def delivery(self) -> Delivery:
-        of, properties = self.address, self.properties or b""
+    def finish(self) -> Delivery:
+        method, properties = self.method, self.properties or b""
         return Delivery(
-            of.channel, self.tag, self.redelivered, of.exchange, of.routing_key, properties, self.body_bytes,
-            bytes(self.frames), of.consumer_tag,
+            method.channel, self.tag, self.redelivered, method.exchange, method.routing_key, properties,
+            self.body_bytes, bytes(self.frames), method.consumer_tag,
         )  # fmt: skip
 
 
-class Cutter:
-    """Cuts the stream of one connection. `frame_max` is how long a payload may be, in bytes.
+class DeliveryParser:
+    """The incremental parser of one connection. `frame_max` is the limit of a frame's payload, in bytes.
 
-    Of a message with more than `body_max` bytes nothing is kept: it is delivered without `body_frames`.
+    The body of a message with more than `body_max` bytes is not kept: it is delivered without `body_frames`.
     """
 
     def __init__(self, body_max: int = BODY_MAX) -> None:
         self.frame_max = FIRST_FRAME_MAX
         self.body_max = body_max
-        self._rest: list[bytes] = []  # of a frame that is not whole
-        self._missing = 0  # octets of it that must come before it is worth looking again
-        self._unfinished: dict[int, Unfinished] = {}
-        self._kept = 0  # octets of them
-        self._address: Address | None = None  # of the delivery before
+        self._rest: list[bytes] = []  # the beginning of a frame that is not whole
+        self._missing = 0  # bytes of it to wait for
+        self._partial: dict[int, PartialDelivery] = {}  # by channel
+        self._kept_bytes = 0  # of partial deliveries
+        self._method: DeliverMethod | None = None  # that of the delivery before
 
-    def take(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> None:
-        """Add what is whole now: deliveries, and frames that are no part of one.
+    def feed(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> None:
+        """Add whole deliveries to `deliveries`, and frames that are no part of one to `others`.
 
-        Raises LinkError for what is no AMQP, or too much; what came before it is added. HOT: the federation bench.
+        Raises LinkError for a malformed or too large frame, when those before it are added. HOT: the federation bench.
         """
         if self._rest:
             self._rest.append(data)
@@ -121,18 +123,18 @@ class Cutter:
                 return
             data = b"".join(self._rest)
             self._rest.clear()
-        at = self._cut(data, deliveries, others)
+        at = self._parse(data, deliveries, others)
         if at < len(data):
             self._rest.append(data[at:])
 
-    def forget(self, channel: int) -> None:
-        """The channel is over, in the midst of a content or not."""
-        unfinished = self._unfinished.pop(channel, None)
-        if unfinished is not None:
-            self._kept -= len(unfinished.frames)
+    def drop_channel(self, channel: int) -> None:
+        """Drop the partial delivery of a closed channel, if there is one."""
+        partial = self._partial.pop(channel, None)
+        if partial is not None:
+            self._kept_bytes -= len(partial.frames)
 
-    def _cut(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> int:
-        """Where the first frame starts that is not whole. Sets what is missing of it."""
+    def _parse(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> int:
+        """Parse whole frames. Returns where the first one starts that is not whole, and sets `_missing`."""
         at, end = 0, len(data)
         while True:
             if end - at < 7:
@@ -142,16 +144,16 @@ class Cutter:
             if kind not in KINDS:
                 raise LinkError("the upstream does not speak AMQP 0-9-1")
             if size > self.frame_max:
-                raise LinkError(f"the upstream sent a frame of {size} octets, {self.frame_max} are allowed")
+                raise LinkError(f"the upstream sent a frame of {size} bytes, {self.frame_max} are allowed")
             stop = at + size + OVERHEAD
             if stop > end:
                 self._missing = stop - end
                 return at
             if data[stop - 1] != FRAME_END:
                 raise LinkError("the upstream sent a frame without its end")
-            unfinished = self._unfinished.get(channel)
-            if unfinished is not None:
-                self._go_on(unfinished, kind, data[at:stop], deliveries)
+            partial = self._partial.get(channel)
+            if partial is not None:
+                self._add_frame(partial, kind, data[at:stop], deliveries)
             elif kind == METHOD and size >= 4 and _index(data, at + 7)[0] == DELIVER:
                 at = self._deliver(data, at, stop, deliveries)
                 continue
@@ -160,21 +162,21 @@ class Cutter:
             at = stop
 
     def _deliver(self, data: bytes, at: int, stop: int, deliveries: list[Delivery]) -> int:
-        """Take whole deliveries that follow each other, or one method frame; the place after them. HOT: bench."""
+        """Parse deliveries in a row, or one method frame. Returns the place after them. HOT: the federation bench."""
         start, end = at, len(data)
         while True:
-            address = self._address
+            method = self._method
             if (
-                address is None
-                or not data.startswith(address.prefix, at)
-                or not data.startswith(address.suffix, at + len(address.prefix) + 9)
+                method is None
+                or not data.startswith(method.prefix, at)
+                or not data.startswith(method.suffix, at + len(method.prefix) + 9)
             ):
-                self._address = address = Address(data[at:stop], _head(data, at)[1])
-                if address.channel in self._unfinished or not address.channel:
+                self._method = method = DeliverMethod(data[at:stop], _head(data, at)[1])
+                if method.channel in self._partial or not method.channel:
                     raise out_of_place(METHOD)
-            channel = address.channel
-            tag_at = at + len(address.prefix)
-            header_at = tag_at + 9 + len(address.suffix)
+            channel = method.channel
+            tag_at = at + len(method.prefix)
+            header_at = tag_at + 9 + len(method.suffix)
             if header_at + 21 > end:
                 break
             kind, number, size, class_id, _, body = _content_head(data, header_at)
@@ -195,8 +197,8 @@ class Cutter:
             tag, redelivered = _tag(data, tag_at)
             deliveries.append(
                 Delivery(
-                    channel, tag, redelivered & 1 == 1, address.exchange, address.routing_key,
-                    data[header_at + 19 : body_at - 1], body, data[body_at:last], address.consumer_tag,
+                    channel, tag, redelivered & 1 == 1, method.exchange, method.routing_key,
+                    data[header_at + 19 : body_at - 1], body, data[body_at:last], method.consumer_tag,
                 )
             )  # fmt: skip
             at = last
@@ -207,35 +209,35 @@ class Cutter:
                 return at
         if at > start:
             return at
-        self._unfinished[channel] = Unfinished(address, *_tag(data, tag_at))
+        self._partial[channel] = PartialDelivery(method, *_tag(data, tag_at))
         return stop
 
-    def _go_on(self, unfinished: Unfinished, kind: int, frame: bytes, deliveries: list[Delivery]) -> None:
-        """The next frame of a content."""
+    def _add_frame(self, partial: PartialDelivery, kind: int, frame: bytes, deliveries: list[Delivery]) -> None:
+        """Add the next frame of a content. Raises LinkError if it is out of place."""
         payload_bytes = len(frame) - OVERHEAD
-        if unfinished.properties is None:
+        if partial.properties is None:
             if kind != HEADER or payload_bytes < HEADER_FIXED:
                 raise out_of_place(kind)
             _, _, _, class_id, _, body = _content_head(frame)
             if class_id != CONTENT_CLASS:
                 raise out_of_place(kind)
-            unfinished.properties = frame[19:-1]
-            unfinished.body_bytes = unfinished.missing = body
-        elif kind != BODY or payload_bytes > unfinished.missing:
+            partial.properties = frame[19:-1]
+            partial.body_bytes = partial.missing = body
+        elif kind != BODY or payload_bytes > partial.missing:
             raise out_of_place(kind)
         else:
-            unfinished.missing -= payload_bytes
-            if unfinished.body_bytes <= self.body_max:
-                self._keep(unfinished, frame)
-        if not unfinished.missing:
-            self.forget(unfinished.address.channel)
-            deliveries.append(unfinished.delivery())
+            partial.missing -= payload_bytes
+            if partial.body_bytes <= self.body_max:
+                self._keep(partial, frame)
+        if not partial.missing:
+            self.drop_channel(partial.method.channel)
+            deliveries.append(partial.finish())
 
-    def _keep(self, unfinished: Unfinished, frame: bytes) -> None:
-        unfinished.frames += frame
-        self._kept += len(frame)
+    def _keep(self, partial: PartialDelivery, frame: bytes) -> None:
+        partial.frames += frame
+        self._kept_bytes += len(frame)
         limit = self.body_max + OTHERS_MAX
-        if self._kept > limit:
+        if self._kept_bytes > limit:
             raise LinkError(f"the upstream sent more than {limit} bytes of unfinished messages")
 
 

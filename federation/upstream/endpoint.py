@@ -1,7 +1,7 @@
-"""The URI of an upstream, taken apart (spec/federation.md 2). Nothing is connected to here.
+"""The endpoint of an upstream: its URI, parsed.
 
-A password lives in a Secret from here on: no log, status, exception or traceback shows it, as its repr is redacted.
-What may be shown of a URI is `Endpoint.safe`.
+A password is a Secret from here on: no log, status, exception or traceback shows it, as its repr is redacted.
+`Endpoint.safe` is what may be shown of a URI.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from warren.broker.plugin import Invalid, safe_uri, uri_fault
 
 PORT, TLS_PORT = 5672, 5671
 HEARTBEAT_S = 10
-TIMEOUT_MS = 10_000  # RabbitMQ waits 60 s, for which a link would stay down after each outage that swallows an attempt
+TIMEOUT_MS = 10_000  # RabbitMQ waits 60 s: so long a link would stay down after an outage in which packets are lost
 CHANNEL_MAX = 2047
 GUEST = "guest"  # user and password of a network URI that names none
-SHORT, LONG = 65_535, 4_294_967_295  # what connection.tune-ok has room for
+SHORT, LONG = 65_535, 4_294_967_295  # the largest values in connection.tune-ok
 
 
 class Secret:
-    """Something that must not be shown. Equal where what it hides is."""
+    """A string that is never shown. Secrets are equal if their strings are."""
 
     __slots__ = ("_hidden",)
 
@@ -28,7 +28,7 @@ class Secret:
         self._hidden = hidden
 
     def reveal(self) -> str:
-        """For the peer that it is meant for, and nobody else."""
+        """Return the string, for the peer that it is meant for alone."""
         return self._hidden
 
     def __repr__(self) -> str:
@@ -43,15 +43,15 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where and how to connect.
+    """The address of an upstream, with the options of its URI.
 
-    direct       no host: this very broker, without TCP; `host` is empty and `port` 0 then. Without a user, as itself
-    vhost        None: the path names none, so it is that of the local object; empty is a name
-    user         None on a direct URI without credentials alone
-    channel_max  0 is no limit, as of frame_max
-    mechanisms   in the order in which they are preferred; empty: what is usual, PLAIN before AMQPLAIN
+    direct       the URI has no host: this very broker, without TCP; `host` is empty and `port` 0
+    vhost        None: the virtual host of the local object; empty is a name
+    user         None: as the node itself, only for a direct URI without credentials
+    channel_max  0 is no limit, as for frame_max
+    mechanisms   in the order of preference; empty: PLAIN, then AMQPLAIN
     server_name  for SNI and verification; None: the host, empty: neither
-    wildcard     names of certificates may have wildcards, as HTTPS has them
+    wildcard     names in certificates may have wildcards, as with HTTPS
     safe         the URI without user, password and query
     """
 
@@ -77,8 +77,8 @@ class Endpoint:
     safe: str = ""
 
 
-def endpoint(uri: str) -> Endpoint:
-    """Raises Invalid, with a text that has no secret in it."""
+def parse_endpoint(uri: str) -> Endpoint:
+    """Parse the URI of an upstream. Raises Invalid, whose text has no secrets."""
     fault = uri_fault(uri)
     if fault:
         raise Invalid(f'"{safe_uri(uri)}" not a valid URI: {fault}')
@@ -90,7 +90,7 @@ def endpoint(uri: str) -> Endpoint:
     port = 0 if direct else parts.port or (TLS_PORT if tls else PORT)
     options = parse_qsl(parts.query, keep_blank_values=True)
     given = dict(options)
-    secured = given if tls else {}  # what says nothing about a plain connection
+    secured = given if tls else {}  # options that plain connections ignore
     server_name = secured.get("server_name_indication")
     return Endpoint(
         direct=direct,
@@ -117,7 +117,7 @@ def endpoint(uri: str) -> Endpoint:
 
 
 def credentials(user: str | None, password: str | None, direct: bool) -> tuple[str | None, Secret | None]:
-    """Of the part before the @, which may be missing or have no password."""
+    """Return the unquoted credentials of a URI, or the default ones."""
     if user is None:
         return (None, None) if direct else (GUEST, Secret(GUEST))
     return unquote(user), Secret(GUEST if password is None else unquote(password))

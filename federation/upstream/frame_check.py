@@ -1,8 +1,8 @@
-"""Checks the frames of an upstream that aio-pika is to decode, before it does: pure.
+"""The check of frames that go on to aio-pika's decoder; pure.
 
-aio-pika's decoder has no limits: a table of 140 KB that is nested 20,000 deep takes 100 MB of memory in it, and whoever
-answers in place of the upstream need not know a password for that. So a frame reaches aio-pika only if it is a
-heartbeat or one of the methods that it waits for, with the arguments' lengths and the nesting of tables checked.
+That decoder has no limits: a table of 140 KB that is nested 20,000 deep takes 100 MB of memory in it, and a server that
+answers in place of the upstream needs no password for that. So a frame is passed on only if it is a heartbeat or one of
+the methods that aio-pika waits for, after the lengths of its arguments and the nesting of tables were checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ START = 0x000A000A
 START_TABLE_AT = 13  # behind the frame's head, the ids of class and method, and the version
 START_MAX = 1 << 17  # bytes of connection.start: the tables of known brokers have less than 1,000
 METHOD_MAX = 1024  # bytes of any other: a reply text has 255, connection.open-ok a short string
-CLUSTER_NAME_MAX = 255  # bytes, as of our own: it is written into each message and into names of queues
+CLUSTER_NAME_MAX = 255  # bytes, as here: it is written into each message and into names of queues
 _CONNECTION = {
     0x000A001E: "connection.tune",
     0x000A0029: "connection.open-ok",
@@ -42,10 +42,10 @@ _size = Struct(">I").unpack_from
 
 
 def is_for_decoder(frame: bytes, started: bool) -> bool:
-    """Whether aio-pika waits for this whole frame; False for answers to methods that it did not send. `started`:
-    connection.start has come.
+    """Whether aio-pika waits for this whole frame; False for replies to methods that it did not send.
 
-    Raises LinkError for a frame that is too large, malformed, or out of place.
+    `started`: connection.start was received before. Raises LinkError for a frame that is too large, malformed, or out
+    of place.
     """
     if frame[0] == HEARTBEAT:
         return len(frame) == 8

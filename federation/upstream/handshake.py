@@ -1,7 +1,19 @@
-"""aio-pika's plain connection, over a socket that is there already, with what it lacks of AMQP's handshake.
+"""The AMQP handshake with an upstream: the only file of federation that imports aio-pika and aiormq.
 
-It knows neither address nor password by its URL, so that nothing it says can show them: who logs in, where to, and what
-is agreed on comes from the Endpoint. Its loggers are silent; what is worth a line is said by the link.
+aio-pika keeps the connection: the handshake, heartbeats, the opening and closing of channels, and connection.close. All
+else is written and read by UpstreamTransport. The URL that aio-pika is given names neither address nor password, so
+none of its texts can show them; its loggers are silent, as the link logs what matters.
+
+Some of what is used here is private to the two libraries, so pyproject.toml pins their major versions (aio-pika 10 from
+10.2 on, aiormq 7 from 7.2.4 on), and a new one of either has to be read against this list. `aiormq.Connection._rpc` is
+overridden to replace the arguments of three methods: start-ok, as aiormq sends text alone as response and client
+properties of its own; tune-ok, as frame_max and channel_max of the URI are to hold; and open, as pamqp refuses names of
+virtual hosts that AMQP allows. `aiormq.Connection._credentials_class` is overridden to choose the mechanism that the
+URI asks for. `aio_pika.Connection.connect` is overridden, as it would open the socket by itself;
+`_on_connection_close`, `_on_connected`, `UnderlayConnection` and `OneShotCallback` are what it uses once the socket is
+open. `__del__` is overridden, as it starts a task. Beyond this file, UpstreamTransport feeds heartbeats to aiormq's
+reader, as aiormq closes a connection at which it reads nothing, and deliveries do not pass through it; and
+UpstreamConnection runs each call in a task of its own, as aiormq may end it by a CancelledError that nobody asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +26,9 @@ import aio_pika
 import aiormq
 from aio_pika.abc import UnderlayConnection
 from aio_pika.tools import OneShotCallback
+from aiormq.abc import AbstractChannel as AiormqChannel
 from aiormq.connection import FrameReceiver, TransportFactory
+from aiormq.exceptions import ProtocolSyntaxError
 from pamqp import commands
 from pamqp.base import Frame
 from pamqp.frame import FrameTypes
@@ -27,38 +41,41 @@ from .delivery_parser import FRAME_MAX
 from .endpoint import Endpoint
 from .transport import UpstreamTransport
 
+__all__ = ["AiormqChannel", "AiormqConnection", "PlainConnection", "ProtocolSyntaxError"]
+
 for _name in ("aio_pika", "aiormq", "pamqp"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
-USUAL = ("plain", "amqplain")  # mechanisms, where the URI names none
+DEFAULT_MECHANISMS = ("plain", "amqplain")  # in order of preference, if the URI names none
+SHORT_MAX = 255  # bytes of a short string
 
 
-class StartOk(commands.Connection.StartOk):
-    """With a response of any octets, which pamqp takes for text."""
+class RawStartOk(commands.Connection.StartOk):
+    """A connection.start-ok with encoded arguments: the response may be any bytes, which pamqp takes for text."""
 
-    def __init__(self, octets: bytes) -> None:
+    def __init__(self, arguments: bytes) -> None:
         super().__init__()
-        self._marshalled = octets
+        self._encoded = arguments
 
     def marshal(self) -> bytes:
-        return self._marshalled
+        return self._encoded
 
 
-class Open(commands.Connection.Open):
-    """With any name of a virtual host, also one that pamqp finds too long."""
+class RawOpen(commands.Connection.Open):
+    """A connection.open with encoded arguments: pamqp refuses names of virtual hosts that AMQP allows."""
 
-    def __init__(self, octets: bytes) -> None:
+    def __init__(self, arguments: bytes) -> None:
         super().__init__()
-        self._marshalled = octets
+        self._encoded = arguments
 
     def marshal(self) -> bytes:
-        return self._marshalled
+        return self._encoded
 
 
 class Mechanism:
-    """What aiormq asks of a mechanism; the response is put in later."""
+    """A SASL mechanism as aiormq uses it. Its response is empty: `_rpc` writes the real one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -71,28 +88,31 @@ class Mechanism:
 
 
 class AiormqConnection(aiormq.Connection):
-    """The connection beneath aio-pika's. `frame_max` is what was agreed on, in octets of whole frames."""
+    """The aiormq connection beneath aio-pika's, with the handshake that the endpoint asks for.
 
-    def __init__(self, line: UpstreamTransport, one: Endpoint, vhost: str, properties: Table) -> None:
-        url = URL.build(scheme="amqp", host="upstream", query={"heartbeat": str(one.heartbeat_s)})
-        super().__init__(url, transport_factory=ConnectedSocketFactory(line))
+    `frame_max` is the agreed size of whole frames, in bytes; 0 before tune-ok.
+    """
+
+    def __init__(self, transport: UpstreamTransport, endpoint: Endpoint, vhost: str, properties: Table) -> None:
+        url = URL.build(scheme="amqp", host="upstream", query={"heartbeat": str(endpoint.heartbeat_s)})
+        super().__init__(url, transport_factory=ConnectedSocketFactory(transport))
         self.frame_max = 0
-        self._one = one
+        self._endpoint = endpoint
         self._vhost = vhost
         self._properties = properties
         self._mechanism = ""
 
     def _credentials_class(self, start_frame: commands.Connection.Start) -> Any:
-        """The first of ours that the upstream offers. Raises LinkError."""
+        """Return the first of our mechanisms that the upstream offers. Raises LinkError."""
         offered = str(start_frame.mechanisms).upper().split()
-        wanted = [name.upper() for name in self._one.mechanisms or USUAL]
+        wanted = [name.upper() for name in self._endpoint.mechanisms or DEFAULT_MECHANISMS]
         for name in wanted:
             if name in offered:
                 self._mechanism = name
                 return Mechanism(name)
         raise LinkError(f"the upstream offers no login by {' or '.join(wanted)}, only by {' '.join(offered)}")
 
-    async def _rpc(  # type: ignore[override]  # asked for on the object, and there a method like any other
+    async def _rpc(  # type: ignore[override]  # aiormq calls it on the object, as any other method
         self,
         request: Frame,
         writer: asyncio.StreamWriter,
@@ -100,53 +120,54 @@ class AiormqConnection(aiormq.Connection):
         wait_response: bool = True,
     ) -> FrameTypes | None:
         if isinstance(request, commands.Connection.StartOk):
-            answer = long_string(response(self._mechanism, self._one))
-            request = StartOk(self._properties.framed + short_string(self._mechanism) + answer + short_string("en_US"))
+            response = encode_long(sasl_response(self._mechanism, self._endpoint))
+            mechanism = encode_short(self._mechanism)
+            request = RawStartOk(self._properties.framed + mechanism + response + encode_short("en_US"))
         elif isinstance(request, commands.Connection.TuneOk):
-            request.channel_max = agreed(request.channel_max or 0, self._one.channel_max)
-            frame_max = agreed(agreed(request.frame_max or 0, self._one.frame_max), FRAME_MAX)
+            request.channel_max = lower_limit(request.channel_max or 0, self._endpoint.channel_max)
+            frame_max = lower_limit(lower_limit(request.frame_max or 0, self._endpoint.frame_max), FRAME_MAX)
             request.frame_max = self.frame_max = frame_max
         elif isinstance(request, commands.Connection.Open):
-            request = Open(short_string(self._vhost) + b"\0\0")
+            request = RawOpen(encode_short(self._vhost) + b"\0\0")
         return await aiormq.Connection._rpc(request, writer, frame_receiver, wait_response)
 
 
 class ConnectedSocketFactory(TransportFactory):
-    """The socket is there; aio-pika need not know where it leads."""
+    """Hands aiormq a socket that is already connected."""
 
-    def __init__(self, line: UpstreamTransport) -> None:
-        self._line = line
+    def __init__(self, transport: UpstreamTransport) -> None:
+        self._transport = transport
 
     async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        line = self._line
-        if line.socket is None:
+        transport = self._transport
+        if transport.socket is None:
             raise ConnectionResetError("socket closed")
-        return line.reader, asyncio.StreamWriter(line.socket, line, line.reader, line.loop)
+        return transport.reader, asyncio.StreamWriter(transport.socket, transport, transport.reader, transport.loop)
 
 
 class PlainConnection(aio_pika.Connection):
-    """aio-pika's, over a Dialogue of ours. It is to be closed, however far it came."""
+    """An aio-pika connection over an AiormqConnection. It has to be closed, also if `connect` failed."""
 
-    def __init__(self, dialogue: AiormqConnection) -> None:
-        super().__init__(dialogue.url)
-        self.dialogue = dialogue
+    def __init__(self, underlay: AiormqConnection) -> None:
+        super().__init__(underlay.url)
+        self.underlay = underlay
 
     async def connect(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # aio-pika's; not used
         closed = OneShotCallback(self._on_connection_close)
-        await self.dialogue.connect()
-        self.dialogue.closing.add_done_callback(closed)
-        self.transport = UnderlayConnection(connection=self.dialogue, close_callback=closed)
+        await self.underlay.connect()
+        self.underlay.closing.add_done_callback(closed)
+        self.transport = UnderlayConnection(connection=self.underlay, close_callback=closed)
         await self._on_connected()
 
     def __del__(self) -> None:
-        """Nothing is left to do: its line is aborted. aio-pika would start a task here, in the loop of whichever thread
-        collects it, and of an attempt that was cancelled while it closed."""
+        """Do nothing: the transport is aborted already. aio-pika would start a task here, in the loop of whichever
+        thread collects the object, also for an attempt that was cancelled while it closed."""
 
 
-def response(mechanism: str, one: Endpoint) -> bytes:
-    """What the mechanism wants to hear; external and anonymous say nothing."""
-    user = (one.user or "").encode("utf-8", "surrogateescape")
-    password = (one.password.reveal() if one.password is not None else "").encode("utf-8", "surrogateescape")
+def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
+    """Return the response of connection.start-ok; EXTERNAL and ANONYMOUS have an empty one."""
+    user = (endpoint.user or "").encode("utf-8", "surrogateescape")
+    password = (endpoint.password.reveal() if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
     if mechanism == "PLAIN":
         return b"\0" + user + b"\0" + password
     if mechanism == "AMQPLAIN":
@@ -154,18 +175,19 @@ def response(mechanism: str, one: Endpoint) -> bytes:
     return b""
 
 
-def agreed(theirs: int, ours: int) -> int:
-    """The lower of two limits, where 0 is none."""
+def lower_limit(theirs: int, ours: int) -> int:
+    """Return the lower of two limits, of which 0 means unlimited."""
     return min(theirs or ours, ours or theirs)
 
 
-def short_string(text: str) -> bytes:
-    """Raises LinkError."""
-    octets = text.encode("utf-8", "surrogateescape")
-    if len(octets) > 255:
+def encode_short(text: str) -> bytes:
+    """Encode a short string. Raises LinkError if it is too long, which only the name of a virtual host can be."""
+    encoded = text.encode("utf-8", "surrogateescape")
+    if len(encoded) > SHORT_MAX:
         raise LinkError("the name of the virtual host is too long")
-    return bytes((len(octets),)) + octets
+    return bytes((len(encoded),)) + encoded
 
 
-def long_string(octets: bytes) -> bytes:
-    return len(octets).to_bytes(4, "big") + octets
+def encode_long(value: bytes) -> bytes:
+    """Encode a long string."""
+    return len(value).to_bytes(4, "big") + value

@@ -1,4 +1,4 @@
-"""TLS towards an upstream, from the files that its URI names. They are read at each attempt, as certificates change."""
+"""TLS contexts for upstreams, from the files that URIs name. Each attempt reads them anew, as certificates change."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from ..errors import LinkError
 from .endpoint import Endpoint
 
 
-def context_of(one: Endpoint) -> ssl.SSLContext:
-    """Reads files: not for the loop's thread. Raises LinkError, which names the option that cannot be used.
+def make_context(endpoint: Endpoint) -> ssl.SSLContext:
+    """Make the TLS context of an endpoint; without `cacertfile` the system's certificates are trusted.
 
-    Without `cacertfile` those that the system trusts are trusted.
+    It reads files, so the loop's thread must not call it. Raises LinkError with the name of the unusable option.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     option = "cacertfile"
     try:
-        if not one.verify:
+        if not endpoint.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        elif one.cacertfile:
-            context.load_verify_locations(one.cacertfile)
+        elif endpoint.cacertfile:
+            context.load_verify_locations(endpoint.cacertfile)
         else:
             context.load_default_certs()
-        if one.server_name == "":
+        if endpoint.server_name == "":
             context.check_hostname = False
         option = "certfile or keyfile"
-        if one.certfile:
-            # Without a function OpenSSL would ask the terminal for the passphrase of a key that has one.
-            context.load_cert_chain(one.certfile, one.keyfile or None, lambda: passphrase(one))
-    except (OSError, ValueError) as error:  # of which ssl.SSLError is one; ValueError is for a passphrase too long
-        raise LinkError(f"cannot use {option}: {reason_of(error)}") from None
+        if endpoint.certfile:
+            # Without a function OpenSSL would ask the terminal for the passphrase of a key that has endpoint.
+            context.load_cert_chain(endpoint.certfile, endpoint.keyfile or None, lambda: passphrase(endpoint))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: the passphrase is too long
+        raise LinkError(f"cannot use {option}: {describe_error(error)}") from None
     return context
 
 
-def passphrase(one: Endpoint) -> str:
-    return one.key_password.reveal() if one.key_password is not None else ""
+def passphrase(endpoint: Endpoint) -> str:
+    return endpoint.key_password.reveal() if endpoint.key_password is not None else ""
 
 
-def server_hostname(one: Endpoint) -> str:
-    """Whom we expect, for SNI and verification; empty: anybody."""
-    return one.host if one.server_name is None else one.server_name
+def expected_name(endpoint: Endpoint) -> str:
+    """Return the server's name for SNI and verification; empty: any."""
+    return endpoint.host if endpoint.server_name is None else endpoint.server_name
 
 
-def reason_of(error: Exception) -> str:
-    """In a few words, without a path."""
+def describe_error(error: Exception) -> str:
+    """Describe an error of the system or of TLS in a few words, without paths."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

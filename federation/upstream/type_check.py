@@ -1,4 +1,4 @@
-"""Whether a link may listen at the exchange upstream for ours, whose type asks for it (`ExchangeType.listening`)."""
+"""The check of the upstream exchange's type, for exchange types that listen upstream (`ExchangeType.listening`)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ if TYPE_CHECKING:
 INEQUIVALENT = "inequivalent arg"
 
 
-async def obstacle(connection: UpstreamConnection, ours: Exchange, name: str) -> str:
-    """Why not; empty where it may. The exchange of that name has to be of the same type, as another would pass on what
-    clients publish there. To declare it once more is the way to know, for which the link needs the right to configure
-    it; where there is none yet, it is made. Raises LinkError where the connection is lost."""
+async def type_mismatch(connection: UpstreamConnection, exchange: Exchange, upstream_name: str) -> str:
+    """Return why the upstream exchange is not of the same type; empty if it is, or was declared here.
+
+    An exchange of another type would pass on what clients publish there. To declare it again is the way to know, for
+    which the link needs the permission to configure it. Raises LinkError if the connection is lost.
+    """
     channel = await connection.channel()
     try:
-        await channel.declare_exchange(name, ours.type_name, ours.durable, ours.auto_delete, False, ours.arguments)
+        await channel.declare_exchange(
+            upstream_name, exchange.type_name, exchange.durable, exchange.auto_delete, False, exchange.arguments
+        )
     except LinkError as fault:
         if not fault.code:
             raise
-        # What differs is told, and the type first of all.
+        # The text names the first property that differs, and the type is compared first.
         same_type = INEQUIVALENT in fault.text and f"{INEQUIVALENT} 'type'" not in fault.text
         return "" if same_type else fault.text
     await channel.close()

@@ -19,8 +19,8 @@ from warren.broker.core.access.passwords import hash_password
 from warren.federation.errors import LinkError
 from warren.federation.upstream import connection as federation_dialling
 from warren.federation.upstream.channel import WINDOW, UpstreamChannel
-from warren.federation.upstream.connection import ANSWERS_CANCEL, UpstreamListener
-from warren.federation.upstream.endpoint import Secret, endpoint
+from warren.federation.upstream.connection import WAITS_FOR_CANCEL_OK, EventDispatcher
+from warren.federation.upstream.endpoint import Secret, parse_endpoint
 from warren.federation.upstream.handshake import AiormqConnection, PlainConnection
 from warren.federation.upstream.transport import UpstreamTransport
 
@@ -38,10 +38,10 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -> None:
     async def test(site: Site) -> None:
-        for one in (site.at(), site.inside(), site.inside("guest:guest@"), endpoint("amqp://")):
+        for one in (site.at(), site.inside(), site.inside("guest:guest@"), parse_endpoint("amqp://")):
             site.deliveries.clear()
             connection = await site.dial(one)
-            assert (connection.cluster_name, connection.inside) == (site.node.cluster_name, one.direct)
+            assert (connection.cluster_name, connection.direct) == (site.node.cluster_name, one.direct)
             assert (connection.vhost, connection.safe_uri) == ("/", one.safe)
             assert "basic.nack" in connection.capabilities and connection.server_properties["product"] == "RabbitMQ"
             channel = await connection.channel()
@@ -53,9 +53,9 @@ def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -
             assert [delivery.body_bytes for delivery in deliveries] == [3, 3, 300_000]
             assert {delivery.consumer_tag.decode() for delivery in deliveries} == {tag}
             assert await channel.declare_queue("q", True, False, Table.EMPTY, passive=True) == (1, 1)
-            connection.line.ack(channel.number, 3, True)
+            connection.transport.ack(channel.number, 3, True)
             await site.taken(4)
-            connection.line.nack(channel.number, 4, False)
+            connection.transport.nack(channel.number, 4, False)
             await eventually(lambda: not site.node.vhosts["/"].queues["q"].unacked)
             await channel.cancel(tag)
             await channel.delete_queue("q")
@@ -147,7 +147,7 @@ def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wa
 ) -> None:
     async def test(site: Site) -> None:
         site.server.settings.server_properties = site.server.settings.server_properties.with_items(
-            [("capabilities", ("F", Table.of({"consumer_cancel_notify": True, ANSWERS_CANCEL: True})))]
+            [("capabilities", ("F", Table.of({"consumer_cancel_notify": True, WAITS_FOR_CANCEL_OK: True})))]
         )
         connection = await site.dial()
         channel = await connection.channel()
@@ -157,7 +157,7 @@ def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wa
         await channel.consume("q", "mine", True, Table.EMPTY, nowait=True)
         await channel.qos(1)  # the upstream has seen it all when it answers this
         sent: list[tuple[int, int, bytes]] = []
-        monkeypatch.setattr(connection.line, "send", lambda *method: sent.append(method))
+        monkeypatch.setattr(connection.transport, "send", lambda *method: sent.append(method))
         site.node.vhosts["/"].delete_queue(site.node.vhosts["/"].queues["q"])
         site.node.pump()
         assert await asyncio.wait_for(cancelled, PATIENCE_S) == "mine"
@@ -180,7 +180,7 @@ def test_any_password_logs_in_by_either_mechanism(run: Run, mechanism: str) -> N
         await connection.close(PATIENCE_S)
         for fault in (
             await site.fault(replace(one, password=Secret(PASSWORD + "!"))),
-            await site.fault(endpoint("amqp://guest:" + "secret" + "@/%2f")),
+            await site.fault(parse_endpoint("amqp://guest:" + "secret" + "@/%2f")),
         ):
             assert (fault.code, "Login was refused" in fault.text) == (403, True)
             assert "secret" not in fault.text and PASSWORD not in fault.text
@@ -212,7 +212,7 @@ def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: R
         connection = await site.dial(site.at("heartbeat=30&channel_max=5&frame_max=8192"))
         there = site.connection()
         assert (there.heartbeat_s, there.channel_max, there.frame_max) == (30, 5, 8192)
-        assert connection.line.cutter.frame_max == 8192
+        assert connection.transport.parser.frame_max == 8192
         assert there.client_name == NAME and there.client_properties.text("product") == "Warren"
         wanted = {"authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"}
         assert there.capabilities >= wanted | {"publisher_confirms", "exchange_exchange_bindings"}
@@ -228,7 +228,7 @@ def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: R
 def test_the_upstream_hears_a_goodbye_even_from_a_link_that_does_not_read(run: Run) -> None:
     async def test(site: Site) -> None:
         connection = await site.dial()
-        connection.line.pause()
+        connection.transport.pause()
         await connection.close(PATIENCE_S)
         await eventually(lambda: not site.server.connections)
         events = [event for event, _, _ in site.log]
@@ -259,7 +259,7 @@ def test_aio_pika_says_nothing_by_itself(run: Run, caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.DEBUG)
 
     async def test(site: Site) -> None:
-        await site.fault(endpoint(f"amqp://guest:secret@127.0.0.1:{site.port}/%2f"))
+        await site.fault(parse_endpoint(f"amqp://guest:secret@127.0.0.1:{site.port}/%2f"))
         connection = await site.dial()
         site.host.close_connections(lambda one: True, "enough")
         await asyncio.wait_for(asyncio.shield(connection.ended), PATIENCE_S)
@@ -292,7 +292,7 @@ def test_an_address_that_does_not_answer_is_given_up_long_before_the_whole_time_
     async def test(site: Site) -> None:
         with pytest.raises(LinkError, match="timeout"):
             async with asyncio.timeout(PATIENCE_S):
-                await site.dial(endpoint(f"amqp://127.0.0.1:{deaf}?connection_timeout=3600000"))
+                await site.dial(parse_endpoint(f"amqp://127.0.0.1:{deaf}?connection_timeout=3600000"))
 
     run(test)
 
@@ -309,7 +309,7 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
             return [(*head, ("127.0.0.1", deaf)), (*head, ("127.0.0.1", site.port))]
 
         monkeypatch.setattr(federation_dialling, "resolve", two_addresses)
-        connection = await site.dial(endpoint("amqp://two.example/%2f"))
+        connection = await site.dial(parse_endpoint("amqp://two.example/%2f"))
         await connection.close(PATIENCE_S)
 
     run(test)
@@ -318,8 +318,8 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
 def test_a_connection_that_is_collected_before_it_was_closed_starts_no_task(run: Run) -> None:
     async def test(site: Site) -> None:
         before = asyncio.all_tasks()
-        line = UpstreamTransport(UpstreamListener(site.host, site.take), 1)
-        PlainConnection(AiormqConnection(line, site.at(), "/", Table.EMPTY))
+        transport = UpstreamTransport(EventDispatcher(site.host, site.take), 1)
+        PlainConnection(AiormqConnection(transport, site.at(), "/", Table.EMPTY))
         gc.collect()
         assert asyncio.all_tasks() == before
 

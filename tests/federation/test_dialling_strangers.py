@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import dialling
 from tests.support.dialling import LOOPS, PATIENCE_S, Site, eventually
-from warren.federation.upstream.endpoint import endpoint
+from warren.federation.upstream.endpoint import parse_endpoint
 
 pytestmark = pytest.mark.sockets
 
@@ -60,7 +60,7 @@ def test_who_speaks_no_amqp_is_said_to(run: Run, first: bytes, goes: bool, reaso
     async def test(site: Site) -> None:
         async with listening(first, goes) as (port, _):
             limit = "?connection_timeout=100" if reason == "timeout" else ""
-            fault = await site.fault(endpoint(f"amqp://127.0.0.1:{port}{limit}"))
+            fault = await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))
             assert reason in fault.text
 
     run(test)
@@ -70,8 +70,8 @@ def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
     async def test(site: Site) -> None:
         async with listening() as (port, _):
             pass
-        assert "Connect" in (await site.fault(endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
-        assert (await site.fault(endpoint("amqp://user:secret@no-such-host.invalid"))).text
+        assert "Connect" in (await site.fault(parse_endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
+        assert (await site.fault(parse_endpoint("amqp://user:secret@no-such-host.invalid"))).text
 
     run(test)
 
@@ -80,7 +80,7 @@ def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
 def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None:
     async def test(site: Site) -> None:
         async with listening() as (port, readers):
-            dialling = asyncio.ensure_future(site.dial(endpoint(f"amqp://127.0.0.1:{port}")))
+            dialling = asyncio.ensure_future(site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}")))
             await eventually(lambda: readers)
             if answers:
                 assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"

@@ -19,7 +19,7 @@ from tests.support.dialling import LOOPS, PATIENCE_S, Site
 from warren.broker.core.access.users import User
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.net.tls import TLSOptions
-from warren.federation.upstream.endpoint import Endpoint, endpoint
+from warren.federation.upstream.endpoint import Endpoint, parse_endpoint
 
 pytestmark = pytest.mark.sockets
 
@@ -60,7 +60,7 @@ def authority(tmp_path: Path) -> Authority:
 def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_path: Path) -> None:
     async def test(site: Site) -> None:
         def at(query: str, host: str = "127.0.0.1") -> Endpoint:
-            return endpoint(f"amqps://{host}:{site.port}/%2f?{query}")
+            return parse_endpoint(f"amqps://{host}:{site.port}/%2f?{query}")
 
         for query in (f"cacertfile={authority.ca}", "verify=verify_none",
                       f"cacertfile={authority.ca}&server_name_indication=localhost",
@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_file_is_for_the_log_where_the_user_is_no_administr
         texts: set[str] = set()
         reasons: list[object] = []
         for path in (f"{tmp_path}/gone.pem", tmp_path, authority.client[1]):
-            one = endpoint(f"amqps://127.0.0.1:{site.port}/%2f?cacertfile={path}")
+            one = parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?cacertfile={path}")
             texts.add((await site.fault(one, user)).text)
             reasons.append(site.log[-1][2]["reason"])
         assert texts == {"cannot use a file that the URI names, the broker's log says why"}
@@ -100,7 +100,7 @@ def test_a_certificate_logs_in(run: Run, authority: Authority) -> None:
     async def test(site: Site) -> None:
         certfile, keyfile = authority.client
         query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={keyfile}&auth_mechanism=external"
-        connection = await site.dial(endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}"))
+        connection = await site.dial(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}"))
         user = site.connection().user
         assert user is not None and user.name == "guest" and site.connection().mechanism == "EXTERNAL"
         await connection.close(PATIENCE_S)
@@ -119,7 +119,7 @@ def test_a_key_with_a_passphrase_is_opened_by_it_and_by_no_other(
     async def test(site: Site) -> None:
         def at(password: str) -> Endpoint:
             query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={locked}{password}"
-            return endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}")
+            return parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}")
 
         connection = await site.dial(at("&password=open%20sesame"))
         await connection.close(PATIENCE_S)

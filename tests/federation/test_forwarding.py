@@ -24,7 +24,7 @@ CHANNEL = 1
 WITHIN_S = 60.0
 
 
-class FakeLine:
+class FakeTransport:
     """`acked` are the delivery tags up to which all was acknowledged."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class House:
         self.channel.bind("q", "x", "k")
         self.vhost = self.node.vhosts["/"]
         self.lost: list[str] = []
-        self.line = FakeLine()
+        self.transport = FakeTransport()
         self.status = Status(lambda: 0.0, lambda: None)
         loop = asyncio.get_running_loop()
         self.inflow = InternalPublisher(
@@ -69,7 +69,7 @@ class House:
         self.forwarding = Forwarding(
             self.node,
             self.inflow,
-            cast(UpstreamTransport, self.line),
+            cast(UpstreamTransport, self.transport),
             self.status,
             ack_mode,
             "x",
@@ -128,16 +128,16 @@ def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
 @on_a_loop
 async def test_what_is_safe_at_once_is_acknowledged_at_once(house: House) -> None:
     house.forwarding.take([delivery(1), delivery(2)])
-    assert house.line.acked == [2] and house.bodies() == [b"1", b"2"]
+    assert house.transport.acked == [2] and house.bodies() == [b"1", b"2"]
 
 
 @on_a_loop
 async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: House) -> None:
     house.forwarding.take([delivery(1, delivery_mode=2)])
     house.forwarding.take([delivery(2)])
-    assert house.line.acked == []
+    assert house.transport.acked == []
     house.journal.commit(house.journal.ticket())
-    assert house.line.acked == [2]
+    assert house.transport.acked == [2]
 
 
 @on_a_loop
@@ -145,7 +145,7 @@ async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(ho
     house.forwarding.take([delivery(1, delivery_mode=2)])
     house.forwarding.close()
     house.journal.commit(house.journal.ticket())
-    assert house.line.acked == []
+    assert house.transport.acked == []
 
 
 @on_a_loop
@@ -154,34 +154,34 @@ async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledg
     house.node.policies.set("/", "full", "^q$", definition, 0, "queues")
     house.channel.fill("q", b"x" * 5)
     house.forwarding.take([delivery(1, b"1" * 6), delivery(2, b"2"), delivery(3, b"3")])
-    assert house.line.acked == []
+    assert house.transport.acked == []
     await until(lambda: house.status.nacked >= 2)
     house.node.policies.clear("/", "full")
-    await until(lambda: house.line.acked and house.line.acked[-1] == 3)
+    await until(lambda: house.transport.acked and house.transport.acked[-1] == 3)
 
 
 @on_a_loop
 async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_taken(house: House) -> None:
     house.channel.delete_exchange("x")
     house.forwarding.take([delivery(1)])
-    assert house.lost and house.line.acked == []
+    assert house.lost and house.transport.acked == []
     house.channel.exchange("x", "direct")  # by somebody else, before the link has ended
     house.channel.bind("q", "x", "k")
     house.forwarding.take([delivery(2)])
-    assert house.line.acked == [] and house.bodies() == []
+    assert house.transport.acked == [] and house.bodies() == []
 
 
 @on_a_loop
 async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: House) -> None:
     house.node.alarms.set("memory")
     text, tag = "x" * 200, 0
-    while not house.line.paused and tag < WAITING_BYTES // 200:
+    while not house.transport.paused and tag < WAITING_BYTES // 200:
         house.forwarding.take([delivery(tag + at, b"", correlation_id=text) for at in range(1, 501)])
         tag += 500
-    assert house.line.paused
+    assert house.transport.paused
     house.node.alarms.clear("memory")
-    await until(lambda: house.line.acked and house.line.acked[-1] == tag)
-    assert not house.line.paused and len(house.bodies()) == tag
+    await until(lambda: house.transport.acked and house.transport.acked[-1] == tag)
+    assert not house.transport.paused and len(house.bodies()) == tag
 
 
 @on_a_loop
@@ -189,8 +189,8 @@ async def test_properties_that_nobody_can_read_end_nothing(house: House) -> None
     broken = delivery(1)._replace(properties=b"\x20\x00\x00\x00\x00\x09\x01aZ")  # headers of an unknown type
     house.forwarding.take([broken, delivery(2)])
     house.forwarding.take([delivery(3), delivery(4)._replace(properties=broken.properties)])
-    assert house.line.acked[-1] == 3 and house.bodies() == [b"2", b"3"]
-    assert house.line.rejected == [1, 4] and house.status.dropped_invalid == 2
+    assert house.transport.acked[-1] == 3 and house.bodies() == [b"2", b"3"]
+    assert house.transport.rejected == [1, 4] and house.status.dropped_invalid == 2
 
 
 @on_a_loop
@@ -203,10 +203,10 @@ async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_a
     house.forwarding.take([delivery(1), huge, delivery(3, delivery_mode=2), delivery(4, correlation_id="c" * 200)])
     wide = delivery(6)._replace(properties=b"\x20\x00" + (200_000).to_bytes(4, "big") + b"\1a" * 100_000)
     house.forwarding.take([delivery(5), wide])
-    assert house.line.rejected == [2, 6] and house.status.dropped_invalid == 2
-    assert house.line.acked == []
+    assert house.transport.rejected == [2, 6] and house.status.dropped_invalid == 2
+    assert house.transport.acked == []
     house.journal.commit(house.journal.ticket())
-    assert house.line.acked[-1] == 5 and house.bodies() == [b"1", b"3", b"4", b"5"]
+    assert house.transport.acked[-1] == 5 and house.bodies() == [b"1", b"3", b"4", b"5"]
     assert "larger than configured" in reasons[0] and "do not fit a frame" in reasons[1]
 
 
@@ -214,12 +214,12 @@ async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_a
 async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: House) -> None:
     huge = delivery(1)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
     house.forwarding.take([huge, huge._replace(tag=2)])
-    assert (house.line.rejected, house.line.acked) == ([1, 2], [])
+    assert (house.transport.rejected, house.transport.acked) == ([1, 2], [])
     house.forwarding.take([delivery(3)])
-    assert house.line.acked == [3]
+    assert house.transport.acked == [3]
 
 
 @on_a_loop
 async def test_a_time_that_nobody_can_read_ends_nothing(house: House) -> None:
     house.forwarding.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
-    assert house.line.rejected == [1]
+    assert house.transport.rejected == [1]

@@ -14,7 +14,7 @@ from tests.support import codec
 from tests.support.examples import examples
 from warren.federation.errors import LinkError
 from warren.federation.upstream import delivery_parser, transport
-from warren.federation.upstream.delivery_parser import Cutter, Delivery
+from warren.federation.upstream.delivery_parser import Delivery, DeliveryParser
 from warren.federation.upstream.transport import HEARTBEAT_FRAME, UpstreamEvents, UpstreamTransport
 
 
@@ -31,9 +31,9 @@ def delivery(
 
 
 def cut(pieces: list[bytes]) -> tuple[list[Delivery], list[bytes]]:
-    taken, deliveries, others = Cutter(), list[Delivery](), list[bytes]()
+    taken, deliveries, others = DeliveryParser(), list[Delivery](), list[bytes]()
     for piece in pieces:
-        taken.take(piece, deliveries, others)
+        taken.feed(piece, deliveries, others)
     return deliveries, others
 
 
@@ -92,7 +92,7 @@ def test_contents_of_two_channels_may_lie_in_each_other() -> None:
     [
         (b"HTTP/1.1 400", "does not speak AMQP"),
         (codec.frame(codec.METHOD, 1, b"\0\x32\0\x15", b"\0"), "without its end"),
-        (codec.frame(codec.METHOD, 1, b"\0" * 2000), "2000 octets, 1000 are allowed"),
+        (codec.frame(codec.METHOD, 1, b"\0" * 2000), "2000 bytes, 1000 are allowed"),
         (codec.frame(codec.METHOD, 1, b"\0\x3c\0\x3c\xfftag"), "malformed basic.deliver"),
         (codec.frame(codec.METHOD, 1, b"\0\x3c\0\x3c"), "malformed basic.deliver"),
         (b"".join(delivery(1)[:1] * 2), "out of place"),
@@ -103,33 +103,33 @@ def test_contents_of_two_channels_may_lie_in_each_other() -> None:
     ],
 )
 def test_what_is_no_amqp_is_said_and_what_came_before_it_is_kept(stream: bytes, reason: str) -> None:
-    taken, deliveries, others = Cutter(), list[Delivery](), list[bytes]()
+    taken, deliveries, others = DeliveryParser(), list[Delivery](), list[bytes]()
     taken.frame_max = 1000
     with pytest.raises(LinkError, match=reason):
-        taken.take(b"".join(delivery(7)) + stream, deliveries, others)
+        taken.feed(b"".join(delivery(7)) + stream, deliveries, others)
     assert [one.tag for one in deliveries] == [7]
 
 
 def test_of_a_message_that_is_too_large_nothing_is_kept_and_those_around_it_come_whole() -> None:
-    taken, deliveries, others = Cutter(60), list[Delivery](), list[bytes]()
+    taken, deliveries, others = DeliveryParser(60), list[Delivery](), list[bytes]()
     huge = [*delivery(2, b"x" * 61), *delivery(3, b"y" * 100, frame_max=30)]
     for part in ([*delivery(1, b"a" * 60), *huge, *delivery(4, b"b" * 60, frame_max=30)], delivery(5)):
-        taken.take(b"".join(part), deliveries, others)
+        taken.feed(b"".join(part), deliveries, others)
     assert [(one.tag, one.body_bytes, bool(one.body_frames)) for one in deliveries] == [
         (1, 60, True), (2, 61, False), (3, 100, False), (4, 60, True), (5, 4, True),
     ]  # fmt: skip
-    assert taken._kept == 0 and not others
+    assert taken._kept_bytes == 0 and not others
 
 
 def test_unfinished_messages_of_all_channels_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_parser, "OTHERS_MAX", 40)
-    taken, deliveries, others = Cutter(60), list[Delivery](), list[bytes]()
+    taken, deliveries, others = DeliveryParser(60), list[Delivery](), list[bytes]()
     for channel in (1, 2, 3):
-        taken.take(b"".join(delivery(1, b"x" * 60, channel, frame_max=30)[:3]), deliveries, others)
+        taken.feed(b"".join(delivery(1, b"x" * 60, channel, frame_max=30)[:3]), deliveries, others)
         if channel == 2:
-            taken.forget(1)
+            taken.drop_channel(1)
     with pytest.raises(LinkError, match="unfinished"):
-        taken.take(b"".join(delivery(1, b"x" * 60, 4, frame_max=30)[:3]), deliveries, others)
+        taken.feed(b"".join(delivery(1, b"x" * 60, 4, frame_max=30)[:3]), deliveries, others)
 
 
 # The line
@@ -192,20 +192,20 @@ class Notes(UpstreamEvents):
 class House:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.line = UpstreamTransport(self.notes)
-        self.line.started = True
+        self.transport = UpstreamTransport(self.notes)
+        self.transport.started = True
         self.socket = Socket()
-        self.line.connection_made(self.socket)
+        self.transport.connection_made(self.socket)
 
     def receive(self, *frames: bytes) -> None:
-        self.line.data_received(b"".join(frames))
+        self.transport.data_received(b"".join(frames))
 
     async def passed(self, size: int) -> bytes:
         """So many octets of what went on to aio-pika."""
-        return await asyncio.wait_for(self.line.reader.readexactly(size), 10)
+        return await asyncio.wait_for(self.transport.reader.readexactly(size), 10)
 
     def lose(self) -> None:
-        self.line.connection_lost(None)
+        self.transport.connection_lost(None)
 
 
 def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
@@ -214,7 +214,7 @@ def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
         async def work() -> None:
             house = House()
             await test(house)
-            if house.line.socket is not None:
+            if house.transport.socket is not None:
                 house.lose()
 
         asyncio.run(work())
@@ -234,8 +234,8 @@ async def test_deliveries_of_one_read_come_together_and_before_what_is_behind_th
 
 @on_a_loop
 async def test_an_answer_goes_to_its_call_and_not_to_aio_pika(house: House) -> None:
-    first, second = (house.line.call(1, Queue.Bind.index, b"args") for _ in range(2))
-    other = house.line.call(2, Exchange.Unbind.index, b"")
+    first, second = (house.transport.call(1, Queue.Bind.index, b"args") for _ in range(2))
+    other = house.transport.call(2, Exchange.Unbind.index, b"")
     assert house.socket.written.startswith(codec.frame(codec.METHOD, 1, b"\0\x32\0\x14args"))
     house.receive(codec.method_frame(2, Exchange.UnbindOk, {}), codec.method_frame(1, Queue.BindOk, {}))
     assert (first.done(), second.done(), other.done()) == (True, False, True)
@@ -246,7 +246,7 @@ async def test_an_answer_goes_to_its_call_and_not_to_aio_pika(house: House) -> N
 
 @on_a_loop
 async def test_a_closed_channel_fails_its_calls_with_what_the_upstream_said(house: House) -> None:
-    calls = [house.line.call(channel, Queue.Declare.index, b"") for channel in (1, 1, 2)]
+    calls = [house.transport.call(channel, Queue.Declare.index, b"") for channel in (1, 1, 2)]
     close = codec.method_frame(1, Channel.Close, {"reply_code": 404, "reply_text": "NOT_FOUND - no queue"})
     house.receive(close)
     assert house.notes.closes == [(1, 404, "NOT_FOUND - no queue")]
@@ -258,15 +258,15 @@ async def test_a_closed_channel_fails_its_calls_with_what_the_upstream_said(hous
     with pytest.raises(LinkError, match="socket closed"):
         await calls[2]
     with pytest.raises(LinkError, match="socket closed"):
-        await house.line.call(1, Queue.Declare.index, b"")
+        await house.transport.call(1, Queue.Declare.index, b"")
 
 
 @on_a_loop
 async def test_what_the_upstream_says_at_the_end_is_the_reason(house: House) -> None:
     house.receive(codec.method_frame(0, Connection.Close, {"reply_code": 320, "reply_text": "CONNECTION_FORCED - x"}))
-    call = house.line.call(1, Queue.Declare.index, b"")
+    call = house.transport.call(1, Queue.Declare.index, b"")
     house.lose()
-    assert await house.line.ended == "CONNECTION_FORCED - x"
+    assert await house.transport.ended == "CONNECTION_FORCED - x"
     with pytest.raises(LinkError) as caught:
         await call
     assert caught.value.code == 320
@@ -280,9 +280,9 @@ async def test_a_consumer_that_the_upstream_ends_is_named(house: House) -> None:
 
 @on_a_loop
 async def test_acknowledgements_are_those_of_amqp(house: House) -> None:
-    house.line.ack(1, 7, True)
-    house.line.nack(2, 8, True)
-    house.line.nack(2, 9, False)
+    house.transport.ack(1, 7, True)
+    house.transport.nack(2, 8, True)
+    house.transport.nack(2, 9, False)
     methods = [codec.decode_method(house.socket.written[at + 7 : at + 20]) for at in (0, 21, 42)]
     assert [dict(method) for method in methods] == [
         {"delivery_tag": 7, "multiple": True},
@@ -293,11 +293,11 @@ async def test_acknowledgements_are_those_of_amqp(house: House) -> None:
 
 @on_a_loop
 async def test_nothing_is_read_while_anybody_holds_it(house: House) -> None:
-    house.line.pause()
-    house.line.hold("reader")
-    house.line.resume()
+    house.transport.pause()
+    house.transport.hold("reader")
+    house.transport.resume()
     assert not house.socket.reading
-    house.line.release("reader")
+    house.transport.release("reader")
     assert house.socket.reading
 
 
@@ -322,16 +322,16 @@ async def test_after_a_full_read_others_have_their_turn(house: House) -> None:
 
 @on_a_loop
 async def test_an_upstream_that_falls_silent_is_given_up(house: House) -> None:
-    house.line.watch(0.001)
+    house.transport.watch_heartbeats(0.001)
     await asyncio.wait_for(house.socket.gone.wait(), 10)
     house.lose()
-    assert await house.line.ended == "heartbeat_timeout"
+    assert await house.transport.ended == "heartbeat_timeout"
 
 
 @on_a_loop
 async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbeats(house: House) -> None:
-    house.line.pause()
-    house.line.watch(0.001)
+    house.transport.pause()
+    house.transport.watch_heartbeats(0.001)
     assert await house.passed(8 * 5) == HEARTBEAT_FRAME * 5
     assert not house.socket.aborted
 
@@ -339,13 +339,13 @@ async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbea
 @on_a_loop
 async def test_an_upstream_that_does_not_read_is_given_up(house: House) -> None:
     house.socket.unread_bytes = transport.WRITE_MAX + 1
-    house.line.ack(1, 1, False)
+    house.transport.ack(1, 1, False)
     assert house.socket.aborted
     written = house.socket.written
-    house.line.ack(1, 2, False)
+    house.transport.ack(1, 2, False)
     assert house.socket.written == written
     house.lose()
-    assert "does not read" in await house.line.ended
+    assert "does not read" in await house.transport.ended
 
 
 @on_a_loop
@@ -353,7 +353,7 @@ async def test_nonsense_ends_the_connection_and_nothing_else(house: House) -> No
     house.receive(b"nonsense")
     assert house.socket.aborted
     house.lose()
-    assert "does not speak AMQP" in await house.line.ended
+    assert "does not speak AMQP" in await house.transport.ended
 
 
 @on_a_loop
@@ -365,19 +365,19 @@ async def test_a_bug_of_ours_ends_the_connection_and_is_told(house: House) -> No
 
 @pytest.fixture
 def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "ANSWER_LOOK_S", 3600.0)
+    monkeypatch.setattr(transport, "DEADLINE_CHECK_S", 3600.0)
 
 
 @pytest.mark.usefixtures("looks_by_hand")
 @on_a_loop
 async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it_sends(house: House) -> None:
-    answered, call = (house.line.call(1, Queue.Bind.index, b"") for _ in range(2))
+    answered, call = (house.transport.call(1, Queue.Bind.index, b"") for _ in range(2))
     for _ in range(transport.ANSWER_S - 1):
-        house.line._look_for_answers()
+        house.transport._check_deadlines()
         house.receive(HEARTBEAT_FRAME)
     house.receive(codec.method_frame(1, Queue.BindOk, {}))
     assert answered.done() and not house.socket.aborted
-    house.line._look_for_answers()
+    house.transport._check_deadlines()
     assert house.socket.aborted
     house.lose()
     with pytest.raises(LinkError, match="the upstream has not answered a request within 30 s"):
@@ -387,12 +387,12 @@ async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it
 @pytest.mark.usefixtures("looks_by_hand")
 @on_a_loop
 async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> None:
-    call = house.line.call(1, Queue.Bind.index, b"")
-    house.line.pause()
+    call = house.transport.call(1, Queue.Bind.index, b"")
+    house.transport.pause()
     for _ in range(2 * transport.ANSWER_S):
-        house.line._look_for_answers()
-    house.line.resume()
-    house.line._look_for_answers()
+        house.transport._check_deadlines()
+    house.transport.resume()
+    house.transport._check_deadlines()
     assert not house.socket.aborted
     house.receive(codec.method_frame(1, Queue.BindOk, {}))
     assert await call == b""

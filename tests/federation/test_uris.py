@@ -5,11 +5,11 @@ import traceback
 import pytest
 
 from warren.broker.amqp.errors import Invalid
-from warren.federation.upstream.endpoint import Endpoint, Secret, endpoint
+from warren.federation.upstream.endpoint import Endpoint, Secret, parse_endpoint
 
 
 def test_a_plain_uri_has_the_defaults_of_rabbitmq_but_for_the_time_to_connect() -> None:
-    found = endpoint("amqp://host")
+    found = parse_endpoint("amqp://host")
     assert found == Endpoint(
         direct=False,
         tls=False,
@@ -27,7 +27,7 @@ def test_a_plain_uri_has_the_defaults_of_rabbitmq_but_for_the_time_to_connect() 
         server_name=None,
         safe="amqp://host",
     )
-    assert endpoint("AMQPS://host").port == 5671 and endpoint("AMQPS://host").tls
+    assert parse_endpoint("AMQPS://host").port == 5671 and parse_endpoint("AMQPS://host").tls
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_plain_uri_has_the_defaults_of_rabbitmq_but_for_the_time_to_connect() 
     ],
 )
 def test_the_path_is_the_virtual_host_where_there_is_one(uri: str, vhost: str | None) -> None:
-    assert endpoint(uri).vhost == vhost
+    assert parse_endpoint(uri).vhost == vhost
 
 
 @pytest.mark.parametrize(
@@ -58,18 +58,18 @@ def test_the_path_is_the_virtual_host_where_there_is_one(uri: str, vhost: str | 
     ],
 )
 def test_user_and_password_are_unescaped(uri: str, user: str, password: str) -> None:
-    found = endpoint(uri)
+    found = parse_endpoint(uri)
     assert found.user == user and found.password == Secret(password)
 
 
 def test_an_empty_host_is_this_broker_and_needs_nobody() -> None:
-    found = endpoint("amqp:///v?heartbeat=5")
+    found = parse_endpoint("amqp:///v?heartbeat=5")
     assert found.direct and not found.tls
     assert (found.host, found.port, found.user, found.password, found.heartbeat_s) == ("", 0, None, None, 5)
 
 
 def test_an_ipv6_host_stands_in_brackets() -> None:
-    found = endpoint("amqp://[::1]:5673/v")
+    found = parse_endpoint("amqp://[::1]:5673/v")
     assert (found.host, found.port) == ("::1", 5673)
 
 
@@ -78,24 +78,24 @@ def test_options_of_tls_count_with_tls_alone() -> None:
         "cacertfile=/ca.pem&certfile=/c.pem&keyfile=/k.pem&password=pass&verify=verify_none"
         "&server_name_indication=other&customize_hostname_check=https&depth=3&fail_if_no_peer_cert=true"
     )
-    found = endpoint(f"amqps://h?{options}")
+    found = parse_endpoint(f"amqps://h?{options}")
     assert (found.cacertfile, found.certfile, found.keyfile) == ("/ca.pem", "/c.pem", "/k.pem")
     assert (found.key_password, found.verify, found.server_name) == (Secret("pass"), False, "other")
     assert found.wildcard
-    plain = endpoint("amqp://h?cacertfile=/ca.pem&verify=verify_none&password=x")
+    plain = parse_endpoint("amqp://h?cacertfile=/ca.pem&verify=verify_none&password=x")
     assert (plain.cacertfile, plain.verify, plain.key_password, plain.password) == ("", True, None, Secret("guest"))
-    assert endpoint("amqps://h?server_name_indication=disable").server_name == ""
-    assert endpoint("amqps://h").server_name is None
+    assert parse_endpoint("amqps://h?server_name_indication=disable").server_name == ""
+    assert parse_endpoint("amqps://h").server_name is None
 
 
 def test_options_of_the_connection_are_numbers_and_mechanisms_a_list() -> None:
-    found = endpoint(
+    found = parse_endpoint(
         "amqp://h?heartbeat=0&connection_timeout=1500&channel_max=10&frame_max=8192"
         "&auth_mechanism=external&auth_mechanism=PLAIN&auth_mechanism=external&unknown=1"
     )
     assert (found.heartbeat_s, found.connection_timeout_s, found.channel_max, found.frame_max) == (0, 1.5, 10, 8192)
     assert found.mechanisms == ("external", "plain")
-    huge = endpoint("amqp://h?heartbeat=9999999999&channel_max=9999999999&frame_max=9999999999")
+    huge = parse_endpoint("amqp://h?heartbeat=9999999999&channel_max=9999999999&frame_max=9999999999")
     assert (huge.heartbeat_s, huge.channel_max, huge.frame_max) == (65_535, 65_535, 4_294_967_295)
 
 
@@ -114,13 +114,13 @@ def test_options_of_the_connection_are_numbers_and_mechanisms_a_list() -> None:
 )
 def test_what_is_no_uri_is_refused_without_a_secret(uri: str, fault: str) -> None:
     with pytest.raises(Invalid, match=fault) as caught:
-        endpoint(uri)
+        parse_endpoint(uri)
     told = "".join(traceback.format_exception_only(caught.value))
     assert "secret" not in told and "ret@" not in told
 
 
 def test_an_endpoint_can_be_printed_without_its_secrets() -> None:
-    found = endpoint("amqps://user:secret@h/v?password=secret&heartbeat=5")
+    found = parse_endpoint("amqps://user:secret@h/v?password=secret&heartbeat=5")
     assert "secret" not in repr(found) and "[redacted]" in repr(found)
     assert "secret" not in f"{found.password}"
     assert found.password is not None and found.password.reveal() == "secret"
@@ -136,4 +136,4 @@ def test_an_endpoint_can_be_printed_without_its_secrets() -> None:
     ],
 )
 def test_102_credentials_are_removed(uri: str, safe: str) -> None:
-    assert endpoint(uri).safe == safe
+    assert parse_endpoint(uri).safe == safe

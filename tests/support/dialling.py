@@ -22,7 +22,7 @@ from warren.broker.session.connection import Connection
 from warren.federation.errors import LinkError
 from warren.federation.upstream.connection import UpstreamConnection, dial
 from warren.federation.upstream.delivery_parser import Delivery
-from warren.federation.upstream.endpoint import Endpoint, endpoint
+from warren.federation.upstream.endpoint import Endpoint, parse_endpoint
 
 NAME = "Federation link (upstream: up, policy: p)"
 PATIENCE_S = 60.0
@@ -74,10 +74,10 @@ class Site:
         inflow.close()
 
     def at(self, query: str = "", login: str = "guest:guest@", vhost: str = "%2f") -> Endpoint:
-        return endpoint(f"amqp://{login}127.0.0.1:{self.port}/{vhost}?{query}")
+        return parse_endpoint(f"amqp://{login}127.0.0.1:{self.port}/{vhost}?{query}")
 
     def inside(self, login: str = "") -> Endpoint:
-        return endpoint(f"amqp://{login}/%2f" if login else "amqp:///%2f")
+        return parse_endpoint(f"amqp://{login}/%2f" if login else "amqp:///%2f")
 
     async def dial(self, one: Endpoint | None = None, user: User | None = None) -> UpstreamConnection:
         one = one or self.at()

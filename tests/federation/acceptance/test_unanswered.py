@@ -22,7 +22,7 @@ UNANSWERED = "the upstream has not answered a request within 30 s"
 @pytest.fixture
 def upstream(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> Iterator[MuteUpstream]:
     """Of which answers are awaited for as many looks as ever, with less time between two of them."""
-    monkeypatch.setattr(transport, "ANSWER_LOOK_S", 0.02)
+    monkeypatch.setattr(transport, "DEADLINE_CHECK_S", 0.02)
     upstream = MuteUpstream(loop)
     yield upstream
     upstream.close()
