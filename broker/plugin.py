@@ -54,12 +54,12 @@ from .core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
 from .core.queues.arguments import SHORT_STRING
 from .core.queues.consumers import SingleActiveConsumers, is_active
-from .core.queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
-from .core.queues.message_log import MessageLog
-from .core.queues.origin import Origin
+from .core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
+from .core.queues.message_log import MessageLog, Origin
 from .core.queues.queue import Queue
 from .core.queues.queue_settings import CLASSIC, QUORUM
 from .core.queues.queue_sizes import queue_sizes
+from .core.queues.route_target import RouteTarget
 from .core.telemetry.detailed_rates import DetailedRates
 from .core.telemetry.firehose import described
 from .core.vhost.exchange_host import ExchangeHost
@@ -173,6 +173,7 @@ __all__ = [
     "Queue",
     "RecoveredMessages",
     "Registry",
+    "RouteTarget",
     "SSLOptions",
     "Service",
     "SingleActiveConsumers",

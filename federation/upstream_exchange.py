@@ -101,7 +101,7 @@ class Identified(Sink):
         self._forgets = False
         _identities.forget()
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
+    def handle(self, messages: list[Message]) -> EnqueueResult:
         stored = False
         refused: set[int] = set()
         if not self._forgets:

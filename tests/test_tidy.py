@@ -101,7 +101,6 @@ UPWARD: dict[str, set[str]] = {
     "broker/core/exchanges/sink.py": {"broker.core.vhost.exchange_host"},
     "broker/core/jobs/scheduler.py": {"broker.core.queues.queue"},
     "broker/core/messages/ports.py": {"broker.core.exchanges.exchange", "broker.core.queues.queue"},
-    "broker/core/queues/enqueue.py": {"broker.core.exchanges.sink", "broker.core.vhost.vhost"},
     "broker/core/telemetry/event_exchange.py": {"broker.core.node.node"},
     "broker/core/telemetry/log_exchange.py": {"broker.core.node.node"},
     "broker/core/vhost/vhost.py": {"broker.core.node.node", "broker.core.telemetry.firehose"},

@@ -13,9 +13,9 @@ from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import OBJECT_COST, Job
-from ..core.queues.origin import Origin
+from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
-from ..core.queues.reply_queue import VolatileQueue
+from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import ACK, PUBLISH, Publishes
@@ -101,7 +101,7 @@ class Channel:
         self.shared_prefetch = SharedPrefetch(self.consumers)
         self.confirms: confirms.Confirms | None = None
         self.transaction: tx.Transaction | None = None
-        self.reply_queue: VolatileQueue | None = None
+        self.reply_queue: ReplyQueue | None = None
         # Properties of the publish before, and what they say: persistent, in need of a closer look.
         self.seen_properties = b""
         self.seen_persistent = False

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from ..core.queues.reply_queue import VolatileQueue
 from ..core.telemetry.event_fields import terms
 from .transport import Encryption, Peer
 
@@ -134,7 +133,7 @@ def channel_closed(channel: Channel) -> None:
 
 def consumer_created(consumer: ChannelConsumer) -> None:
     channel = consumer.channel
-    if channel.connection.node.events.heard and not isinstance(consumer.queue, VolatileQueue):
+    if channel.connection.node.events.heard and not consumer.queue.internal:
         fields: dict[str, object] = {
             "consumer_tag": consumer.tag,
             "queue": consumer.queue.name,
@@ -151,7 +150,7 @@ def consumer_created(consumer: ChannelConsumer) -> None:
 
 def consumer_deleted(consumer: ChannelConsumer) -> None:
     channel = consumer.channel
-    if channel.connection.node.events.heard and not isinstance(consumer.queue, VolatileQueue):
+    if channel.connection.node.events.heard and not consumer.queue.internal:
         fields: dict[str, object] = {
             "consumer_tag": consumer.tag,
             "queue": consumer.queue.name,

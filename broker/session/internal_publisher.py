@@ -22,7 +22,6 @@ from ..core.exchanges.router import Route
 from ..core.messages.message import HEADER_FIXED, Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
-from ..core.queues.enqueue import has_room
 from ..core.vhost.vhost import VHost
 from ..wire import method_encoder
 from ..wire.content_assembler import CONTENT_CLASS
@@ -217,13 +216,13 @@ class InternalPublisher:
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._framed(contents, invalid)
         refused = frozenset[int]()
-        limited = [queue for queue in route.queues or () if queue.rules.refuses]
+        limited = [target for target in route.queues or () if target.rejects_overflow]
         tally.ticket = at = 0
         while at < len(whole):
             first, rest = tally.next, whole[at:] if at else whole
             if limited:
                 # What is refused is published again, so no queue gets it while another would refuse it.
-                if not all(has_room(queue, contents[indexes[at]][1]) for queue in limited):
+                if not all(target.has_room(contents[indexes[at]][1]) for target in limited):
                     refused |= frozenset(indexes[at:])
                     break
                 rest = rest[:1]

@@ -34,7 +34,7 @@ def find_queue(channel: Channel, name: str) -> Queue:
     """
     channel.check_any("queue", name)
     queue = channel.vhost.owned_queue(name, channel.connection)
-    queue.lease.renew()
+    queue.expiry.renew()
     return queue
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from ..core.messages.message import Message
 from ..core.queues.queue import Queue
+from ..core.queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from .channel import Channel
 
 
-def published(channel: Channel, message: Message, keys: tuple[str, ...], queues: tuple[Queue, ...]) -> None:
+def published(channel: Channel, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]) -> None:
     """A message that is valid, and is about to go to these queues."""
     firehose = channel.vhost.firehose
     if firehose is not None:

@@ -266,7 +266,7 @@ class Relay(Sink):
         self._links = links
         self._relaying = False
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
+    def handle(self, messages: list[Message]) -> EnqueueResult:
         return self._tell([self._wrapped(message) for message in messages])
 
     def hand_on(self, message: Message, headers: Table, way: Way) -> EnqueueResult:

@@ -11,9 +11,10 @@ from tests.support.session import SlowJournal
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import Pages
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues.paged_tail import MemoryBudget, PagedTail
+from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.reply_queue import VolatileQueue
+from warren.broker.core.queues.reply_queue import ReplyQueue
 
 PAGE_ABOVE, UNPAGE = 10, 4  # as the tests have it
 
@@ -30,11 +31,11 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_budget_is_spent_above_its_limit() -> None:
     budget = MemoryBudget(1000)
     budget.add(1, 1000 - MemoryBudget.OVERHEAD)
-    assert not budget.spent
+    assert not budget.exceeded
     budget.add(0, 1)
-    assert budget.spent
+    assert budget.exceeded
     budget.add(-1, -1 - (1000 - MemoryBudget.OVERHEAD))
-    assert not budget.spent and budget.used_bytes == 0
+    assert not budget.exceeded and budget.used_bytes == 0
 
 
 @given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
@@ -232,11 +233,11 @@ def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
 
 
 def test_a_reply_queue_keeps_to_its_limit_where_memory_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(VolatileQueue, "LIMIT", 3 * PAGE_ABOVE)
-    queue = new_queue(VolatileQueue, 0, budget=MemoryBudget(0))
+    monkeypatch.setattr(ReplyQueue, "LIMIT", 3 * PAGE_ABOVE)
+    queue = new_queue(ReplyQueue, 0, budget=MemoryBudget(0))
     for first in range(0, 5 * PAGE_ABOVE, 5):
         enqueue(numbered(first, 5), queue)
-    assert queue.ready == VolatileQueue.LIMIT
+    assert queue.ready == ReplyQueue.LIMIT
 
 
 # Several
@@ -359,7 +360,7 @@ class PagingMachine(RuleBasedStateMachine):
         alive = {number for number, _ in self.ready} | {int(each.frames) for _, each in self.out}
         kept = sorted(int(each.frames) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)
-        assert len(kept) <= queue.kept.count and queue.kept.body_bytes == 10 * queue.kept.count
+        assert len(kept) <= queue.journal.count and queue.journal.body_bytes == 10 * queue.journal.count
         on_disk = {number for number, _ in self.ready[in_memory:]}
         assert {int(each.frames) for each in journal.loose.values()} == on_disk - self.persistent
         assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(

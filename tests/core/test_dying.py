@@ -119,10 +119,10 @@ def test_who_refuses_without_end_gets_no_more_until_it_is_buried() -> None:
     seen: list[tuple[bool, int]] = []
 
     def turned() -> None:
-        if house.queue.dying.many and not seen:
+        if house.queue.outbox.many and not seen:
             publisher.publish("", "queue", b"next")
-        if house.queue.dying.many or seen:
-            seen.append((house.queue.dying.many, house.queue.ready))
+        if house.queue.outbox.many or seen:
+            seen.append((house.queue.outbox.many, house.queue.ready))
 
     house.clock.after_each = turned
     house.clock.advance(1)

@@ -17,7 +17,7 @@ from warren.broker.core.exchanges.sink import Sink
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.enqueue_result import ACCEPTED, EnqueueResult
+from warren.broker.core.queues.enqueue import ACCEPTED, EnqueueResult
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.broker.core.vhost.vhost import VHost
@@ -68,7 +68,7 @@ class Counting(Sink):
 
     count = 0
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
+    def handle(self, messages: list[Message]) -> EnqueueResult:
         self.count += len(messages)
         return ACCEPTED
 

@@ -13,7 +13,7 @@ from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.fifo import BATCH_BYTES
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.reply_queue import VolatileQueue
+from warren.broker.core.queues.reply_queue import ReplyQueue
 
 
 class Model:
@@ -98,7 +98,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.consumers.remove(taker) and not self.queue.consumers.remove(taker)
         copy = self.takers[taker.tag][1]
         (self.model.turns if copy in self.model.turns else self.model.waiting).remove(copy)
-        self.queue.mark()
+        self.queue.schedule_pump()
         self.pump()
 
     @precondition(lambda self: self.out)
@@ -164,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
         alive = [*[entry[1] for entry in self.model.ready], *[entry[2] for entry in self.out]]
         assert set(journal.live) == {(self.queue.number, each.id) for each in alive if each.persistent}
         assert not journal.loose and not any(each.id for each in alive if not each.persistent)
-        assert self.queue.kept.count >= len(journal.live) and self.queue.kept.body_bytes >= 0
+        assert self.queue.journal.count >= len(journal.live) and self.queue.journal.body_bytes >= 0
 
 
 TestQueueAgainstItsModel = QueueMachine.TestCase
@@ -245,7 +245,7 @@ class Publisher:
 
 
 def test_a_queue_that_nobody_consumes_holds_nobody_back() -> None:
-    assert not filled(HOLD_ABOVE + 1).publishers.congested()
+    assert not filled(HOLD_ABOVE + 1).congested()
 
 
 def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
@@ -253,7 +253,7 @@ def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
     taker = Taker("1", queue, [], True, 0, 0)
     queue.add_consumer(taker)
     queue.pump()
-    assert queue.publishers.congested()
+    assert queue.congested()
     queue.publishers.hold(publisher)  # type: ignore[arg-type]
     queue.publishers.hold(publisher)  # type: ignore[arg-type]
     for left in (RELEASE_BELOW, RELEASE_BELOW - 1):
@@ -268,22 +268,22 @@ def test_a_few_long_messages_fill_a_queue_too() -> None:
     queue = new_queue()
     enqueue([message(1 << 20) for _ in range(5)], queue)
     queue.add_consumer(Taker("1", queue, [], True, 0, 0))
-    assert queue.publishers.congested()
+    assert queue.congested()
 
 
 def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:
-    queue = new_queue(VolatileQueue, 0)
-    messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
+    queue = new_queue(ReplyQueue, 0)
+    messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
     for batch in (messages[:10], messages[10:]):
         enqueue(batch, queue)
-    assert list(queue.lines.default.fresh) == messages[: VolatileQueue.LIMIT]
-    assert queue.ready_bytes == 10 * VolatileQueue.LIMIT
+    assert list(queue.lines.default.fresh) == messages[: ReplyQueue.LIMIT]
+    assert queue.ready_bytes == 10 * ReplyQueue.LIMIT
 
 
 def test_so_it_does_with_replies_that_expire() -> None:
-    queue = new_queue(VolatileQueue, 0)
-    messages = [message() for _ in range(VolatileQueue.LIMIT + 5)]
+    queue = new_queue(ReplyQueue, 0)
+    messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
     for each in messages:
         each.life = MessageState(1000)
     enqueue(messages, queue)
-    assert (queue.ready, queue.ready_bytes) == (VolatileQueue.LIMIT, 10 * VolatileQueue.LIMIT)
+    assert (queue.ready, queue.ready_bytes) == (ReplyQueue.LIMIT, 10 * ReplyQueue.LIMIT)

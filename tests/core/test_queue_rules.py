@@ -10,7 +10,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues.enqueue import enqueue_carefully
+from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
 
 HIGHEST = 3
@@ -57,7 +57,7 @@ class RulesMachine(RuleBasedStateMachine):
         message = framed(Address("", "q"), properties, number.to_bytes(size, "big"))
         if ttl_ms is not None:
             message.life = MessageState(ttl_ms)
-        enqueue_carefully([message], (self.queue,))
+        self.queue.accept([message], MADE, False)
         self.home.pump()
         shortest = min([ttl for ttl in (ttl_ms, self.ttl_ms or None) if ttl is not None], default=-1)
         deadline_ms = self.clock.now_ms() + shortest if shortest >= 0 else 0
@@ -71,7 +71,7 @@ class RulesMachine(RuleBasedStateMachine):
         self.settle_time()
         self.taker.credit += count
         self.queue.wake(self.taker)
-        self.queue.mark()
+        self.queue.schedule_pump()
         self.home.pump()
         self.model_pump()
 

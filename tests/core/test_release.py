@@ -80,7 +80,7 @@ def replies(client: Client) -> list[object]:
 def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> House:
     if request.param == "on the disk":
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
-        monkeypatch.setattr("warren.broker.core.queues.paged_tail.MemoryBudget.OVERHEAD", 1 << 60)
+        monkeypatch.setattr("warren.broker.core.queues.memory_budget.MemoryBudget.OVERHEAD", 1 << 60)
     house = House()
     assert house.queue.lines.paged == (request.param == "on the disk")
     return house
@@ -89,7 +89,7 @@ def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ho
 def test_a_purge_is_over_for_everybody_before_it_is_released(house: House) -> None:
     finished: list[int] = []
     assert house.queue.purge(finished=lambda: finished.append(house.kept())) == MANY
-    assert house.queue.ready == house.queue.ready_bytes == house.queue.kept.count == 0
+    assert house.queue.ready == house.queue.ready_bytes == house.queue.journal.count == 0
     assert house.kept() and not finished
     house.fill(3)
     assert [house.queue.get(True) is not None for _ in range(4)] == [True, True, True, False]
@@ -175,10 +175,10 @@ def test_what_waits_to_be_dead_lettered_still_counts_after_a_purge() -> None:
     take(ch, 500)
     ch.nack(0, multiple=True, requeue=False)
     queue.purge()
-    assert queue.kept.count == len(queue.dying)
+    assert queue.journal.count == len(queue.outbox)
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(1000)
-    assert queue.kept.count == queue.kept.body_bytes == 0 and len(queue.dying) == 0
+    assert queue.journal.count == queue.journal.body_bytes == 0 and len(queue.outbox) == 0
     assert ch.count("letters") == 500
 
 

@@ -14,7 +14,7 @@ from warren.broker.core.exchanges.router import route
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.queues.paged_tail import MemoryBudget
+from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
 from warren.broker.storage.memory_journal import MemoryJournal

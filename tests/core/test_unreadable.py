@@ -13,7 +13,8 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import Pages
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import reread
-from warren.broker.core.queues.paged_tail import MemoryBudget, Unread
+from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.paged_tail import Unread
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reread import EXHAUSTED_MS, REREAD_MS
 
@@ -145,7 +146,7 @@ def test_a_deleted_queue_is_not_asked_again() -> None:
     queue, journal = paged(12, 5, 6)
     drained(queue)
     queue.purge()
-    queue.end()
+    queue.on_deleted()
     reads = journal.reads
     pass_ms(queue, 3 * REREAD_MS)
     assert journal.reads == reads
@@ -182,7 +183,7 @@ def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatc
     for _ in range(5):
         queue.get(True)
     pass_ms(queue, 120_000)
-    queue.mark()
+    queue.schedule_pump()
     queue.home.pump()
     assert queue.ready == 0
 

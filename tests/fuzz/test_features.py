@@ -268,7 +268,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             resident += sum(message.body_bytes + self.node.budget.OVERHEAD for message in held)
             unacked = [message for of, _, _, message in out if of is queue]
             assert queue.unacked == len(unacked)
-            waiting = [message for message, _, queued in queue.dying.waiting if queued]
+            waiting = [message for message, _, queued in queue.outbox.waiting if queued]
             kept |= {(queue.number, m.id) for m in [*held, *unacked, *waiting] if queue.number and m.persistent}
             assert not queue.dirty and not queue.deleted
             consumed = [consumer for speaker in self.speakers for consumer in self.consumers(speaker, queue)]
@@ -291,11 +291,13 @@ class FeaturesMachine(RuleBasedStateMachine):
         assert isinstance(self.clock, FakeClock)
         due = [timer for timer in self.clock._timers if not timer.cancelled]
         for queue in self.vhost.queues.values():
-            soon = any(timer.function == queue._expiry._due and timer.when_ms <= self.clock.now_ms() for timer in due)
+            soon = any(
+                timer.function == queue._message_expiry._due and timer.when_ms <= self.clock.now_ms() for timer in due
+            )
             if soon:
                 continue
             rules = queue.rules
-            assert not len(queue.dying)
+            assert not len(queue.outbox)
             if rules.trims:
                 assert not -1 < rules.max_length < queue.ready and not -1 < rules.max_bytes < queue.ready_bytes
             front = queue.lines.front()

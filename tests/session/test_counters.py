@@ -206,7 +206,7 @@ def test_persistent_messages_are_known_until_they_are_done_with(house: House) ->
     for mode in (1, 2, 2, 2):
         house.ch.publish("", "durable", b"body", {"delivery_mode": mode})
     house.broker.settle()
-    kept = house.vhost.queues["durable"].kept
+    kept = house.vhost.queues["durable"].journal
     assert (kept.count, kept.body_bytes) == (3, 12)
     for _ in range(2):
         got = house.ch.get("durable", no_ack=False)

@@ -10,7 +10,7 @@ from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
-from warren.broker.core.queues.paged_tail import MemoryBudget
+from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)

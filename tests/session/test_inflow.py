@@ -17,7 +17,7 @@ from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.messages.binding import Destination
 from warren.broker.core.messages.message import Message, content_frames
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
+from warren.broker.core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from warren.broker.core.queues.flow_control import HOLD_ABOVE
 from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.broker.session.flow_control import HOLD_MS

@@ -534,9 +534,9 @@ class NodeLife:
             assert not lost, f"{name}: {lost} are LOST"
         self.commit_all()
         for queue in self.node.vhosts["/"].queues.values():
-            kept = (queue.ready, queue.ready_bytes, queue.unacked, queue.unacked_bytes, queue.kept.count)
+            kept = (queue.ready, queue.ready_bytes, queue.unacked, queue.unacked_bytes, queue.journal.count)
             assert kept == (0, 0, 0, 0, 0), f"{queue} is empty, and counts {kept}"
-            assert not queue.kept.body_bytes and not queue.lines.unread_count
+            assert not queue.journal.body_bytes and not queue.lines.unread_count
         assert not self.node.budget.used_bytes
         live = sum(segment.live for segment in self.journal.segments.values())
         assert not live, f"the journal keeps {live} messages of empty queues"

@@ -6,7 +6,8 @@ from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import Clock, Consumer, Journal
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.paged_tail import MemoryBudget
+from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
+from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
 from warren.broker.core.vhost.vhost import VHost
@@ -33,7 +34,20 @@ def new_queue(
     """A durable queue, or, with the number 0, one that is not."""
     clock = FakeClock()
     home = NoVHost("/", clock, journal or SlowJournal(), budget or MemoryBudget(UNLIMITED_BYTES), Scheduler(clock))
-    return kind(home, f"q{number}", number > 0, number, None, False, arguments)
+    queue = kind(home, f"q{number}", number > 0, number, None, False, arguments)
+    queue.outbox = NotingOutbox(queue, home.dead)
+    return queue
+
+
+class NotingOutbox(DeadLetterOutbox):
+    """Notes what it is to dead-letter."""
+
+    def __init__(self, queue: Queue, dead: list[tuple[Message, str]]) -> None:
+        super().__init__(queue)
+        self.dead = dead
+
+    def publish(self, messages: list[Message], reason: str) -> None:
+        self.dead += [(each, reason) for each in messages]
 
 
 class NoVHost(QueueHost):
@@ -44,10 +58,7 @@ class NoVHost(QueueHost):
         self.dead: list[tuple[Message, str]] = []
         self.over: list[Queue] = []
 
-    def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        self.dead += [(each, reason) for each in messages]
-
-    def unused(self, queue: Queue) -> None:
+    def delete_expired(self, queue: Queue) -> None:
         self.over.append(queue)
 
 
@@ -59,7 +70,7 @@ def enqueue(messages: list[Message], *queues: Queue) -> None:
 
 
 def journal_of(queue: Queue) -> SlowJournal:
-    journal: Journal = queue._journal
+    journal: Journal = queue.home.journal
     assert isinstance(journal, SlowJournal)
     return journal
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.support.in_process import InProcessPeer
-from warren.broker.core.queues.origin import Origin
+from warren.broker.core.queues.message_log import Origin
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.message_recorder import Recording
 from warren.plugins.throughput.export.pipe_format import BATCH, ROWS

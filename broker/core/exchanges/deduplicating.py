@@ -6,8 +6,8 @@ from ...amqp.field_table import Table
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..queues.deduplication import Deduplication
-from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.queue import Queue
+from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.route_target import RouteTarget
 from ..vhost.exchange_host import ExchangeHost
 from .decorator import ExchangeDecorator
 from .sink import Sink
@@ -62,7 +62,7 @@ class Recorder(Sink):
         """Whether its like was taken since it was routed, as two in one transaction are; it is counted then."""
         return self._deduplication.is_duplicate(message, self.host.clock.now_ms())
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
+    def handle(self, messages: list[Message]) -> EnqueueResult:
         now_ms = self.host.clock.now_ms()
         for message in messages:
             if not self._deduplication.has_seen(message, now_ms):
@@ -70,7 +70,7 @@ class Recorder(Sink):
         return ACCEPTED
 
 
-def split_recorders(queues: tuple[Queue, ...]) -> tuple[tuple[Queue, ...], tuple[Recorder, ...]]:
+def split_recorders(queues: tuple[RouteTarget, ...]) -> tuple[tuple[RouteTarget, ...], tuple[Recorder, ...]]:
     """The queues of a route, and the recorders behind them."""
     recorders = tuple([queue for queue in queues if isinstance(queue, Recorder)])
     return (queues[: -len(recorders)], recorders) if recorders else (queues, ())
@@ -81,5 +81,5 @@ class DiscardSink(Sink):
 
     __slots__ = ()
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
+    def handle(self, messages: list[Message]) -> EnqueueResult:
         return DURABLE

@@ -18,7 +18,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message, content_frames
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
-from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
 from .recovered import RecoveredMessages
@@ -82,7 +82,7 @@ class Delay(Sink):
             self._seen = raw
         return self._seen_ms
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
+    def handle(self, messages: list[Message]) -> EnqueueResult:
         now_ms = self.host.clock.now_ms()
         stored = False
         for message in messages:
@@ -108,9 +108,9 @@ class Delay(Sink):
         heapify(self._heap)
         self._expect()
 
-    def end(self) -> None:
+    def on_deleted(self) -> None:
         """The exchange is deleted, and what waits in it goes with it."""
-        super().end()
+        self.deleted = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -236,7 +236,7 @@ class DelayedExchange(ExchangeDecorator):
 
     def deleted(self) -> None:
         if self._delay is not None:
-            self._delay.end()
+            self._delay.on_deleted()
         super().deleted()
 
     def _release(self, message: Message) -> None:

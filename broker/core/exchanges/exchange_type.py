@@ -14,7 +14,7 @@ from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 
 if TYPE_CHECKING:
-    from ..queues.enqueue_result import EnqueueResult
+    from ..queues.enqueue import EnqueueResult
     from ..vhost.exchange_host import ExchangeHost
     from .recovered import RecoveredMessages
     from .registry import Registry

@@ -7,6 +7,7 @@ from collections import deque
 from ..messages.binding import Destination
 from ..messages.message import Address, Message
 from ..queues.queue import Queue
+from ..queues.route_target import RouteTarget
 from .exchange import Exchange
 
 RouteKey = bytes | tuple[str, str]
@@ -25,7 +26,7 @@ class Route:
         self,
         address: Address,
         exchange: Exchange,
-        queues: tuple[Queue, ...] | None,
+        queues: tuple[RouteTarget, ...] | None,
         mandatory: bool,
         telling: frozenset[bytes],
     ) -> None:
@@ -51,7 +52,7 @@ def route(
     message: Message | None,
     telling: set[bytes] | None = None,
     some_deleted: bool = False,
-) -> tuple[tuple[Queue, ...], bool]:
+) -> tuple[tuple[RouteTarget, ...], bool]:
     """The queues a message goes to, and whether that holds for every message with these keys until a binding changes.
 
     It holds when every exchange on the way decides by its keys alone; without a message there are no queues else.
@@ -61,8 +62,8 @@ def route(
     """
     if exchange.name == "":
         return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True
-    found: dict[Queue, None] = {}
-    recorders: list[Queue] = []
+    found: dict[RouteTarget, None] = {}
+    recorders: list[RouteTarget] = []
     stable = True
     seen = {exchange.name}
     work = deque((exchange,))
@@ -84,7 +85,7 @@ def route(
             follow = exchanges.get(alternate) if alternate is not None else None
             destinations = [follow] if follow is not None else []
         for destination in destinations:
-            if isinstance(destination, Queue):
+            if isinstance(destination, RouteTarget):
                 found[destination] = None
             elif isinstance(destination, Exchange) and destination.name not in seen:
                 if destination.name == "":  # as an alternate exchange

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...amqp.field_table import Table
 from ..messages.message import Message
-from ..queues.enqueue_result import EnqueueResult
-from ..queues.queue import Queue
-from ..queues.queue_settings import NO_POLICY, QueueSettings
+from ..queues.enqueue import EnqueueResult
+from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from ..vhost.exchange_host import ExchangeHost
 
 
-class Sink(Queue):
-    """One exchange's. It stands among the queues of a route, and nobody else knows of it.
+class Sink(RouteTarget):
+    """A route target of one exchange type, which gets messages in place of a queue. Subclasses define `handle`.
 
-    A message that reaches it counts as routed, and is confirmed when what became of it is stored.
+    A message that reaches it counts as routed, and is confirmed when the result of `handle` is stored.
     """
 
     __slots__ = ("host",)
+    internal = True
 
     def __init__(self, host: ExchangeHost) -> None:
-        super().__init__(host.home, "", False, 0, None, False, Table.EMPTY)
+        super().__init__("", 0, True)
         self.host = host
-        self.rules = QueueSettings(Table.EMPTY, NO_POLICY)  # its own: others share theirs
-        self.rules.careful = True  # so that `take` is asked instead of `push`
 
-    def take(self, messages: list[Message]) -> EnqueueResult:
-        """What became of these messages, which were published together."""
+    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
+        return self.handle(messages)
+
+    def handle(self, messages: list[Message]) -> EnqueueResult:
+        """Take messages that were published together."""
         raise NotImplementedError

@@ -68,7 +68,7 @@ class Scheduler:
         def again() -> None:
             queue.dirty = False
             if not queue.deleted:
-                queue.mark()
+                queue.schedule_pump()
                 self.pump()
 
         self._clock.call_at(self._clock.now_ms() + RETRY_MS, again)

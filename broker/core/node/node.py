@@ -18,8 +18,8 @@ from ..policies.limits import Limits
 from ..policies.parameters import CLUSTER_NAME, Parameters
 from ..policies.policies import Policies
 from ..policies.upstream_parameters import register_upstreams
-from ..queues.paged_tail import MemoryBudget
-from ..queues.queue_numbers import QueueNumbers
+from ..queues.memory_budget import MemoryBudget
+from ..queues.queue_journal import QueueNumbers
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
@@ -201,9 +201,9 @@ class Node:
         """Before the node stops: jobs are done, and what queues have given up goes where it is to go."""
         self.scheduler.finish()
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
-        while dying := [queue for queue in queues if len(queue.dying)]:
+        while dying := [queue for queue in queues if len(queue.outbox)]:
             for queue in dying:
-                queue.dying.bury_all()
+                queue.outbox.publish_all()
 
     def pump(self) -> None:
         """Deliver what can be delivered now, also what a delivery itself makes ready."""

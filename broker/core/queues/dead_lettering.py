@@ -1,9 +1,10 @@
-"""The messages that a queue has given up, on their way to its dead letter exchange (spec/core.md 13).
+"""Dead-lettering: messages that a queue drops are republished to its dead letter exchange.
 
-To dead-letter one costs as much as to publish it, and a limit that is set, a deadline that many have, or one basic.nack
-can end any number at once. So they wait here, and a slice of them goes whenever the queue is pumped. Nothing is
-dead-lettered from within anything else: a chain of queues, each the dead letter queue of the one before, may be as long
-as a client likes. The journal keeps for the queue what waits here, so a killed broker finds it where it was.
+To dead-letter a message costs as much as to publish it, and a new limit, a deadline of many messages or one basic.nack
+can drop any number at once. So they wait in the queue's outbox, and a slice of them is published whenever the queue is
+pumped. Nothing is dead-lettered from within anything else: a chain of queues, each the dead letter queue of the one
+before, may be as long as a client likes. The journal keeps for the queue what waits in the outbox, so a killed broker
+finds it in the queue again. The x-death headers are made in `x_death`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING
 from ..counters.statistics import AT_MOST_ONCE
 from ..jobs.scheduler import Job
 from ..messages.message import Message, total_bytes
+from .message_log import DEAD_LETTERED
+from .route_target import RouteTarget
+from .x_death import REJECTED, copied, cycles, dead_lettered, routing_keys
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -24,51 +28,53 @@ MANY = 10_000  # while so many wait, no more are delivered, expired or dropped
 
 
 class DeadLetterOutbox:
-    """`waiting` are one queue's, each with the reason, and whether the queue ever took it.
+    """The messages that one queue has dropped and that wait to be dead-lettered.
 
-    `kept` counts those that the journal keeps for the queue, `kept_bytes` is the sum of their bodies.
+    waiting           message, reason, and whether the message was ever in the queue
+    persistent_count  those of them that the journal keeps for the queue
+    persistent_bytes  the sum of their bodies
     """
 
-    __slots__ = ("_queue", "waiting", "kept", "kept_bytes")
+    __slots__ = ("_queue", "waiting", "persistent_count", "persistent_bytes")
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self.waiting: deque[tuple[Message, str, bool]] = deque()
-        self.kept = self.kept_bytes = 0
+        self.persistent_count = self.persistent_bytes = 0
 
     def __len__(self) -> int:
         return len(self.waiting)
 
     @property
     def many(self) -> bool:
-        """Whether the queue is to give up no more for now."""
+        """Whether the queue must not drop more for now."""
         return len(self.waiting) > MANY
 
     def add(self, messages: list[Message], reason: str, queued: bool = True) -> None:
-        """`queued` is False for what the queue never took."""
+        """Add messages; `queued` is False for messages that the queue refused."""
         queue = self._queue
         queue.home.statistics.died(queue.rules.type, AT_MOST_ONCE, reason, len(messages))
         self.waiting.extend([(message, reason, queued) for message in messages])
         if queued and queue.number:
             self._count(messages, 1)
 
-    def bury_slice(self, came: int) -> None:
-        """A slice, and as many more as came to the queue meanwhile, so that no flow of messages outruns it."""
-        self._bury(min(SLICE + came, len(self.waiting)))
+    def publish_slice(self, published: int) -> None:
+        """Publish SLICE messages and as many more as the queue got meanwhile, so that no flow outruns it."""
+        self._publish_first(min(SLICE + published, len(self.waiting)))
 
-    def bury_all(self) -> None:
-        """All that wait now: the node is about to stop."""
-        self._bury(len(self.waiting))
+    def publish_all(self) -> None:
+        """Publish all messages: the node is about to stop."""
+        self._publish_first(len(self.waiting))
 
-    def bury_rest(self) -> Job:
-        """All that wait, in slices: the queue is deleted."""
+    def publish_rest(self) -> Job:
+        """Publish all messages in slices: the queue is deleted."""
         while self.waiting:
-            there = len(self.waiting)
-            self._bury(min(REST_SLICE, there))
-            yield COST * (there - len(self.waiting))
+            before = len(self.waiting)
+            self._publish_first(min(REST_SLICE, before))
+            yield COST * (before - len(self.waiting))
 
-    def _bury(self, count: int) -> None:
-        """Those next to each other that died of the same together."""
+    def _publish_first(self, count: int) -> None:
+        """Publish the first messages, runs with the same reason together."""
         queue, waiting = self._queue, self.waiting
         while count:
             _, reason, queued = waiting[0]
@@ -76,13 +82,56 @@ class DeadLetterOutbox:
             while count and waiting and waiting[0][1] == reason and waiting[0][2] == queued:
                 messages.append(waiting.popleft()[0])
                 count -= 1
-            queue.home.dead_letter(queue, messages, reason)  # copies are durable before the journal drops these
-            if queued:
-                queue.done(messages, moved=True)
-                if queue.number:
-                    self._count(messages, -1)
+            self.publish(messages, reason)  # copies are durable before the journal drops these
+            if queued and queue.number:
+                queue.journal.settle(messages, moved=True)
+                self._count(messages, -1)
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
-        self.kept += sign * len(stored)
-        self.kept_bytes += sign * total_bytes(stored)
+        self.persistent_count += sign * len(stored)
+        self.persistent_bytes += sign * total_bytes(stored)
+
+    def publish(self, messages: list[Message], reason: str) -> None:
+        """Publish messages to the queue's dead letter exchange; if that is missing they are dropped.
+
+        A message that is like the one before, its body apart, gets a copy of that one's properties and the same route.
+        Most do.
+        """
+        queue = self._queue
+        host, rules = queue.home, queue.rules
+        exchange = rules.dead_letter_exchange
+        if exchange is None or not host.has_exchange(exchange):
+            return
+        timestamp_s = host.clock.timestamp_s()
+        before: Message | None = None
+        copies: list[Message] = []
+        targets: tuple[RouteTarget, ...] = ()
+        for message in messages:
+            if before is not None and alike(before, message):
+                copies.append(copied(message, copies[0].address, copies[0].property_bytes, copies[0].blind))
+                continue
+            self._enqueue(copies, targets)
+            copy = dead_lettered(message, queue.name, reason, exchange, rules.dead_letter_key, timestamp_s)
+            targets, stable = host.route_to(exchange, routing_keys(message, rules.dead_letter_key), copy)
+            if reason != REJECTED:
+                targets = tuple(target for target in targets if not cycles(copy, target.name))
+            copies = [copy]
+            before = message if stable else None
+        self._enqueue(copies, targets)
+
+    def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...]) -> None:
+        """Enqueue messages that are all persistent, or all not."""
+        if messages and queues:
+            self._queue.home.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)
+
+
+def alike(one: Message, other: Message) -> bool:
+    """Whether two messages differ in nothing but their bodies."""
+    return (
+        one.address.encoded == other.address.encoded
+        and one.property_bytes == other.property_bytes
+        and one.died == other.died
+        and one.blind == other.blind
+        and one.persistent == other.persistent
+    )

@@ -1,23 +1,26 @@
-"""The moment at which the next message of a queue is due (spec/core.md 13.8: prompt, so by a timer, not by a poll)."""
+"""Expiry of messages and of queues, by timers: `x-message-ttl`, `expiration` and `x-expires`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..jobs.scheduler import Job
+from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.message_state import NEVER
 from ..messages.ports import Timer
 from .dead_lettering import COST
+from .queue_settings import NONE
 
 if TYPE_CHECKING:
     from .queue import Queue
-
 
 PUMP_COST = 20  # of one queue that has nothing to do (`scheduler`)
 
 
 class MessageExpiry:
-    """One queue's. A timer that comes too early, for a message that has left, only looks for the next."""
+    """The timer of one queue for the deadline of its next message.
+
+    A timer that fires early, for a message that has left meanwhile, only waits for the next one.
+    """
 
     __slots__ = ("_queue", "_timer", "_when_ms")
 
@@ -26,40 +29,100 @@ class MessageExpiry:
         self._timer: Timer | None = None
         self._when_ms = 0
 
-    def expect(self) -> None:
-        """Have the queue pumped when its next message is due."""
+    def schedule(self) -> None:
+        """Have the queue pumped when its next message expires."""
         when_ms = self._queue.lines.next_deadline_ms()
         if when_ms != NEVER:
             self._call_at(when_ms)
 
-    def _call_at(self, when_ms: int) -> None:
-        if self._timer is not None and self._when_ms <= when_ms:
-            return
-        self.end()
-        self._when_ms = when_ms
-        self._timer = self._queue.home.clock.call_at(when_ms, self._due)
-
-    def at_once(self) -> None:
-        """Have the queue pumped again after others had their turn: it has more to do than it may do in one go."""
+    def pump_again(self) -> None:
+        """Have the queue pumped again after other queues had their turn: more is left than one turn may do."""
         self._call_at(self._queue.home.clock.now_ms())
 
-    def end(self) -> None:
+    def cancel(self) -> None:
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _due(self) -> None:
+    def _call_at(self, when_ms: int) -> None:
+        if self._timer is not None and self._when_ms <= when_ms:
+            return
+        self.cancel()
+        self._when_ms = when_ms
+        self._timer = self._queue.home.clock.call_at(when_ms, self._on_timer)
+
+    def _on_timer(self) -> None:
         self._timer = None
         queue = self._queue
         queue.home.scheduler.start(f"expiry in {queue}", self._pump())
         queue.home.pump()
 
     def _pump(self) -> Job:
-        """A job of one step: where many queues have something due, each turn of the loop sees to some of them."""
+        """Pump the queue as a job of one step, so that of many queues each turn of the loop does some."""
         queue = self._queue
-        given_up, waiting = queue.expired + queue.dropped, len(queue.dying)
-        queue.mark()
+        dropped, waiting = queue.expired + queue.dropped, len(queue.outbox)
+        queue.schedule_pump()
         queue.home.pump()
-        given_up = queue.expired + queue.dropped - given_up
-        dead_lettered = waiting + given_up - len(queue.dying) if queue.rules.dead_letter_exchange is not None else 0
-        yield PUMP_COST + given_up + COST * max(dead_lettered, 0)
+        dropped = queue.expired + queue.dropped - dropped
+        dead_lettered = waiting + dropped - len(queue.outbox) if queue.rules.dead_letter_exchange is not None else 0
+        yield PUMP_COST + dropped + COST * max(dead_lettered, 0)
+
+
+class QueueExpiry:
+    """The timer of one queue for `x-expires`: it deletes a queue that was unused for that long.
+
+    A consumer counts as use; the time restarts when the last one leaves, with a declaration and with a basic.get.
+    """
+
+    __slots__ = ("_queue", "_used_ms", "_timer")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._used_ms = 0
+        self._timer: Timer | None = None
+
+    def renew(self) -> None:
+        """Restart the time: the queue is used."""
+        if self._queue.rules.expires_ms != NONE:
+            self._used_ms = self._queue.home.clock.now_ms()
+            self._schedule()
+
+    def reconfigure(self) -> None:
+        """Follow a changed `expires`."""
+        running = self._timer is not None
+        self.cancel()
+        if not running:
+            self.renew()
+        elif self._queue.rules.expires_ms != NONE:
+            self._schedule()
+
+    def cancel(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            due_ms = self._used_ms + self._queue.rules.expires_ms
+            self._timer = self._queue.home.clock.call_at(due_ms, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        queue = self._queue
+        if len(queue.consumers):
+            return
+        if queue.home.clock.now_ms() < self._used_ms + queue.rules.expires_ms:
+            self._schedule()
+        else:
+            queue.home.scheduler.start(f"expiry of {queue}", self._expire())
+            queue.home.pump()
+
+    def _expire(self) -> Job:
+        """Delete the queue as a job of one step, so that of many queues each turn of the loop deletes some."""
+        queue = self._queue
+        unused = queue.home.clock.now_ms() >= self._used_ms + queue.rules.expires_ms
+        if unused and not len(queue.consumers) and not queue.deleted and queue.rules.expires_ms != NONE:
+            queue.home.delete_expired(queue)
+            yield OBJECT_COST

@@ -17,8 +17,10 @@ from heapq import heappop, heappush
 
 from ..messages.message import Message
 from ..messages.message_state import NEVER
-from ..messages.ports import Journal, Pages
-from .paged_tail import MemoryBudget, PagedTail, Unread
+from ..messages.ports import Pages
+from .memory_budget import MemoryBudget
+from .paged_tail import PagedTail, Unread
+from .queue_journal import QueueJournal
 
 LEVEL_SHIFT = 48  # a position's bits above it are the level (`Rules.level`)
 BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
@@ -58,12 +60,11 @@ class Fifo:
         "exhausted",
         "restored_until",
         "timed",
-        "_number",
         "_journal",
         "_budget",
     )
 
-    def __init__(self, level: int, number: int, journal: Journal, budget: MemoryBudget) -> None:
+    def __init__(self, level: int, journal: QueueJournal, budget: MemoryBudget) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
@@ -73,7 +74,6 @@ class Fifo:
         self.exhausted = False
         self.restored_until = 0
         self.timed = False
-        self._number = number
         self._journal = journal
         self._budget = budget
 
@@ -87,7 +87,7 @@ class Fifo:
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
         """At the tail, already stored if they are to be; `body_bytes` is the sum of their bodies. HOT: bench A-M."""
-        if len(self.backlog) or (self._budget.spent and len(self.fresh) > PAGE_ABOVE):
+        if len(self.backlog) or (self._budget.exceeded and len(self.fresh) > PAGE_ABOVE):
             self._page(messages)
         else:
             self.fresh.extend(messages)
@@ -189,16 +189,12 @@ class Fifo:
 
     def _page(self, messages: list[Message]) -> None:
         """Keep of each message only where it stands; the journal gets what it has not for this queue already."""
-        pages = [message if self._number and message.persistent else message.again() for message in messages]
-        loose = [page for page in pages if not page.id]
-        if loose:
-            self._journal.append([], loose)
-        for page in pages:
+        for page in self._journal.page_out(messages):
             self.backlog.append(page.id, page.place, page.seq)
 
     def _unpage(self, average_bytes: int) -> int:
         """Read the next of the backlog; how many in front of them the disk did not give, which are set aside."""
-        read = self._journal.read(self.backlog.peek(slice_of(average_bytes)), self._number)
+        read = self._journal.read(self.backlog.peek(slice_of(average_bytes)))
         self.exhausted = not read
         seqs = self.backlog.seqs(len(read))
         fresh: list[Message] = []
@@ -222,7 +218,7 @@ class Fifo:
     @property
     def has_room(self) -> bool:
         """Whether more may be read into memory than is asked for."""
-        return not self._budget.spent or len(self.fresh) + len(self.returned) <= PAGE_ABOVE
+        return not self._budget.exceeded or len(self.fresh) + len(self.returned) <= PAGE_ABOVE
 
     def reread(self) -> tuple[int, list[Message]]:
         """Try again a slice of those that could not be read: how many were tried, and which are in their places now.
@@ -232,7 +228,7 @@ class Fifo:
         if self.unread is None:
             return 0, []
         entries = self.unread.peek(slice_of(self.unread.average_bytes))
-        read = self._journal.read_all([(id_, place) for _, id_, place, _ in entries], self._number)
+        read = self._journal.read_all([(id_, place) for _, id_, place, _ in entries])
         self.unread.take(len(read))  # not before the read, which may fail
         messages: list[Message] = []
         for (position, id_, place, seq), message in zip(entries, read, strict=False):
@@ -248,9 +244,7 @@ class Fifo:
     def _resident(self, message: Message, seq: int) -> Message:
         """One that was read, as it was before it was paged out."""
         message.seq = seq
-        if not (self._number and message.persistent):
-            self._journal.settle(0, message.id, message.place)
-            message.id = message.place = 0
+        self._journal.page_in(message)
         return message.counted(message.life) if message.life and message.life.attempts else message
 
 

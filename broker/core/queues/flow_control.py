@@ -25,11 +25,6 @@ class HeldPublishers:
         self._queue = queue
         self.held: list[Publisher] = []
 
-    def congested(self) -> bool:
-        """Whether a publisher should wait for the consumers that are there. A queue without any just grows."""
-        lines = self._queue.lines
-        return (lines.count > HOLD_ABOVE or lines.body_bytes > HOLD_ABOVE_BYTES) and len(self._queue.consumers) > 0
-
     def hold(self, publisher: Publisher) -> None:
         """Tell this one when the queue has drained."""
         if publisher not in self.held:
@@ -40,7 +35,7 @@ class HeldPublishers:
         if publisher in self.held:
             self.held.remove(publisher)
 
-    def look(self) -> None:
+    def release_if_drained(self) -> None:
         """Release them if the queue has drained."""
         queue = self._queue
         if (queue.ready < RELEASE_BELOW and queue.ready_bytes < RELEASE_BELOW_BYTES) or not len(queue.consumers):

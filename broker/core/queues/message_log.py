@@ -1,61 +1,82 @@
-"""The port for whoever keeps a log of every message: told of what becomes of them, a batch at a time.
+"""The port for a log of every message, which is called with each batch of messages that enters or leaves a queue.
 
-A virtual host has one, or None: then each batch costs one look at an attribute, and no message anything. What is told
-stands beside the counters that count the same (`statistics`). Messages are told of before the queue or the client has
-them; nothing of what is told is kept by whoever tells, and no list may be changed by whoever is told.
+A virtual host has one, or None: then each batch costs one look at an attribute, and no message anything. It is called
+beside the counters that count the same (`statistics`), before the queue or the client gets the messages. Callers keep
+no list that they pass, and implementations must not change one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from ..messages.message import Message
-from .origin import Origin
+from .route_target import RouteTarget
 
 if TYPE_CHECKING:
     from .queue import Queue
 
-# Where messages come from that no client has published here (`enqueued`); and why one goes back to its queue.
+# Sources of messages that no client has published here (`enqueued`), and reasons for which one returns to its queue.
 DEAD_LETTERED, DELAYED, MADE = "dlx", "delayed", "made"
 NACK, REJECT, RECOVER, CHANNEL = "nack", "reject", "recover", "channel"
 PURGED, DELETED = "purged", "deleted"
 
 
+class Origin:
+    """The channel that publishes or is delivered to, as the firehose and the message log record it.
+
+    connection, channel, vhost, user  names of the connection, the virtual host and the user; the number of the channel
+    upstream, link                    of a federation link: the upstream's name, and the queue there that it consumes
+    unconfirmed                       the message log's notes until publishes are confirmed; None while it has none
+    """
+
+    __slots__ = ("connection", "channel", "vhost", "user", "upstream", "link", "unconfirmed")
+
+    def __init__(self, connection: str, channel: int, vhost: str, user: str) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.vhost = vhost
+        self.user = user
+        self.upstream = ""
+        self.link = ""
+        self.unconfirmed: deque[tuple[int, int, int]] | None = None
+
+
 class MessageLog:
-    """`Message.seq` is the log's, to tell messages apart: 0 until it has given one."""
+    """A recorder of messages. `Message.seq` is its own number for a message, 0 until it has given one."""
 
     __slots__ = ()
 
     def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
-        """About to be given to queues; `published` follows. Those that are `alike` have the same properties and size.
+        """A client publishes messages; `published` follows. `alike` messages have the same properties and size.
 
-        `number` is that of the first of them on its channel, where they are to be confirmed; else 0.
+        `number` is the confirm number of the first of them on its channel, 0 without confirms.
         """
         raise NotImplementedError
 
     def returned(self, origin: Origin, messages: list[Message]) -> None:
-        """They go back to the publisher, as no queue is to have them."""
+        """Messages without a queue go back to the publisher."""
         raise NotImplementedError
 
-    def published(self, queues: tuple[Queue, ...]) -> None:
-        """These queues, all of those that `publishing` led to, had their chance to take what it told of."""
+    def published(self, targets: tuple[RouteTarget, ...]) -> None:
+        """The messages of the last `publishing` were offered to all of these targets, their whole route."""
         raise NotImplementedError
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
-        """A link has brought it, and it goes into no queue: it came too far, say, or twice."""
+        """A federation link drops a message, for one with too many hops, or a duplicate."""
         raise NotImplementedError
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
-        """The publisher is told of its publishes `first` to `last`: that they are safe, but for those `refused`."""
+        """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
         raise NotImplementedError
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
-        """Into each of these queues; `source` is empty for what `publishing` has told of."""
+        """Messages enter each of these queues; `source` is empty for those of the last `publishing`."""
         raise NotImplementedError
 
     def made(self, messages: list[Message]) -> None:
-        """No client has published them, and copies are to be made for several queues: the same message in each."""
+        """Messages of the broker itself get copies for several queues: each copy is the same message."""
         raise NotImplementedError
 
     def delivered(
@@ -69,30 +90,32 @@ class MessageLog:
         redelivered: bool,
         no_ack: bool,
     ) -> None:
-        """To the consumer with that tag; to a basic.get where it is empty. Positions are as `Consumer.deliver` has
-        them. HOT: bench A-M."""
+        """Messages go to the consumer with that tag, or to a basic.get if it is empty.
+
+        Positions are those of `Consumer.deliver`. HOT: bench A-M.
+        """
         raise NotImplementedError
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
-        """They leave the queue. HOT: bench B, D, I, L."""
+        """Acknowledged messages leave the queue. HOT: bench B, D, I, L."""
         raise NotImplementedError
 
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
-        """By basic.nack or reject. What follows from it is told separately."""
+        """A client nacks or rejects a message; `requeued` or `left` follows."""
         raise NotImplementedError
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
-        """Back in its queue: NACK, REJECT, RECOVER, or the end of the CHANNEL."""
+        """A message returns to its queue; the reason is NACK, REJECT, RECOVER, or CHANNEL when that closes."""
         raise NotImplementedError
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        """They leave the queue, for a reason of dead-lettering (`dead_letters`), PURGED or DELETED."""
+        """Messages leave the queue; the reason is one of dead-lettering (`x_death`), PURGED or DELETED."""
         raise NotImplementedError
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        """They leave the queue, PURGED or DELETED, and are not in memory: `Message.seq` of each."""
+        """Messages that are not in memory leave the queue, PURGED or DELETED; `seqs` has each `Message.seq`."""
         raise NotImplementedError
 
     def cleared(self, queue: Queue) -> None:
-        """All that is ready leaves it; `left` and `left_paged` follow, perhaps for many turns."""
+        """All ready messages leave the queue; `left` and `left_paged` follow, perhaps for many turns."""
         raise NotImplementedError

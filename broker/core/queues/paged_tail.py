@@ -7,23 +7,6 @@ from array import array
 from ..messages.ports import Pages
 
 
-class MemoryBudget:
-    """What ready messages may take of the node's memory, estimated: their bodies, and OVERHEAD octets for each."""
-
-    __slots__ = ("limit_bytes", "used_bytes", "spent")
-    OVERHEAD = 300
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.used_bytes = 0
-        self.spent = False  # whether that is more than the limit
-
-    def add(self, count: int, body_bytes: int) -> None:
-        """`count` is negative for messages that leave; so is `body_bytes` then."""
-        self.used_bytes += body_bytes + count * self.OVERHEAD
-        self.spent = self.used_bytes > self.limit_bytes
-
-
 class PagedTail:
     """Pages, first in, first out: each an id and a place, and with a message log what that knows the message by."""
 

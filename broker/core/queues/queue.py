@@ -11,23 +11,25 @@ from typing import TYPE_CHECKING
 
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
-from ..messages.binding import Binding, Destination
+from ..messages.binding import Binding
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import MessageState
 from ..messages.ports import Consumer, Pages
 from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
-from .expiry import MessageExpiry
+from .enqueue import ACCEPTED, DURABLE, EnqueueResult, PerMessageEnqueue
+from .expiry import MessageExpiry, QueueExpiry
 from .fifo import LEVEL_SHIFT, Fifo, due
-from .flow_control import HeldPublishers
+from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED
-from .persistent_totals import PersistentTotals
-from .queue_expiry import QueueExpiry
 from .queue_host import QueueHost
+from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE, QUORUM
 from .ready_messages import ReadyMessages
 from .release import release
+from .route_target import RouteTarget
+from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 SLICE = 5_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
 
 
-class Queue(Destination):
+class Queue(RouteTarget):
     """`number` is what the journal knows it by, 0 where it is not durable.
 
     `owner` is the connection that has it exclusively, or None. A `dirty` queue stands in line to be pumped.
@@ -45,7 +47,7 @@ class Queue(Destination):
         "home",
         "vhost",
         "durable",
-        "number",
+        "journal",
         "owner",
         "auto_delete",
         "arguments",
@@ -58,7 +60,6 @@ class Queue(Destination):
         "lines",
         "unacked",
         "had_consumer",
-        "deleted",
         "dirty",
         "paused",
         "_resumed",
@@ -66,58 +67,55 @@ class Queue(Destination):
         "delivered_bytes",
         "delivering",
         "unacked_bytes",
-        "kept",
         "dropped",
         "expired",
         "publishers",
         "deduplication",
-        "lease",
-        "dying",
-        "_expiry",
+        "expiry",
+        "outbox",
+        "_message_expiry",
         "_came_back",
         "_feeding",
         "_pumped",
         "_slice",
-        "_journal",
         "demand_followers",
     )
-    kind = "queue"
 
     def __init__(
         self, home: QueueHost, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
     ) -> None:
-        super().__init__(name)
+        rules = home.rulebook.rules(arguments, NO_POLICY)
+        super().__init__(name, number, rules.careful)
         self.home, self.vhost = home, home.name
-        self.durable, self.number = durable, number
+        self.durable = durable
+        self.journal = QueueJournal(home.journal, number)
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.effective: Mapping[str, object] = NO_POLICY
-        self.rules = home.rulebook.rules(arguments, NO_POLICY)
+        self.rules = rules
         self.incoming: dict[bytes, Binding] = {}
         self.consumers = SingleActiveConsumers(self.rules.type == QUORUM) if self.rules.single else Consumers()
-        self.lines = ReadyMessages(self, self.rules, number, home.journal, home.budget)
+        self.lines = ReadyMessages(self, self.rules, self.journal, home.budget)
         self.unacked = self.unacked_bytes = 0
-        self.had_consumer = self.deleted = self.dirty = False
+        self.had_consumer = self.dirty = False
         self.paused = 0  # jobs that bring back what is to be delivered first
         self._resumed: list[Callable[[], None]] = []  # whoever waits for the end of them
         self.published = self.delivered_bytes = 0
         self.delivering = DeliveryCounters(home.statistics.delivering[self.rules.type])
-        self.kept = PersistentTotals()
         self.dropped = self.expired = 0  # for a limit of length; for a time to live
         self.publishers = HeldPublishers(self)
         self.deduplication = Deduplication(arguments) if self.rules.deduplicates else None
-        self.lease = QueueExpiry(self)
-        self.dying = DeadLetterOutbox(self)
-        self._expiry = MessageExpiry(self)
+        self.expiry = QueueExpiry(self)
+        self.outbox = DeadLetterOutbox(self)
+        self._message_expiry = MessageExpiry(self)
         self.demand_followers: tuple[Callable[[], None], ...] = ()  # what looks whether consumers here want more
         self._came_back = self._feeding = False
         self._pumped = 0  # of what was published, when last pumped
         self._slice = SLICE  # how many more may expire or be dropped now
-        self._journal = home.journal
-        self.lease.renew()
+        self.expiry.renew()
 
     def __str__(self) -> str:
         return f"queue '{self.name}' in vhost '{self.vhost}'"
@@ -136,8 +134,9 @@ class Queue(Destination):
         """Work by these policies from now on. What is queued keeps the deadline that it has (spec/core.md 14, 22)."""
         self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
         self.rules = self.home.rulebook.rules(self.arguments, effective)
-        self.lease.changed()
-        self.mark()
+        self.per_message = self.rules.careful
+        self.expiry.reconfigure()
+        self.schedule_pump()
 
     # What comes in
 
@@ -156,37 +155,71 @@ class Queue(Destination):
         """Likewise, at the tail of what has that priority; any of them may have a deadline."""
         self.lines.push(level, messages, body_bytes)
         self.published += len(messages)
-        self.mark()
+        self.schedule_pump()
+
+    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
+        enqueue = PerMessageEnqueue(self, source, shared)
+        refused = [index for index, message in enumerate(messages) if not enqueue.add(message)]
+        enqueue.push()
+        if refused:
+            return EnqueueResult(enqueue.stored, frozenset(refused))
+        return DURABLE if enqueue.stored else ACCEPTED
+
+    def count_stored(self, count: int, body_bytes: int) -> None:
+        if self.number:
+            self.journal.add(count, body_bytes)
+
+    @property
+    def paged(self) -> bool:
+        return self.lines.paged
+
+    @property
+    def rejects_overflow(self) -> bool:
+        return self.rules.refuses
+
+    def has_room(self, body_bytes: int) -> bool:
+        if not self.rules.refuses or not self._is_full(body_bytes):
+            return True
+        self.home.feed(self)  # messages that can be delivered do not count
+        self.schedule_pump()
+        return not self._is_full(body_bytes)
+
+    def _is_full(self, body_bytes: int) -> bool:
+        rules = self.rules
+        return NONE < rules.max_length <= self.ready or NONE < rules.max_bytes < self.ready_bytes + body_bytes
+
+    def congested(self) -> bool:
+        lines = self.lines
+        return (lines.count > HOLD_ABOVE or lines.body_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """A delivered message comes back to its original place, to be delivered as redelivered.
 
         In a quorum queue it does not count as a failed attempt where a consumer `nacked` it (spec/core.md 9.9, 13.6).
         """
-        if not self._returned(message):
+        if not self._take_back(message):
             return
         if self.rules.counts and not (nacked and self.rules.type == QUORUM):
             life = message.life or MessageState(level=position >> LEVEL_SHIFT)
             life.attempts += 1
             if NONE < self.rules.delivery_limit < life.attempts:
-                self.bury([message], "delivery_limit")
+                self.dead_letter_or_drop([message], DELIVERY_LIMIT)
                 return
-            if self.number and message.persistent:
-                self._journal.count(self.number, message.id, message.place, life.attempts)
+            self.journal.count_delivery(message, life.attempts)
             message = message.counted(life)
         self.home.requeued(self, message, reason)
         self.lines.back(position, message)
         self._came_back = True
-        self.mark()
+        self.schedule_pump()
 
     def restore(self, pages: Pages, body_bytes: int, levels: bytes = b"", timed: bool = False) -> None:
         """What a stop of the broker left."""
-        self.kept.add(len(pages), body_bytes)
+        self.journal.add(len(pages), body_bytes)
         self.lines.restore(pages, body_bytes, levels if self.rules.levels else b"", timed)
         if timed or self.rules.trims:
-            self.mark()
+            self.schedule_pump()
 
-    def mark(self) -> None:
+    def schedule_pump(self) -> None:
         """Have the node pump this queue soon: something may be deliverable."""
         if not self.dirty:
             self.dirty = True
@@ -199,7 +232,7 @@ class Queue(Destination):
     def resume(self) -> None:
         """A job has brought back what is to be delivered first."""
         self.paused -= 1
-        self.mark()
+        self.schedule_pump()
         if not self.paused:
             waiting, self._resumed = self._resumed, []
             for fn in waiting:
@@ -215,20 +248,20 @@ class Queue(Destination):
         """Feed consumers, and see off what the queue has given up; soon again where that is much. HOT: bench A-M."""
         self.dirty = False
         self.feed()
-        if self.dying.waiting:
-            self.dying.bury_slice(self.published - self._pumped)
+        if self.outbox.waiting:
+            self.outbox.publish_slice(self.published - self._pumped)
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
-        if self.dying.waiting or not self._slice:
-            self._expiry.at_once()
+        if self.outbox.waiting or not self._slice:
+            self._message_expiry.pump_again()
 
     def feed(self) -> None:
         """Hand ready messages to consumers until either run out, and let go of what may not stay. HOT: bench A-M."""
         if self._feeding:
             return  # what it delivers is traced, into this very queue
         self._feeding = True
-        self._slice = 0 if self.dying.waiting and self.dying.many else SLICE + self.published - self._pumped
+        self._slice = 0 if self.outbox.waiting and self.outbox.many else SLICE + self.published - self._pumped
         try:
             timed = self.lines.timed
             if timed:
@@ -242,11 +275,11 @@ class Queue(Destination):
                 self._trim()
             if timed:
                 self._expire()  # what is in front now
-                self._expiry.expect()
+                self._message_expiry.schedule()
         finally:
             self._feeding = False
         if self.publishers.held:
-            self.publishers.look()
+            self.publishers.release_if_drained()
 
     def _deliver(self) -> None:
         consumers, lines = self.consumers, self.lines
@@ -262,7 +295,7 @@ class Queue(Destination):
                 if not line.fresh:
                     if len(line.backlog):
                         if not line.exhausted:  # very many cannot be read: others have their turn first
-                            self._expiry.at_once()
+                            self._message_expiry.pump_again()
                         return
                     continue
             # When something has come back it goes first, one by one: it is rare, and has a position of its own.
@@ -309,16 +342,16 @@ class Queue(Destination):
             self.unacked += len(messages)
             self.unacked_bytes += body_bytes
         else:
-            self.done(messages, body_bytes)
+            self.release(messages, body_bytes)
         consumer.deliver(messages, position, step, redelivered)
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """The next message as (position, message, redelivered) for basic.get, or None when nothing is ready."""
-        self.lease.renew()
+        self.expiry.renew()
         if self.lines.timed:
             self._slice = SLICE
             self._expire()
-            self.mark()
+            self.schedule_pump()
         line = self.lines.front()
         if line is None or line.timed and due(line.next, self.home.clock.now_ms()):
             self.delivering.found_nothing()
@@ -330,7 +363,7 @@ class Queue(Destination):
             self.unacked += 1
             self.unacked_bytes += message.body_bytes
         else:
-            self.done([message])
+            self.release([message])
         return position, message, redelivered
 
     # What ends
@@ -341,49 +374,44 @@ class Queue(Destination):
         self.unacked -= len(messages)
         self.unacked_bytes -= body_bytes
         self.delivering.acked(len(messages))
-        self.done(messages, body_bytes)
+        self.release(messages, body_bytes)
 
     def reject(self, position: int, message: Message) -> None:
         """A delivered message is refused for good."""
-        if self._returned(message):
-            self.bury([message], "rejected")
+        if self._take_back(message):
+            self.dead_letter_or_drop([message], REJECTED)
 
-    def _returned(self, message: Message) -> bool:
+    def _take_back(self, message: Message) -> bool:
         """No consumer has it any more; False where that is its end, as the queue has gone."""
         self.unacked -= 1
         self.unacked_bytes -= message.body_bytes
         if self.deleted:
             self.home.left(self, [message], DELETED)
-            self.done([message])
+            self.release([message])
         return not self.deleted
 
-    def bury(self, messages: list[Message], reason: str) -> None:
+    def dead_letter_or_drop(self, messages: list[Message], reason: str) -> None:
         """They will not be delivered: to the dead letter exchange with them, if there is one (spec/core.md 13)."""
         self.home.left(self, messages, reason)
         if self.rules.dead_letter_exchange is not None:
-            self.dying.add(messages, reason)
+            self.outbox.add(messages, reason)
             if not self._feeding:
-                self.mark()
+                self.schedule_pump()
             return
         self.home.statistics.died(self.rules.type, DISABLED, reason, len(messages))
-        self.done(messages)
+        self.release(messages)
 
-    def done(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
-        """The journal need not keep them for this queue; the sum of their bodies, where it is known. HOT: bench D."""
+    def release(self, messages: list[Message], body_bytes: int = -1) -> None:
+        """Have the journal drop messages that left; `body_bytes` is the sum of all, -1 if unknown. HOT: bench D."""
         if self.number:
-            stored = [message for message in messages if message.persistent]
-            settle = self._journal.settle_moved if moved else self._journal.settle
-            for message in stored:
-                settle(self.number, message.id, message.place)
-            all_of_them = body_bytes >= 0 and len(stored) == len(messages)
-            self.kept.remove(len(stored), body_bytes if all_of_them else total_bytes(stored))
+            self.journal.settle(messages, body_bytes)
 
     def _expire(self) -> None:
         dead = self.lines.expired(self.home.clock.now_ms(), self._slice)
         if dead:
             self._slice -= len(dead)
             self.expired += len(dead)
-            self.bury(dead, "expired")
+            self.dead_letter_or_drop(dead, EXPIRED)
 
     def _trim(self) -> None:
         """Drop from the front what is too much (spec/core.md 15)."""
@@ -391,7 +419,7 @@ class Queue(Destination):
         if dropped:
             self._slice -= len(dropped)
             self.dropped += len(dropped)
-            self.bury(dropped, "maxlen")
+            self.dead_letter_or_drop(dropped, MAXLEN)
 
     def purge(
         self,
@@ -407,7 +435,9 @@ class Queue(Destination):
         self.home.cleared(self)
         count, average_bytes = self.lines.count, self.lines.average_bytes
         removed = self.lines.remove_all()
-        self.kept.limit(self.unacked + self.dying.kept, self.unacked_bytes + self.dying.kept_bytes)
+        self.journal.purge(
+            self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
+        )
         self.publishers.release()
         if count or any(len(line.backlog) for line in removed):  # also what the disk did not give, and is not ready
             job = release(self, removed, average_bytes, reason, finished)
@@ -416,28 +446,28 @@ class Queue(Destination):
             finished()
         return count
 
-    def end(self) -> None:
+    def on_deleted(self) -> None:
         """It is deleted: nothing is ready, and nothing will be. What it has given up is still dead-lettered."""
         self.deleted = True
-        if self.dying.waiting:
-            self.home.scheduler.start(f"dead letters of {self}", self.dying.bury_rest())
-        self.lease.end()
-        self._expiry.end()
+        if self.outbox.waiting:
+            self.home.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
+        self.expiry.cancel()
+        self._message_expiry.cancel()
 
     # Consumers
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers.add(consumer)
         self.had_consumer = True
-        self.mark()
+        self.schedule_pump()
 
     def remove_consumer(self, consumer: Consumer) -> bool:
         """False when it was not there: a consumer can end and its queue go at the same time."""
         if not self.consumers.remove(consumer):
             return False
         if not len(self.consumers):
-            self.lease.renew()
-        self.mark()
+            self.expiry.renew()
+        self.schedule_pump()
         return True
 
     def finish_ended(self) -> None:
@@ -449,7 +479,7 @@ class Queue(Destination):
         """The consumer has room again."""
         self.consumers.wake(consumer)
         if self.ready:
-            self.mark()
+            self.schedule_pump()
         elif self.demand_followers:
             self._demand_changed()
 

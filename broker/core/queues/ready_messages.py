@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER
-from ..messages.ports import Journal, Pages
+from ..messages.ports import Pages
 from .fifo import LEVEL_SHIFT, Fifo, Removed
-from .paged_tail import MemoryBudget
+from .memory_budget import MemoryBudget
+from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
 from .reread import EXHAUSTED_MS
 
@@ -33,13 +34,12 @@ class ReadyMessages:
         "_estimated",
         "_rules",
         "_queue",
-        "_number",
         "_journal",
         "_budget",
     )
 
-    def __init__(self, queue: Queue, rules: QueueSettings, number: int, journal: Journal, budget: MemoryBudget) -> None:
-        self.default = Fifo(0, number, journal, budget)
+    def __init__(self, queue: Queue, rules: QueueSettings, journal: QueueJournal, budget: MemoryBudget) -> None:
+        self.default = Fifo(0, journal, budget)
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
@@ -47,7 +47,6 @@ class ReadyMessages:
         self._estimated = False
         self._rules = rules
         self._queue = queue
-        self._number = number
         self._journal = journal
         self._budget = budget
 
@@ -75,7 +74,7 @@ class ReadyMessages:
         for line in self.all:
             if line.level == level:
                 return line
-        line = Fifo(level, self._number, self._journal, self._budget)
+        line = Fifo(level, self._journal, self._budget)
         self.all.append(line)
         self.all.sort(key=lambda line: -self._rules.priority(line.level))
         return line

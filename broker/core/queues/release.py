@@ -29,8 +29,7 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
         while len(line.backlog):
             queue.home.left_paged(queue, line.backlog.seqs(SLICE), average_bytes, reason)
             pages = line.backlog.take(SLICE)
-            for id_, place in pages:
-                queue.home.journal.settle(queue.number, id_, place)
+            queue.journal.settle_pages(pages)
             yield len(pages)
     finished()
 
@@ -40,8 +39,5 @@ def _settle(queue: Queue, messages: list[Message], reason: str) -> int:
     home = queue.home
     home.left(queue, messages, reason)
     home.budget.add(-len(messages), -total_bytes(messages))
-    if queue.number:
-        for message in messages:
-            if message.persistent:
-                home.journal.settle(queue.number, message.id, message.place)
+    queue.journal.settle_purged(messages)
     return len(messages)

@@ -1,20 +1,21 @@
-"""The queue of a direct reply-to consumer (spec/core.md 12)."""
+"""The queue of a direct reply-to consumer (`amq.rabbitmq.reply-to`)."""
 
 from __future__ import annotations
 
-from ..messages.message import Message
+from ..messages.message import Message, total_bytes
 from .queue import Queue
 from .x_death import MAXLEN
 
 
-class VolatileQueue(Queue):
-    """It has no bindings, and keeps nothing beyond its consumer.
+class ReplyQueue(Queue):
+    """A queue without bindings that lives as long as its one consumer, for direct reply-to.
 
-    What its consumer does not read piles up here to a limit; the newest replies beyond it are dropped, as the promise
+    Replies that the consumer does not read pile up here to a limit. The newest beyond it are dropped, since the promise
     of direct reply-to is at most once.
     """
 
     __slots__ = ()
+    internal = True
     LIMIT = 10_000  # messages
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
@@ -24,9 +25,9 @@ class VolatileQueue(Queue):
         super().push_at(level, *self._fitting(messages, body_bytes))
 
     def _fitting(self, messages: list[Message], body_bytes: int) -> tuple[list[Message], int]:
-        free = self.LIMIT - self.ready
+        free = max(self.LIMIT - self.ready, 0)
         if len(messages) <= free:
             return messages, body_bytes
-        self.home.left(self, messages[max(free, 0) :], MAXLEN)
-        messages = messages[: max(free, 0)]
-        return messages, sum(message.body_bytes for message in messages)
+        self.home.left(self, messages[free:], MAXLEN)
+        messages = messages[:free]
+        return messages, total_bytes(messages)

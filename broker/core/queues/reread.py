@@ -71,7 +71,7 @@ class Reread:
         lines = queue.lines
         lines.awaits_room = False
         try:
-            queue.mark()  # its backlog may be readable again
+            queue.schedule_pump()  # its backlog may be readable again
             yield PUMP_COST
             for line in list(lines.all):
                 left, refused = line.unread_count, 0
@@ -85,7 +85,7 @@ class Reread:
                         break
                     left -= tried
                     refused += tried - there
-                    queue.mark()
+                    queue.schedule_pump()
                     yield READ_COST * tried
         finally:
             self._reading.discard(queue)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..counters.statistics import DeliveryCounters, PublishCounters
 from ..messages.ports import Observer
 from ..queues.queue import Queue
+from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from ..exchanges.exchange import Exchange
@@ -24,7 +25,7 @@ class ChannelRates:
         self.queues: dict[Queue, DeliveryCounters] = {}
         self._routed = routed
 
-    def published(self, exchange: Exchange, queues: tuple[Queue, ...], count: int, mandatory: bool) -> None:
+    def published(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int, mandatory: bool) -> None:
         """So many, each for all of these queues."""
         counted = self.exchanges.get(exchange)
         if counted is None:
@@ -38,7 +39,7 @@ class ChannelRates:
             return
         routed = self._routed.setdefault(exchange, {})
         for queue in queues:
-            if type(queue) is Queue:  # others are nobody's business, and no observer is told of their end
+            if isinstance(queue, Queue) and not queue.internal:  # no observer is notified when those are deleted
                 routed[queue] = routed.get(queue, 0) + count
 
     def of(self, queue: Queue) -> DeliveryCounters:

@@ -12,8 +12,8 @@ from ...amqp.errors import SyntaxFault
 from ...amqp.field_table import Table, check, value_of
 from ...amqp.properties import Properties
 from ..messages.message import Address, Message, framed
-from ..queues.origin import Origin
-from ..queues.queue import Queue
+from ..queues.message_log import Origin
+from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
 from .event_fields import HEADERS_LIMIT_BYTES, bounded, shortened
 
@@ -32,7 +32,9 @@ class Firehose:
         self._vhost = vhost
         self._node = node
 
-    def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[Queue, ...]) -> None:
+    def published(
+        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
+    ) -> None:
         """A message was routed by these keys, and goes to these queues."""
         fields = self._fields(origin, message, keys)
         fields["routed_queues"] = [queue.name for queue in queues]

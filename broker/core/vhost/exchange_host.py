@@ -11,9 +11,9 @@ from ..exchanges.exchange_type import Emission
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..messages.ports import Clock, Timer
-from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.queue import Queue
+from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -56,11 +56,11 @@ class ExchangeHost:
         alternate = self._exchange.alternate
         if not destinations and alternate in home.exchanges:
             destinations = [home.exchanges[alternate]]
-        found: dict[Queue, None] = {}
+        found: dict[RouteTarget, None] = {}
         for end in destinations:
             if isinstance(end, Exchange):
                 found.update(dict.fromkeys(home.route(end, keys, message)[0]))
-            elif isinstance(end, Queue):
+            elif isinstance(end, RouteTarget):
                 found[end] = None
         if found:
             home.enqueue([message], message.body_bytes, message.persistent, tuple(found), DELAYED)
@@ -115,10 +115,10 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
         return ACCEPTED
     stored = False
     refused: set[int] = set()
-    queues = tuple([end for end in destinations if isinstance(end, Queue) and not end.deleted])
+    queues = tuple([end for end in destinations if isinstance(end, RouteTarget) and not end.deleted])
     if queues:
         given = list(messages)
-        if any(queue.rules.careful for queue in queues):
+        if any(queue.per_message for queue in queues):
             given = [message.again() for message in given]
         at = 0
         stores = any(queue.number for queue in queues)

@@ -27,12 +27,11 @@ from ..queues.arguments import (
     inequivalent_argument,
     with_queue_type,
 )
-from ..queues.enqueue import dead_letter, enqueue_carefully, store
-from ..queues.enqueue_result import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.message_log import DELETED, MADE
+from ..queues.message_log import DELETED
 from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
-from ..queues.reply_queue import VolatileQueue
+from ..queues.reply_queue import ReplyQueue
+from ..queues.route_target import RouteTarget
 from .exchange_host import ExchangeHost, deliver_notices
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class VHost(QueueHost):
         super().__init__(name, node.clock, node.journal, node.budget, node.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.volatile: dict[str, VolatileQueue] = {}
+        self.volatile: dict[str, ReplyQueue] = {}
         self.routes: dict[str, dict[RouteKey, Route]] = {}
         self.firehose: Firehose | None = None  # while what happens here is traced
         # What has been deleted and still has bindings, by kind and name, with the job that removes them.
@@ -133,7 +132,7 @@ class VHost(QueueHost):
 
     def route(
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, telling: set[bytes] | None = None
-    ) -> tuple[tuple[Queue, ...], bool]:
+    ) -> tuple[tuple[RouteTarget, ...], bool]:
         """The queues for these keys, and whether the answer may be remembered until something changes (`router`)."""
         found, stable = route(exchange, self.exchanges, self.queues, keys, message, telling, bool(self.unbindings))
         if self.volatile and exchange.name == "":
@@ -293,7 +292,7 @@ class VHost(QueueHost):
         if queue is not None:
             self.check_owner(queue, owner, exclusive)
             self._check_same_queue(queue, durable and not exclusive, auto_delete, arguments)
-            queue.lease.renew()
+            queue.expiry.renew()
             return queue
         check_queue_arguments(arguments, f"queue '{name}' in {self}")
         check_queue_type(arguments, f"queue '{name}' in {self}", durable, exclusive, auto_delete)
@@ -328,10 +327,9 @@ class VHost(QueueHost):
             raise PreconditionFailed(f"{queue} in use")
         if queue.deleted:
             return 0
-        if queue.number:
-            self.journal.gone(queue.number)
+        queue.journal.forget()
         ready = queue.purge(DELETED)
-        queue.end()
+        queue.on_deleted()
         self.queues.pop(queue.name, None)
         self.volatile.pop(queue.name, None)
         if isinstance(queue.owner, Publisher):
@@ -348,22 +346,22 @@ class VHost(QueueHost):
         for consumer in queue.consumers.all():
             queue.consumers.remove(consumer)
             consumer.cancelled()
-        if not isinstance(queue, VolatileQueue):
+        if not queue.internal:
             for observer in self._observers:
                 observer.queue_deleted(queue)
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
         """A consumer came or went: an auto-delete queue goes with its last one (spec/core.md 6.3)."""
-        if not isinstance(queue, VolatileQueue):
+        if not queue.internal:
             for observer in self._observers:
                 observer.consumers_changed(queue)
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
             self.delete_queue(queue)
 
-    def open_volatile(self, name: str) -> VolatileQueue:
+    def open_volatile(self, name: str) -> ReplyQueue:
         """The destination of a direct reply-to consumer."""
-        queue = VolatileQueue(self, name, False, 0, None, True, Table.EMPTY)
+        queue = ReplyQueue(self, name, False, 0, None, True, Table.EMPTY)
         self.volatile[name] = queue
         self.changed()
         return queue
@@ -455,48 +453,15 @@ class VHost(QueueHost):
         for observer in self._observers:
             observer.unbound(self.name, binding)
 
-    # Messages
+    # For dead letters and expiry of queues (`QueueHost`)
 
-    def enqueue(
-        self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...], source: str = MADE
-    ) -> EnqueueResult:
-        """Store messages once for all their durable queues, and give them to all of them.
+    def has_exchange(self, name: str) -> bool:
+        return name in self.exchanges
 
-        `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. A message with a life comes
-        alone, or with others that have one. `source`: where it is no client (`message_log`). HOT: bench A-M.
-        """
-        for queue in queues:
-            if messages[0].life is not None:
-                return enqueue_carefully(messages, queues, source)
-            if queue.rules.careful:
-                return self._enqueue_apart(messages, body_bytes, persistent, queues, source)
-        numbers = [queue.number for queue in queues if queue.number] if persistent else []
-        if numbers:
-            messages = store(self.journal, messages, body_bytes, queues, numbers)
-        if self.message_log is not None:
-            self.message_log.enqueued(queues, messages, source)
-        for queue in queues:
-            queue.push(messages, body_bytes)
-        return DURABLE if numbers else ACCEPTED
+    def route_to(self, exchange: str, keys: tuple[str, ...], message: Message) -> tuple[tuple[RouteTarget, ...], bool]:
+        return self.route(self.exchanges[exchange], keys, message)
 
-    def _enqueue_apart(
-        self, messages: list[Message], body_bytes: int, persistent: bool, queues: tuple[Queue, ...], source: str
-    ) -> EnqueueResult:
-        """Likewise, where some of the queues look at each message: the others need not be slow, nor store it anew."""
-        plain = tuple([queue for queue in queues if not queue.rules.careful])
-        careful = tuple([queue for queue in queues if queue.rules.careful])
-        if not plain:
-            return enqueue_carefully(messages, careful, source)
-        if source and self.message_log is not None:
-            self.message_log.made(messages)
-        stored = self.enqueue(messages, body_bytes, persistent, plain, source).stored
-        receipt = enqueue_carefully(messages, careful, source, False)
-        return receipt if receipt.stored or not stored else EnqueueResult(True, receipt.refused)
-
-    def dead_letter(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        dead_letter(self, queue, messages, reason)
-
-    def unused(self, queue: Queue) -> None:
+    def delete_expired(self, queue: Queue) -> None:
         self.delete_queue(queue)
 
 

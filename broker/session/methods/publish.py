@@ -15,8 +15,9 @@ from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import Route, RouteKey
 from ...core.messages.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
 from ...core.messages.message_state import NO_TTL, MessageState
-from ...core.queues.enqueue_result import EnqueueResult
+from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
+from ...core.queues.route_target import RouteTarget
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import Publishes
@@ -217,7 +218,7 @@ def enqueue_one(
     channel: Channel,
     exchange: Exchange,
     message: Message,
-    queues: tuple[Queue, ...],
+    queues: tuple[RouteTarget, ...],
     mandatory: bool,
     recorders: tuple[Recorder, ...],
 ) -> bool:
@@ -225,7 +226,7 @@ def enqueue_one(
     taken = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
     if taken:
         for recorder in recorders:
-            recorder.take([message])
+            recorder.handle([message])
     return taken
 
 
@@ -295,7 +296,7 @@ def enqueue(
     messages: list[Message],
     body_bytes: int,
     persistent: bool,
-    queues: tuple[Queue, ...],
+    queues: tuple[RouteTarget, ...],
     mandatory: bool,
     alike: bool = False,
 ) -> bool:
@@ -327,10 +328,10 @@ def enqueue(
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
     if log is not None:
         log.published(queues)
-    if connection.node.journal.behind() and (receipt.stored or any(queue.lines.paged for queue in queues)):
+    if connection.node.journal.behind() and (receipt.stored or any(queue.paged for queue in queues)):
         connection.wait_for_journal()
     for queue in queues:
-        if queue.publishers.congested():
+        if queue.congested() and isinstance(queue, Queue):
             connection.hold(queue)
     if channel.confirms is not None:
         expect_confirms(channel, channel.confirms, count, receipt)

@@ -14,7 +14,7 @@ from ...core.exchanges.deduplicating import Recorder
 from ...core.exchanges.exchange import Exchange
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
-from ...core.queues.queue import Queue
+from ...core.queues.route_target import RouteTarget
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -39,14 +39,14 @@ class Transaction:
     def __init__(self, largest_bytes: int = 0) -> None:
         self.largest_bytes = largest_bytes
         self._published_bytes = 0
-        self.publishes: list[tuple[Exchange, Message, tuple[Queue, ...], bool, tuple[Recorder, ...]]] = []
+        self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
 
     def publish(
         self,
         exchange: Exchange,
         message: Message,
-        queues: tuple[Queue, ...],
+        queues: tuple[RouteTarget, ...],
         mandatory: bool,
         recorders: tuple[Recorder, ...],
     ) -> None:

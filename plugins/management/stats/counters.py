@@ -92,7 +92,7 @@ def lengths(queue: Queue) -> tuple[int, int, int]:
 def persistent(queue: Queue) -> tuple[int, int]:
     """How many of its messages are, and the sum of their bodies."""
     messages, body_bytes = queue.ready + queue.unacked, queue.ready_bytes + queue.unacked_bytes
-    return min(queue.kept.count, messages), min(queue.kept.body_bytes, body_bytes)
+    return min(queue.journal.count, messages), min(queue.journal.body_bytes, body_bytes)
 
 
 # The same by name, for who lists it

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from warren.broker.plugin import Message, MessageLog, Origin, Queue, Sink
+from warren.broker.plugin import Message, MessageLog, Origin, Queue, RouteTarget, Sink
 
 from .. import schema
 from .message_identity import hops, identity, wanted
@@ -130,7 +130,7 @@ class Recording(MessageLog):
             address = names.address(messages[0].address)
             self._note(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
 
-    def published(self, queues: tuple[Queue, ...]) -> None:
+    def published(self, targets: tuple[RouteTarget, ...]) -> None:
         """HOT: the export, load A."""
         origin, logged, entered = self._origin, self._logged, self._queues
         if self._messages is None or origin is None:
@@ -138,11 +138,11 @@ class Recording(MessageLog):
         self._messages, self._queues = None, ()
         kind = FED_IN if origin.link else PUBLISH
         row, first = self._row, self._first
-        if self._alike and (entered or not queues):
+        if self._alike and (entered or not targets):
             self._published(kind, origin, logged, row, first, entered)
         else:
             # What entered no queue, though there were some for it, says why: where all do, none has to be looked for.
-            why = "" if entered or not queues else HELD if all(isinstance(queue, Sink) for queue in queues) else REFUSED
+            why = "" if entered or not targets else HELD if all(isinstance(one, Sink) for one in targets) else REFUSED
             routes_of = self._routes_of
             for _, run in groupby(logged, (lambda one: (one.persistent, one.seq in routes_of)) if why else persistence):
                 messages = list(run)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
-from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue
+from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue, RouteTarget
 
 from .record_buffer import Buffer, told
 
@@ -58,7 +58,7 @@ class ChangeLog(MessageLog):
 
     def returned(self, origin: Origin, messages: list[Message]) -> None: ...
 
-    def published(self, queues: tuple[Queue, ...]) -> None: ...
+    def published(self, targets: tuple[RouteTarget, ...]) -> None: ...
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None: ...
 

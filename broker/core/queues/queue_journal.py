@@ -1,0 +1,122 @@
+"""What the journal stores for one queue, and the numbers by which it knows queues."""
+
+from __future__ import annotations
+
+from ..messages.message import Message, total_bytes
+from ..messages.ports import Journal
+
+
+class QueueNumbers:
+    """A sequence of numbers for durable queues and exchanges; none is given twice. `next` is the next one."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 1
+
+    def take(self) -> int:
+        """Return the next number."""
+        self.next += 1
+        return self.next - 1
+
+
+class QueueJournal:
+    """One queue's view of the journal: it stores, settles and reads its messages, and sums up what is stored.
+
+    number      of the queue in the journal; 0 for a queue that is not durable, of which only paged messages are stored
+    count       persistent messages that are ready or out with consumers
+    body_bytes  the sum of their bodies
+
+    After a purge while messages of both delivery modes are out, the totals may be too large by what was out then.
+    """
+
+    __slots__ = ("number", "count", "body_bytes", "_journal")
+
+    def __init__(self, journal: Journal, number: int) -> None:
+        self.number = number
+        self.count = 0
+        self.body_bytes = 0
+        self._journal = journal
+
+    # Persistent messages of a durable queue
+
+    def store(self, messages: list[Message]) -> None:
+        """Store persistent messages for this queue alone; each gets its `id` and `place`."""
+        self._journal.append([self.number], messages)
+        self.count += len(messages)
+        self.body_bytes += total_bytes(messages)
+
+    def add(self, count: int, body_bytes: int) -> None:
+        """Count messages that were stored together with those of other queues, or recovered."""
+        self.count += count
+        self.body_bytes += body_bytes
+
+    def settle(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
+        """Settle those of the messages that are stored for this queue.
+
+        `body_bytes` is the sum of all their bodies, or -1 if unknown. `moved` messages were stored anew for other
+        queues in this batch (`Journal.settle_moved`). HOT: bench D.
+        """
+        stored = [message for message in messages if message.persistent]
+        settle = self._journal.settle_moved if moved else self._journal.settle
+        number = self.number
+        for message in stored:
+            settle(number, message.id, message.place)
+        self.count -= len(stored)
+        self.body_bytes -= body_bytes if body_bytes >= 0 and len(stored) == len(messages) else total_bytes(stored)
+
+    def count_delivery(self, message: Message, attempts: int) -> None:
+        """Record how often the message has come back to the queue, if it is stored."""
+        if self.number and message.persistent:
+            self._journal.count(self.number, message.id, message.place, attempts)
+
+    def forget(self) -> None:
+        """Record that the queue is deleted: what it settles from now on needs no record of its own."""
+        if self.number:
+            self._journal.gone(self.number)
+
+    # Purged messages, which `purge` takes out of the totals at once
+
+    def purge(self, count: int, body_bytes: int) -> None:
+        """Reduce the totals to what is out with consumers, which is at most this."""
+        self.count = min(self.count, count)
+        self.body_bytes = min(self.body_bytes, body_bytes)
+
+    def settle_purged(self, messages: list[Message]) -> None:
+        """Settle those of the messages that are stored for this queue; the totals do not count them any more."""
+        if self.number:
+            for message in messages:
+                if message.persistent:
+                    self._journal.settle(self.number, message.id, message.place)
+
+    def settle_pages(self, pages: list[tuple[int, int]]) -> None:
+        """Settle purged messages that are in the journal alone, by id and place."""
+        for id_, place in pages:
+            self._journal.settle(self.number, id_, place)
+
+    # Paging
+
+    def page_out(self, messages: list[Message]) -> list[Message]:
+        """Have each of the messages in the journal; return them, or copies, with `id` and `place`.
+
+        What is not stored for this queue already is stored for none: it does not survive a restart.
+        """
+        pages = [message if self.number and message.persistent else message.again() for message in messages]
+        loose = [page for page in pages if not page.id]
+        if loose:
+            self._journal.append([], loose)
+        return pages
+
+    def page_in(self, message: Message) -> None:
+        """Drop the journal's copy of a message that was read back, if it was stored for paging alone."""
+        if not (self.number and message.persistent):
+            self._journal.settle(0, message.id, message.place)
+            message.id = message.place = 0
+
+    def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
+        """Read messages by id and place up to the first that cannot be read (`Journal.read`)."""
+        return self._journal.read(pages, self.number)
+
+    def read_all(self, pages: list[tuple[int, int]]) -> list[Message | None]:
+        """Read messages by id and place, to the end (`Journal.read_all`)."""
+        return self._journal.read_all(pages, self.number)

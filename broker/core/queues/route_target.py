@@ -1,0 +1,64 @@
+"""The ends of a route, to which messages are published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..messages.binding import Destination
+from ..messages.message import Message
+
+if TYPE_CHECKING:
+    from .enqueue import EnqueueResult
+
+
+class RouteTarget(Destination):
+    """An end of a route: a queue, a reply queue, or the sink of an exchange type.
+
+    number       of a durable queue in the journal; 0 for all others
+    per_message  messages are given to `accept`, which looks at each of them, and not to `push`
+    deleted      it takes no more messages
+
+    `internal` targets are reported to no observer, and counted for no operator.
+    """
+
+    __slots__ = ("number", "per_message", "deleted")
+    kind = "queue"
+    internal = False
+
+    def __init__(self, name: str, number: int, per_message: bool) -> None:
+        super().__init__(name)
+        self.number = number
+        self.per_message = per_message
+        self.deleted = False
+
+    def push(self, messages: list[Message], body_bytes: int) -> None:
+        """Add messages that are already stored; `body_bytes` is the sum of their bodies."""
+        raise NotImplementedError
+
+    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
+        """Store and add messages one by one, or refuse them.
+
+        `source` is that of the message log, empty for those of a client. `shared` messages are also given to others.
+        """
+        raise NotImplementedError
+
+    def count_stored(self, count: int, body_bytes: int) -> None:
+        """Count persistent messages that were stored for this target, if it is a durable queue."""
+
+    @property
+    def paged(self) -> bool:
+        """Whether new messages go to the disk whatever their delivery mode, as the queue is paged out."""
+        return False
+
+    @property
+    def rejects_overflow(self) -> bool:
+        """Whether messages are refused while a limit of the queue is reached."""
+        return False
+
+    def has_room(self, body_bytes: int) -> bool:
+        """Whether a message with a body of that size would not be refused for a limit of the queue."""
+        return True
+
+    def congested(self) -> bool:
+        """Whether publishers should wait for the consumers of the queue."""
+        return False
