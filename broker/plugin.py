@@ -30,6 +30,7 @@ from .core.definitions.importer import imported
 from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.delayed import DelayedExchange
 from .core.exchanges.exchange import Exchange
+from .core.exchanges.exchange_context import ExchangeContext
 from .core.exchanges.exchange_type import Emission, ExchangeType
 from .core.exchanges.recovered import RecoveredMessages
 from .core.exchanges.registry import Registry
@@ -62,7 +63,6 @@ from .core.queues.queue_sizes import queue_sizes
 from .core.queues.route_target import RouteTarget
 from .core.telemetry.detailed_rates import DetailedRates
 from .core.telemetry.firehose import described
-from .core.vhost.exchange_host import ExchangeHost
 from .core.vhost.vhost import VHost
 from .hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 from .hosting.host import PRODUCT, Command, Host, Listening, Service, product_version
@@ -137,7 +137,7 @@ __all__ = [
     "Emission",
     "EnqueueResult",
     "Exchange",
-    "ExchangeHost",
+    "ExchangeContext",
     "ExchangeType",
     "FetchedMessage",
     "HTTPListener",

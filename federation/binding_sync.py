@@ -59,7 +59,7 @@ class BindingSync:
         status.bindings = 0
         for binding in list(exchange.outgoing.values()):
             self.bound(binding)
-        listening = exchange.type.listening
+        listening = exchange.type.upstream_binding
         if listens and listening is not None:
             self._add(Binding(exchange.name, exchange, *listening))
 
@@ -87,7 +87,7 @@ class BindingSync:
 
     def _is_listener(self, binding: Binding) -> bool:
         """Whether the binding is for what the exchange's type listens for, which the link binds by itself."""
-        listening = self._exchange.type.listening
+        listening = self._exchange.type.upstream_binding
         return listening is not None and listening[0] == binding.routing_key
 
     def _add(self, binding: Binding) -> None:

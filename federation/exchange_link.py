@@ -155,7 +155,7 @@ class ExchangeLink(Link):
         return connection.direct and key.upstream_name == key.name
 
     async def _may_listen(self, connection: UpstreamConnection) -> bool:
-        if self.exchange.type.listening is None:
+        if self.exchange.type.upstream_binding is None:
             return False
         reason = await type_mismatch(connection, self.exchange, self.wanted.key.upstream_name)
         if reason:
@@ -168,7 +168,7 @@ class ExchangeLink(Link):
             return
         origin = (connection.cluster_name or "", connection.vhost, self.wanted.key.upstream_name)
         if self.origin is None and first:
-            self.exchange.type.parted(*origin)  # so that it counts as new, and not as known before a restart
+            self.exchange.type.on_upstream_detached(*origin)  # discards state from before a restart
         elif self.origin != origin:
             self._part()
         self.origin = origin
@@ -183,7 +183,7 @@ class ExchangeLink(Link):
     def _part(self) -> None:
         """The exchange hears nothing any more from where it did."""
         if self.origin is not None:
-            self.exchange.type.parted(*self.origin)
+            self.exchange.type.on_upstream_detached(*self.origin)
             self.origin = None
             self.node.pump()
 

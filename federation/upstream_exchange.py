@@ -18,7 +18,7 @@ from warren.broker.plugin import (
     Destinations,
     Emission,
     EnqueueResult,
-    ExchangeHost,
+    ExchangeContext,
     ExchangeType,
     Message,
     PreconditionFailed,
@@ -42,9 +42,17 @@ class FederationUpstreamExchange(ExchangeType):
 
     description = "Federation upstream helper exchange"
 
-    __slots__ = ("by_key_without", "_bound", "_max_hops", "_cluster_name", "_vhost", "_deduplicates", "_identified")
+    __slots__ = (
+        "routes_by_key_unless_header",
+        "_bound",
+        "_max_hops",
+        "_cluster_name",
+        "_vhost",
+        "_deduplicates",
+        "_identified",
+    )
 
-    by_key = False
+    routes_by_key_only = False
     fixed_arguments = (MAX_HOPS,)
 
     def __init__(self, name: str, arguments: Table) -> None:
@@ -61,16 +69,16 @@ class FederationUpstreamExchange(ExchangeType):
         self._bound = Destinations()
         self._identified: list[Destination] = []
         # By what it says alone, a message is kept back; but each that has no identity gets one.
-        self.by_key_without = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
+        self.routes_by_key_unless_header = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
 
-    def attach(self, host: ExchangeHost) -> None:
-        self._identified = [Identified(host, self._bound)]
+    def on_created(self, context: ExchangeContext) -> None:
+        self._identified = [Identified(context, self._bound)]
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
         return []
 
@@ -92,8 +100,8 @@ class Identified(Sink):
 
     __slots__ = ("_bound", "_forgets")
 
-    def __init__(self, host: ExchangeHost, bound: Destinations) -> None:
-        super().__init__(host)
+    def __init__(self, context: ExchangeContext, bound: Destinations) -> None:
+        super().__init__(context)
         self._bound = bound
         self._forgets = False  # soon: the messages of this turn of the loop would be kept alive until the next ones
 
@@ -106,11 +114,11 @@ class Identified(Sink):
         refused: set[int] = set()
         if not self._forgets:
             self._forgets = True
-            self.host.clock.call_at(self.host.clock.now_ms(), self._forget)
+            self.context.clock.call_at(self.context.clock.now_ms(), self._forget)
         for index, identity in enumerate(_identities.of(messages)):
             message = messages[index]
             copy = message.again().with_properties(with_identity(message.property_bytes, identity))
-            receipt = self.host.deliver(self._bound.all(), [copy])
+            receipt = self.context.deliver(self._bound.all(), [copy])
             stored = receipt.stored or stored
             refused |= {index} if receipt.refused else set()
         return EnqueueResult(stored, frozenset(refused))

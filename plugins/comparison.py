@@ -41,11 +41,11 @@ class Bound:
     def add(self) -> None:
         """One more queue, whose name is the last."""
         binding = Binding("x", Destination(f"queue-{len(self._bindings):04}"), "1", Table.EMPTY)
-        self.type.bound(binding)
+        self.type.on_bind(binding)
         self._bindings.append(binding)
 
     def remove(self, index: int) -> None:
-        self.type.unbound(self._bindings.pop(index))
+        self.type.on_unbind(self._bindings.pop(index))
 
     def routes(self, keys: list[tuple[str]]) -> list[Destination]:
         """Where each key goes."""

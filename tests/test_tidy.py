@@ -94,11 +94,6 @@ CORE = (
 UPWARD: dict[str, set[str]] = {
     "broker/core/access/users.py": {"broker.core.vhost.vhost"},
     "broker/core/counters/statistics.py": {"broker.core.queues.queue_settings", "broker.core.queues.queue"},
-    "broker/core/exchanges/decorator.py": {"broker.core.vhost.exchange_host"},
-    "broker/core/exchanges/deduplicating.py": {"broker.core.vhost.exchange_host"},
-    "broker/core/exchanges/delayed.py": {"broker.core.vhost.exchange_host"},
-    "broker/core/exchanges/exchange_type.py": {"broker.core.vhost.exchange_host"},
-    "broker/core/exchanges/sink.py": {"broker.core.vhost.exchange_host"},
     "broker/core/jobs/scheduler.py": {"broker.core.queues.queue"},
     "broker/core/messages/ports.py": {"broker.core.exchanges.exchange", "broker.core.queues.queue"},
     "broker/core/telemetry/event_exchange.py": {"broker.core.node.node"},

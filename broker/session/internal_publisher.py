@@ -259,7 +259,7 @@ class InternalPublisher:
             try:
                 persistent = properties.check(raw) == PERSISTENT
                 frames = header_frame(0, raw, body_bytes) + frames
-                receipt = type_.brought(Message(address, frames, 0, body_bytes, 0, persistent))
+                receipt = type_.on_federated(Message(address, frames, 0, body_bytes, 0, persistent))
             except AMQPError as error:
                 invalid[index] = error.reply_text
                 self.discard(exchange, routing_key, contents[index], INVALID)

@@ -1,4 +1,4 @@
-"""The check of the upstream exchange's type, for exchange types that listen upstream (`ExchangeType.listening`)."""
+"""The check of the upstream exchange's type, for types with an `ExchangeType.upstream_binding`."""
 
 from __future__ import annotations
 

@@ -68,11 +68,14 @@ class _Share:
 
 
 class ConsistentHashExchange(ExchangeType):
-    """`by_key` where the routing key is what is hashed."""
+    """Distributes messages over the bound destinations by a hash of the routing key, a header or a property.
+
+    Only a hash of the routing key leaves the exchange `routes_by_key_only`.
+    """
 
     description = "Consistent Hashing Exchange"
 
-    __slots__ = ("by_key", "_header", "_property", "_shares", "_found", "_drawing", "_owners")
+    __slots__ = ("routes_by_key_only", "_header", "_property", "_shares", "_found", "_drawing", "_owners")
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -81,13 +84,13 @@ class ConsistentHashExchange(ExchangeType):
         if self._header is not None and self._property is not None:
             raise PreconditionFailed("hash-header and hash-property are mutually exclusive")
         check_algorithm(arguments)
-        self.by_key = self._header is None and self._property is None
+        self.routes_by_key_only = self._header is None and self._property is None
         self._shares: dict[Destination, _Share] = {}
         self._found: list[list[Destination]] = []  # of each share, what it is to be routed to
         self._drawing: dict[int, list[tuple[int, int]]] = {}  # by weight, the seeds of shares and their index in _found
         self._owners: array[int] | None = None  # by place, 1 + the index in _found; 0 where nobody looked yet
 
-    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         """Refuse what is no weight, with 406."""
         if not INTEGER.fullmatch(routing_key):
             shown = term_of(("S", routing_key.encode("utf-8", "surrogateescape")))
@@ -98,7 +101,7 @@ class ConsistentHashExchange(ExchangeType):
         if weight > WEIGHT_LIMIT:
             raise PreconditionFailed(f"The binding key must not exceed {WEIGHT_LIMIT}")
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         share = self._shares.get(binding.destination)
         if share is None:
             share = self._shares[binding.destination] = _Share(binding.destination)
@@ -106,7 +109,7 @@ class ConsistentHashExchange(ExchangeType):
         share.weights[binding] = int(binding.routing_key)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         share = self._shares[binding.destination]
         weight = share.weight
         del share.weights[binding]

@@ -19,11 +19,11 @@ class ModulusHashExchange(ExchangeType):
         super().__init__(name, arguments)
         self._places: list[Destination] = []
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         insort(self._places, binding.destination, key=order)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         del self._places[bisect_left(self._places, order(binding.destination), key=order)]
         return []
 

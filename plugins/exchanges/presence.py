@@ -37,7 +37,7 @@ from warren.broker.plugin import (
     Destinations,
     Emission,
     EnqueueResult,
-    ExchangeHost,
+    ExchangeContext,
     ExchangeType,
     Message,
     PreconditionFailed,
@@ -77,7 +77,7 @@ class PresenceExchange(ExchangeType):
     description = "Presence exchange: reports which of its bindings come and go"
 
     __slots__ = (
-        "_host",
+        "_context",
         "_listeners",
         "_links",
         "_present",
@@ -90,7 +90,7 @@ class PresenceExchange(ExchangeType):
     )
 
     fixed_arguments = (RELAY,)
-    listening = ("", Table.of({FEDERATED: True}))
+    upstream_binding = ("", Table.of({FEDERATED: True}))
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -100,7 +100,7 @@ class PresenceExchange(ExchangeType):
             raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {found}")
         self._relays = arguments.flag(RELAY) is True
         self._relay: Relay | None = None
-        self._host: ExchangeHost | None = None
+        self._context: ExchangeContext | None = None
         self._listeners = Destinations()
         self._links = Destinations()
         self._present: dict[Binding, Message] = {}  # with the notice of each for those who come later
@@ -109,14 +109,14 @@ class PresenceExchange(ExchangeType):
         self._there: dict[Presence, Message] = {}  # likewise of other sites
         self._restored: set[Destination] = set()  # listeners that have been here since before this broker was started
 
-    def attach(self, host: ExchangeHost) -> None:
-        self._host = host
+    def on_created(self, context: ExchangeContext) -> None:
+        self._context = context
         if self._relays:
-            self._relay = Relay(host, self.name, self._listeners, self._links)
+            self._relay = Relay(context, self.name, self._listeners, self._links)
 
     # Bindings
 
-    def bound(self, binding: Binding) -> Iterable[Emission]:
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
         key = binding.routing_key
         if key == "":
             return self._listened(binding)
@@ -130,7 +130,7 @@ class PresenceExchange(ExchangeType):
             notices.append(Emission(self._links.all(), [self._passed_on("bind", self.name, key, NOT_PASSED)]))
         return notices
 
-    def unbound(self, binding: Binding) -> Iterable[Emission]:
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
         key = binding.routing_key
         if key == "":
             of_a_link = binding.arguments.flag(FEDERATED)
@@ -172,8 +172,8 @@ class PresenceExchange(ExchangeType):
 
     # Presences elsewhere
 
-    def brought(self, message: Message) -> EnqueueResult:
-        assert self._host is not None
+    def on_federated(self, message: Message) -> EnqueueResult:
+        assert self._context is not None
         headers = message.headers
         way = sites(headers.get(RECEIVED_FROM))
         action, exchange = headers.text("action"), headers.text("exchange")
@@ -182,14 +182,14 @@ class PresenceExchange(ExchangeType):
         if action == "message":
             return self._relay.hand_on(message, headers, way) if self._relay is not None else ACCEPTED
         for notice in self._learnt(action, Source(*way[0], exchange), headers, way):
-            self._host.deliver(notice.destinations, notice.messages)
+            self._context.deliver(notice.destinations, notice.messages)
         return ACCEPTED
 
-    def parted(self, cluster_name: str, vhost: str, exchange: str) -> None:
-        assert self._host is not None
+    def on_upstream_detached(self, cluster_name: str, vhost: str, exchange: str) -> None:
+        assert self._context is not None
         for change in self.elsewhere.parted(Source(cluster_name, vhost, exchange)):
             for notice in self._notices(change):
-                self._host.deliver(notice.destinations, notice.messages)
+                self._context.deliver(notice.destinations, notice.messages)
 
     def _learnt(self, action: str, source: Source, headers: Table, way: Way) -> list[Emission]:
         elsewhere = self.elsewhere
@@ -259,8 +259,8 @@ class Relay(Sink):
 
     __slots__ = ("_exchange", "_listeners", "_links", "_relaying")
 
-    def __init__(self, host: ExchangeHost, exchange: str, listeners: Destinations, links: Destinations) -> None:
-        super().__init__(host)
+    def __init__(self, context: ExchangeContext, exchange: str, listeners: Destinations, links: Destinations) -> None:
+        super().__init__(context)
         self._exchange = exchange
         self._listeners = listeners
         self._links = links
@@ -284,7 +284,7 @@ class Relay(Sink):
             return ACCEPTED
         self._relaying = True
         try:
-            return self.host.deliver([*self._listeners.all(), *self._links.all()], messages)
+            return self.context.deliver([*self._listeners.all(), *self._links.all()], messages)
         finally:
             self._relaying = False
 

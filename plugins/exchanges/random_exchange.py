@@ -24,19 +24,19 @@ class RandomExchange(ExchangeType):
 
     __slots__ = ("_bindings", "_at")
 
-    by_key = False  # each message has a choice of its own
+    routes_by_key_only = False  # each message has a choice of its own
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._bindings: list[Binding] = []
         self._at: dict[Binding, int] = {}  # where each stands in the list
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         self._at[binding] = len(self._bindings)
         self._bindings.append(binding)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         at = self._at.pop(binding)
         last = self._bindings.pop()
         if last is not binding:
@@ -58,13 +58,13 @@ class LocalRandomExchange(ExchangeType):
 
     __slots__ = ("_queues",)
 
-    by_key = False
+    routes_by_key_only = False
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._queues = Destinations()
 
-    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         if routing_key:
             raise PreconditionFailed(f"Non empty binding '{routing_key}' key not permitted")
         if destination_type == EXCHANGE:
@@ -72,11 +72,11 @@ class LocalRandomExchange(ExchangeType):
         if destination_type != CLASSIC:
             raise PreconditionFailed(f"Queue type {destination_type} not valid for this exchange type")
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         self._queues.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         self._queues.remove(binding.destination)
         return []
 

@@ -12,7 +12,7 @@ from warren.broker.plugin import (
     Destination,
     Destinations,
     Emission,
-    ExchangeHost,
+    ExchangeContext,
     ExchangeType,
     Message,
     PreconditionFailed,
@@ -29,9 +29,9 @@ DEFAULT_LENGTH = 20
 class RecentHistoryExchange(ExchangeType):
     description = "Recent history exchange: a new binding gets the last messages"
 
-    __slots__ = ("_bound", "_length", "_kept", "_host")
+    __slots__ = ("_bound", "_length", "_kept", "_context")
 
-    by_key = False  # each message is looked at, to be kept
+    routes_by_key_only = False  # each message is looked at, to be kept
     fixed_arguments = (LENGTH,)
 
     def __init__(self, name: str, arguments: Table) -> None:
@@ -39,25 +39,25 @@ class RecentHistoryExchange(ExchangeType):
         self._bound = Destinations()
         self._length = length_of(arguments)
         self._kept: deque[Message] = deque()
-        self._host: ExchangeHost | None = None
+        self._context: ExchangeContext | None = None
 
     @property
-    def stores(self) -> bool:
+    def persists_messages(self) -> bool:
         return True
 
-    def attach(self, host: ExchangeHost) -> None:
-        self._host = host
+    def on_created(self, context: ExchangeContext) -> None:
+        self._context = context
 
     def restore(self, stored: RecoveredMessages) -> None:
-        assert self._host is not None, "it was attached"
+        assert self._context is not None, "on_created was called"
         pages = [(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]
-        self._kept.extend([message for message in self._host.read(pages) if message is not None])
+        self._kept.extend([message for message in self._context.read(pages) if message is not None])
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
         return [Emission([binding.destination], [message.anew() for message in self._kept])]
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
         return []
 
@@ -66,14 +66,14 @@ class RecentHistoryExchange(ExchangeType):
             self._keep(message.anew())
         return self._bound.all()
 
-    def deleted(self) -> None:
+    def on_deleted(self) -> None:
         while self._kept:
             self._forget()
 
     def _keep(self, message: Message) -> None:
-        assert self._host is not None, "it was attached"
-        if self._host.number:
-            self._host.store([message], True)
+        assert self._context is not None, "on_created was called"
+        if self._context.number:
+            self._context.store([message], True)
         self._kept.append(message)
         if len(self._kept) > self._length:
             self._forget()
@@ -81,8 +81,8 @@ class RecentHistoryExchange(ExchangeType):
     def _forget(self) -> None:
         """The oldest."""
         message = self._kept.popleft()
-        if message.place and self._host is not None:
-            self._host.drop(message.id, message.place, True)
+        if message.place and self._context is not None:
+            self._context.drop(message.id, message.place, True)
 
 
 def length_of(arguments: Table) -> int:

@@ -33,54 +33,54 @@ def fanout() -> FanoutExchange:
 
 
 def test_direct_follows_the_binding_keys_that_equal_the_routing_key(direct):
-    direct.bound(binding(Q1, "a"))
-    direct.bound(binding(Q2, "b"))
+    direct.on_bind(binding(Q1, "a"))
+    direct.on_bind(binding(Q2, "b"))
     assert routed(direct, "a") == ["q1"]
     assert routed(direct, "A") == routed(direct, "") == []
 
 
 def test_direct_tries_each_of_the_keys(direct):
-    direct.bound(binding(Q1, "a"))
-    direct.bound(binding(Q2, "b"))
+    direct.on_bind(binding(Q1, "a"))
+    direct.on_bind(binding(Q2, "b"))
     assert routed(direct, "none", "a", "b") == ["q1", "q2"]
 
 
 def test_direct_gives_a_queue_that_is_bound_twice_once(direct):
-    direct.bound(binding(Q1, "a"))
-    direct.bound(binding(Q1, "a", n=1))
+    direct.on_bind(binding(Q1, "a"))
+    direct.on_bind(binding(Q1, "a", n=1))
     assert routed(direct, "a") == ["q1"]
 
 
 def test_direct_keeps_a_queue_until_its_last_binding_goes(direct):
-    direct.bound(binding(Q1, "a"))
-    direct.bound(binding(Q1, "a", n=1))
-    direct.bound(binding(Q1, "b"))
-    direct.unbound(binding(Q1, "a"))
+    direct.on_bind(binding(Q1, "a"))
+    direct.on_bind(binding(Q1, "a", n=1))
+    direct.on_bind(binding(Q1, "b"))
+    direct.on_unbind(binding(Q1, "a"))
     assert routed(direct, "a") == ["q1"]
-    direct.unbound(binding(Q1, "a", n=1))
+    direct.on_unbind(binding(Q1, "a", n=1))
     assert routed(direct, "a") == []
     assert routed(direct, "b") == ["q1"]
 
 
 def test_direct_tells_a_queue_from_one_of_the_same_name(direct):
     gone = Destination("q1")
-    direct.bound(binding(gone, "a"))
-    direct.unbound(binding(gone, "a"))
-    direct.bound(binding(Q1, "a"))
+    direct.on_bind(binding(gone, "a"))
+    direct.on_unbind(binding(gone, "a"))
+    direct.on_bind(binding(Q1, "a"))
     assert direct.route(("a",), MESSAGE) == [Q1]
 
 
 def test_fanout_follows_every_binding_whatever_the_keys(fanout):
-    fanout.bound(binding(Q1, "a"))
-    fanout.bound(binding(Q2, "b"))
+    fanout.on_bind(binding(Q1, "a"))
+    fanout.on_bind(binding(Q2, "b"))
     assert routed(fanout, "c") == routed(fanout, "c", "d") == ["q1", "q2"]
 
 
 def test_fanout_keeps_a_queue_until_its_last_binding_goes(fanout):
-    fanout.bound(binding(Q1, "a"))
-    fanout.bound(binding(Q1, "b"))
+    fanout.on_bind(binding(Q1, "a"))
+    fanout.on_bind(binding(Q1, "b"))
     assert routed(fanout, "") == ["q1"]
-    fanout.unbound(binding(Q1, "a"))
+    fanout.on_unbind(binding(Q1, "a"))
     assert routed(fanout, "") == ["q1"]
-    fanout.unbound(binding(Q1, "b"))
+    fanout.on_unbind(binding(Q1, "b"))
     assert routed(fanout, "") == []

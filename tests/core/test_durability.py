@@ -59,8 +59,8 @@ class Presence(FanoutExchange):
 
     __slots__ = ()
 
-    def bound(self, binding):  # type: ignore[no-untyped-def]
-        super().bound(binding)
+    def on_bind(self, binding):  # type: ignore[no-untyped-def]
+        super().on_bind(binding)
         return [Emission([binding.destination], [framed(Address(self.name, "bound"), Properties(), b"")])]
 
 

@@ -10,6 +10,7 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import imported
+from warren.broker.core.exchanges.exchange_context import ExchangeContext
 from warren.broker.core.exchanges.exchange_type import Emission, ExchangeType
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.registry import Registry
@@ -19,7 +20,6 @@ from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import ACCEPTED, EnqueueResult
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.broker.core.vhost.vhost import VHost
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"body")
@@ -41,25 +41,25 @@ class Told(ExchangeType):
         if inner is not None:
             registry.create(inner, self.name, Table.EMPTY)
 
-    def attach(self, host: ExchangeHost) -> None:
-        self.host = host
-        self.log.append(f"attached, durable {host.durable}")
+    def on_created(self, context: ExchangeContext) -> None:
+        self.context = context
+        self.log.append(f"attached, durable {context.durable}")
 
-    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         if destination_type == self.arguments.text("refuses"):
             raise PreconditionFailed(f"no {destination_type} for {routing_key}")
         self.log.append(f"checked {destination_type}")
 
-    def bound(self, binding: Binding) -> Iterable[Emission]:
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
         self.binding = binding
         return ()
 
-    def unbound(self, binding: Binding) -> Iterable[Emission]:
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
         assert binding is self.binding
         self.log.append("unbound")
         return ()
 
-    def deleted(self) -> None:
+    def on_deleted(self) -> None:
         self.log.append("deleted")
 
 
@@ -76,8 +76,8 @@ class Counting(Sink):
 class Swallowing(FanoutExchange):
     """Sends messages to what is bound, and to a sink."""
 
-    def attach(self, host: ExchangeHost) -> None:
-        self.sink = Counting(host)
+    def on_created(self, context: ExchangeContext) -> None:
+        self.sink = Counting(context)
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return [*super().route(keys, message), self.sink]
@@ -169,10 +169,10 @@ def test_what_comes_to_a_sink_is_routed_and_what_else_is_bound_gets_it_too(vhost
 
 
 def test_what_is_delivered_at_a_time_reaches_consumers_at_once(vhost: VHost) -> None:
-    host, destination = told(vhost).host, queue(vhost)
+    context, destination = told(vhost).context, queue(vhost)
     came: list[tuple[str, int, Message, bool]] = []
     destination.add_consumer(Taker("c", destination, came, True, 0, 10))
-    host.call_at(host.clock.now_ms() + 10, lambda: host.deliver([destination], [MESSAGE, MESSAGE]) and None)
+    context.call_at(context.clock.now_ms() + 10, lambda: context.deliver([destination], [MESSAGE, MESSAGE]) and None)
     vhost.clock.advance(9)  # type: ignore[attr-defined]
     assert came == []
     vhost.clock.advance(1)  # type: ignore[attr-defined]
@@ -181,10 +181,10 @@ def test_what_is_delivered_at_a_time_reaches_consumers_at_once(vhost: VHost) -> 
 
 def test_what_is_delivered_stays_the_givers(vhost: VHost) -> None:
     """A queue notes deadlines and places in the message; the same message must be good for another queue later."""
-    host = told(vhost).host
+    context = told(vhost).context
     hasty, patient = queue(vhost, "hasty", x_message_ttl=1000), queue(vhost, "patient")
-    host.deliver([hasty], [MESSAGE])
-    host.deliver([hasty, patient], [MESSAGE])
+    context.deliver([hasty], [MESSAGE])
+    context.deliver([hasty, patient], [MESSAGE])
     assert MESSAGE.life is None and (hasty.ready, patient.ready) == (2, 1)
     vhost.pump()
     vhost.clock.advance(1000)  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ def test_what_is_delivered_stays_the_givers(vhost: VHost) -> None:
 
 
 def test_a_queue_that_is_gone_gets_nothing(vhost: VHost) -> None:
-    host, destination = told(vhost).host, queue(vhost)
+    context, destination = told(vhost).context, queue(vhost)
     vhost.delete_queue(destination)
-    assert not host.deliver([destination], [MESSAGE]).stored
+    assert not context.deliver([destination], [MESSAGE]).stored
     assert destination.ready == 0

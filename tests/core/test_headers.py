@@ -23,8 +23,8 @@ def bound(**queues: dict[str, object]) -> HeadersExchange:
     exchange = HeadersExchange("x", Table.EMPTY)
     for name, arguments in queues.items():
         binding = Binding("x", Destination(name.replace("_", "-")), "", Table.of(arguments))
-        exchange.check(binding.routing_key, binding.arguments, "classic")
-        exchange.bound(binding)
+        exchange.validate_binding(binding.routing_key, binding.arguments, "classic")
+        exchange.on_bind(binding)
     return exchange
 
 
@@ -97,18 +97,18 @@ def test_a_queue_stays_until_its_last_binding_goes():
         Binding("x", queue, "", Table.of({"h": None})),
     ]
     for binding in bindings:
-        exchange.bound(binding)
+        exchange.on_bind(binding)
     for binding in bindings:
         assert routed(exchange, {"h": 1}) == ["q"]
-        exchange.unbound(Binding("x", queue, binding.routing_key, Table(binding.arguments.raw)))
+        exchange.on_unbind(Binding("x", queue, binding.routing_key, Table(binding.arguments.raw)))
     assert routed(exchange, {"h": 1}) == []
 
 
 def test_a_binding_is_found_again_with_its_arguments_in_another_order():
     exchange = HeadersExchange("x", Table.EMPTY)
     queue = Destination("q")
-    exchange.bound(Binding("x", queue, "", Table.of({"a": 1, "b": 2})))
-    exchange.unbound(Binding("x", queue, "", Table.of({"b": 2, "a": 1})))
+    exchange.on_bind(Binding("x", queue, "", Table.of({"a": 1, "b": 2})))
+    exchange.on_unbind(Binding("x", queue, "", Table.of({"b": 2, "a": 1})))
     assert routed(exchange, {"a": 1, "b": 2}) == []
 
 
@@ -140,7 +140,7 @@ def test_a_publish_looks_only_at_bindings_that_share_a_header_with_it(
         binding = Binding("x", Destination(f"q{number}"), "", Table.of(many[f"q{number}"]))
         identity = headers_module._identity(binding)
         known = next(each for each in exchange._bound if each[0].name == f"q{number}" and each[1:] == identity[1:])
-        exchange.unbound(Binding("x", known[0], "", binding.arguments))
+        exchange.on_unbind(Binding("x", known[0], "", binding.arguments))
     assert not exchange._index and routed(exchange, {"kind": "a", "number": 77}) == []
 
 

@@ -39,7 +39,7 @@ class Map:
 
     def bind(self, source: str, destination: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
         end = self.exchanges[destination] if destination in self.exchanges else self.queues[destination]
-        self.exchanges[source].type.bound(Binding(source, end, key, arguments))
+        self.exchanges[source].type.on_bind(Binding(source, end, key, arguments))
 
     def routed(self, exchange: str, *keys: str, message: Message | None = None) -> list[str]:
         return sorted(queue.name for queue in self.ask(exchange, *keys, message=message)[0])

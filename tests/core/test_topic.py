@@ -19,7 +19,7 @@ def exchange_with(*binding_keys: str) -> TopicExchange:
     """An exchange with one destination per binding key, of the key's name."""
     exchange = TopicExchange("x", Table.EMPTY)
     for key in binding_keys:
-        exchange.bound(Binding("x", Destination(key), key, Table.EMPTY))
+        exchange.on_bind(Binding("x", Destination(key), key, Table.EMPTY))
     return exchange
 
 
@@ -83,9 +83,9 @@ def test_bindings_that_are_gone_leave_no_trace(kept, gone, routing_key):
     untouched = exchange_with(*kept)
     bindings = [Binding("x", Destination("gone"), key, Table.EMPTY) for key in gone]
     for binding in bindings:
-        exchange.bound(binding)
+        exchange.on_bind(binding)
     for binding in bindings:
-        exchange.unbound(binding)
+        exchange.on_unbind(binding)
     assert routed(exchange, routing_key) == routed(untouched, routing_key)
     assert places(exchange) == places(untouched)
 
@@ -109,10 +109,10 @@ def test_a_queue_stays_until_its_last_binding_goes():
         Binding("x", queue, "a.#.#", Table.EMPTY),
     ]
     for binding in bindings:
-        exchange.bound(binding)
+        exchange.on_bind(binding)
     for binding in bindings:
         assert routed(exchange, "a.b") == ["q"]
-        exchange.unbound(binding)
+        exchange.on_unbind(binding)
     assert routed(exchange, "a.b") == []
 
 
@@ -142,7 +142,7 @@ def test_a_run_of_wildcards_is_kept_with_its_stars_first_and_one_any(key, normal
 def test_a_hundred_hostile_patterns_cost_less_than_five_milliseconds_a_message(shape):
     exchange = exchange_with()
     for number in range(100):
-        exchange.bound(Binding("x", Destination(str(number)), shape.format(number), Table.EMPTY))
+        exchange.on_bind(Binding("x", Destination(str(number)), shape.format(number), Table.EMPTY))
     key = ".".join(["a"] * 50)
     taken = []
     for _ in range(5):

@@ -309,12 +309,12 @@ class Greeting(FanoutExchange):
 
     __slots__ = ()
 
-    def bound(self, binding: Binding) -> list[Emission]:
-        super().bound(binding)
+    def on_bind(self, binding: Binding) -> list[Emission]:
+        super().on_bind(binding)
         return [self._notice(binding, b"welcome")]
 
-    def unbound(self, binding: Binding) -> list[Emission]:
-        super().unbound(binding)
+    def on_unbind(self, binding: Binding) -> list[Emission]:
+        super().on_unbind(binding)
         return [self._notice(binding, b"farewell")]
 
     def _notice(self, binding: Binding, body: bytes) -> Emission:

@@ -39,12 +39,12 @@ class Ring:
     def bind(self, name: str, weight: int | str = 1) -> None:
         destination = self.destinations.setdefault(name, Destination(name))
         binding = Binding("x", destination, str(weight), Table.EMPTY)
-        self.exchange.check(binding.routing_key, binding.arguments, "classic")
-        assert not list(self.exchange.bound(binding))
+        self.exchange.validate_binding(binding.routing_key, binding.arguments, "classic")
+        assert not list(self.exchange.on_bind(binding))
         self._bindings[name, str(weight)] = binding
 
     def unbind(self, name: str, weight: int | str = 1) -> None:
-        assert not list(self.exchange.unbound(self._bindings.pop((name, str(weight)))))
+        assert not list(self.exchange.on_unbind(self._bindings.pop((name, str(weight)))))
 
     def routed(self, *keys: str, message: Message = MESSAGE) -> list[str]:
         return [destination.name for destination in self.exchange.route(keys, message)]
@@ -157,7 +157,7 @@ def test_an_exchange_and_a_queue_of_one_name_are_two_destinations():
         kind = "exchange"
 
     some = ring("a")
-    some.exchange.bound(Binding("x", other := Other("a"), "1", Table.EMPTY))
+    some.exchange.on_bind(Binding("x", other := Other("a"), "1", Table.EMPTY))
     got = [some.exchange.route((key,), MESSAGE)[0] for key in KEYS[:1000]]
     assert 400 < sum(destination is other for destination in got) < 600
 

@@ -70,7 +70,7 @@ def bring(vhost: VHost, action: str, way: Way, exchange: str = "up", **more: obj
     entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in way]
     fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
     message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
-    vhost.exchanges["p"].type.brought(message)
+    vhost.exchanges["p"].type.on_federated(message)
     vhost_pump(vhost)
 
 
@@ -198,7 +198,7 @@ def test_what_was_brought_from_a_site_goes_with_the_link_to_it(vhost):
     bring(vhost, "bind", [A], "other", key="m")
     bring(vhost, "bind", [C], key="n")
     heard(vhost)
-    vhost.exchanges["p"].type.parted("a", "/", "up")
+    vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")
     assert heard(vhost) == ["unbind up k a /", "unbind far p l b /"]
 
 
@@ -230,7 +230,7 @@ def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
     ids=repr,
 )
 def test_what_is_no_notice_is_dropped(vhost, action, way, more):
-    vhost.exchanges["p"].type.parted("a", "/", "up")  # which is nothing new
+    vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")  # which is nothing new
     bring(vhost, action, way, **more)
     assert (heard(vhost), heard(vhost, "link")) == ([], [])
 
@@ -242,8 +242,8 @@ def restored(vhost: VHost) -> None:
     """A broker that starts has this binding of the listener, and asks for no notices."""
     exchange = vhost.exchanges["p"]
     (binding,) = [one for one in exchange.outgoing.values() if one.destination is vhost.queues["listener"]]
-    exchange.type.unbound(binding)
-    exchange.type.bound(binding)
+    exchange.type.on_unbind(binding)
+    exchange.type.on_bind(binding)
 
 
 def test_who_listens_since_before_a_restart_is_not_told_again_of_what_was_there(vhost):
@@ -264,7 +264,7 @@ def test_who_listens_since_before_a_restart_is_not_told_again_of_what_was_there(
 
 def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
     restored(vhost)
-    vhost.exchanges["p"].type.parted("a", "/", "up")
+    vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")
     bring(vhost, "summary", [A], complete=False)
     bring(vhost, "bind", [A], key="k")
     bring(vhost, "summary", [A], complete=True)

@@ -91,7 +91,7 @@ def test_a_binding_that_goes_leaves_the_others_of_its_queue(vhost):
 def test_the_keys_of_cc_and_bcc_count_too():
     exchange = ModulusHashExchange("x", Table.EMPTY)
     for name in ("a", "b", "c", "d", "e"):
-        exchange.bound(Binding("x", Destination(name), "", Table.EMPTY))
+        exchange.on_bind(Binding("x", Destination(name), "", Table.EMPTY))
     alone = [exchange.route((key,), MESSAGE) for key in KEYS]
     copied = [exchange.route((key, "copy"), MESSAGE) for key in KEYS]
     assert all(len(found) == 1 for found in copied) and alone != copied

@@ -13,13 +13,13 @@ from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, SyntaxFa
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import INSIDER
+from warren.broker.core.exchanges.exchange_context import ExchangeContext
 from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.messages.binding import Destination
 from warren.broker.core.messages.message import Message, content_frames
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from warren.broker.core.queues.flow_control import HOLD_ABOVE
-from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.broker.session.flow_control import HOLD_MS
 from warren.broker.session.internal_publisher import Content, InternalPublisher
 from warren.broker.session.settings import Settings
@@ -272,10 +272,10 @@ def test_it_is_held_while_the_journal_is_behind(house: House) -> None:
 class Keeper(ExchangeType):
     """Keeps what is brought; of a body it answers as its name says."""
 
-    def attach(self, host: ExchangeHost) -> None:
+    def on_created(self, context: ExchangeContext) -> None:
         self.kept: list[Message] = []
 
-    def brought(self, message: Message) -> EnqueueResult:
+    def on_federated(self, message: Message) -> EnqueueResult:
         if message.body == b"bad":
             raise SyntaxFault("bad headers")
         self.kept.append(message)

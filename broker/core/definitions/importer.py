@@ -371,7 +371,7 @@ class DefinitionsImport:
             return
         type_ = vhost.type_of(source)
         assert type_ is not None
-        type_.check(key, arguments, vhost.destination_type(kind, name))
+        type_.validate_binding(key, arguments, vhost.destination_type(kind, name))
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
     # Steps

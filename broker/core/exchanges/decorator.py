@@ -11,7 +11,7 @@ from ..messages.message import Message
 from .exchange_type import Emission, ExchangeType
 
 if TYPE_CHECKING:
-    from ..vhost.exchange_host import ExchangeHost
+    from .exchange_context import ExchangeContext
     from .recovered import RecoveredMessages
     from .registry import Registry
 
@@ -21,7 +21,7 @@ class ExchangeDecorator(ExchangeType):
 
     __slots__ = ("inner",)
 
-    by_key = False  # what it does, it does to each message
+    routes_by_key_only = False  # what it does, it does to each message
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -35,36 +35,36 @@ class ExchangeDecorator(ExchangeType):
         return made
 
     @property
-    def compared(self) -> tuple[str, ...]:
-        return (*self.fixed_arguments, *self.inner.compared)
+    def equivalence_arguments(self) -> tuple[str, ...]:
+        return (*self.fixed_arguments, *self.inner.equivalence_arguments)
 
     @property
-    def stores(self) -> bool:
-        return self.inner.stores
+    def persists_messages(self) -> bool:
+        return self.inner.persists_messages
 
     def compose(self, registry: Registry) -> None:
         raise NotImplementedError
 
-    def attach(self, host: ExchangeHost) -> None:
-        self.inner.attach(host)
+    def on_created(self, context: ExchangeContext) -> None:
+        self.inner.on_created(context)
 
     def restore(self, stored: RecoveredMessages) -> None:
         self.inner.restore(stored)
 
-    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
-        self.inner.check(routing_key, arguments, destination_type)
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        self.inner.validate_binding(routing_key, arguments, destination_type)
 
-    def bound(self, binding: Binding) -> Iterable[Emission]:
-        return self.inner.bound(binding)
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
+        return self.inner.on_bind(binding)
 
-    def unbound(self, binding: Binding) -> Iterable[Emission]:
-        return self.inner.unbound(binding)
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
+        return self.inner.on_unbind(binding)
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return self.inner.route(keys, message)
 
-    def deleted(self) -> None:
-        self.inner.deleted()
+    def on_deleted(self) -> None:
+        self.inner.on_deleted()
 
     def release(self) -> Iterator[None]:
         return self.inner.release()

@@ -8,8 +8,8 @@ from ..messages.message import Message
 from ..queues.deduplication import Deduplication
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.route_target import RouteTarget
-from ..vhost.exchange_host import ExchangeHost
 from .decorator import ExchangeDecorator
+from .exchange_context import ExchangeContext
 from .sink import Sink
 
 
@@ -20,30 +20,30 @@ class DeduplicatingExchange(ExchangeDecorator):
     published again.
     """
 
-    __slots__ = ("deduplication", "_dropped", "_host", "_recorder")
+    __slots__ = ("deduplication", "_dropped", "_context", "_recorder")
 
     records = True
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self.deduplication = Deduplication(arguments)
-        self._host: ExchangeHost | None = None
+        self._context: ExchangeContext | None = None
         self._dropped: list[Destination] = []
         self._recorder: Recorder | None = None
 
-    def attach(self, host: ExchangeHost) -> None:
-        self._host = host
-        self._dropped = [DiscardSink(host)]
-        self._recorder = Recorder(host, self.deduplication)
-        super().attach(host)
+    def on_created(self, context: ExchangeContext) -> None:
+        self._context = context
+        self._dropped = [DiscardSink(context)]
+        self._recorder = Recorder(context, self.deduplication)
+        super().on_created(context)
 
     @property
     def recorder(self) -> Sink | None:
         return self._recorder
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        assert self._host is not None, "it was attached"
-        now_ms = self._host.clock.now_ms()
+        assert self._context is not None, "on_created was called"
+        now_ms = self._context.clock.now_ms()
         if self.deduplication.is_duplicate(message, now_ms):
             return self._dropped
         return super().route(keys, message)
@@ -54,16 +54,16 @@ class Recorder(Sink):
 
     __slots__ = ("_deduplication",)
 
-    def __init__(self, host: ExchangeHost, deduplication: Deduplication) -> None:
-        super().__init__(host)
+    def __init__(self, context: ExchangeContext, deduplication: Deduplication) -> None:
+        super().__init__(context)
         self._deduplication = deduplication
 
     def drops(self, message: Message) -> bool:
         """Whether its like was taken since it was routed, as two in one transaction are; it is counted then."""
-        return self._deduplication.is_duplicate(message, self.host.clock.now_ms())
+        return self._deduplication.is_duplicate(message, self.context.clock.now_ms())
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
-        now_ms = self.host.clock.now_ms()
+        now_ms = self.context.clock.now_ms()
         for message in messages:
             if not self._deduplication.has_seen(message, now_ms):
                 self._deduplication.add(message, now_ms)

@@ -25,7 +25,7 @@ from .recovered import RecoveredMessages
 from .sink import Sink
 
 if TYPE_CHECKING:
-    from ..vhost.exchange_host import ExchangeHost
+    from .exchange_context import ExchangeContext
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # of the plugin for RabbitMQ; what is longer is not delayed
@@ -58,8 +58,8 @@ class Delay(Sink):
         "_seen_ms",
     )
 
-    def __init__(self, host: ExchangeHost, release: Callable[[Message], None]) -> None:
-        super().__init__(host)
+    def __init__(self, context: ExchangeContext, release: Callable[[Message], None]) -> None:
+        super().__init__(context)
         self._heap: list[int] = []
         self._restored_ids = array("Q")
         self._moved_ids: dict[int, int] = {}  # by turn, of those that compaction moved, and that were read and put back
@@ -83,14 +83,14 @@ class Delay(Sink):
         return self._seen_ms
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
-        now_ms = self.host.clock.now_ms()
+        now_ms = self.context.clock.now_ms()
         stored = False
         for message in messages:
             due_ms = now_ms + self.asked_ms(message)
             copy = message.again()
             copy.life = MessageState(NO_TTL, due_ms, 0, 0, message.died, message.blind)
-            self.host.store([copy], copy.persistent)
-            stored = stored or (copy.persistent and self.host.number > 0)
+            self.context.store([copy], copy.persistent)
+            stored = stored or (copy.persistent and self.context.number > 0)
             turn = copy.id
             if not turn:
                 self._turn = turn = self._turn + 1
@@ -119,13 +119,13 @@ class Delay(Sink):
 
     def _drop(self) -> None:
         """A slice of what is left, in any order. The journal knows that the exchange is gone: a restart drops all."""
-        durable = self.host.number > 0
+        durable = self.context.number > 0
         for _ in range(min(DROP_SLICE, len(self._heap))):
             id_, place = self._page(self._heap.pop())
             if place:
-                self.host.drop(id_, place, durable)
+                self.context.drop(id_, place, durable)
         if self._heap:
-            self._timer = self.host.call_at(self.host.clock.now_ms(), self._drop)
+            self._timer = self.context.call_at(self.context.clock.now_ms(), self._drop)
 
     def _page(self, entry: int) -> tuple[int, int]:
         """Its id and place, no place where it is in memory."""
@@ -151,13 +151,13 @@ class Delay(Sink):
                 return
             self._timer.cancel()
         self._when_ms = when_ms
-        self._timer = self.host.call_at(when_ms, self._due)
+        self._timer = self.context.call_at(when_ms, self._due)
 
     def _due(self) -> None:
         """Release a slice of what is due. What cannot be read is tried again in a while; so is a message whose release
         raises, and all behind it go by the timer of the next slice."""
         self._timer = None
-        now_ms = self.host.clock.now_ms()
+        now_ms = self.context.clock.now_ms()
         end = now_ms + 1 << DEADLINE_SHIFT
         entries: list[int] = []
         while self._heap and self._heap[0] < end and len(entries) < SLICE:
@@ -177,7 +177,7 @@ class Delay(Sink):
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
                 if message.place:  # whatever happens now, it or its copies are there
-                    self.host.drop_moved(message.id, message.place, message.persistent)
+                    self.context.drop_moved(message.id, message.place, message.persistent)
                 else:
                     del self._resident[entry >> TURN_SHIFT & MASK]
         finally:
@@ -192,7 +192,7 @@ class Delay(Sink):
         if self._resident:
             return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
         order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
-        read = self.host.read([self._page(entries[index]) for index in order])
+        read = self.context.read([self._page(entries[index]) for index in order])
         messages: list[Message | None] = [None] * len(entries)
         for index, message in zip(order, read, strict=True):
             messages[index] = message
@@ -202,15 +202,15 @@ class Delay(Sink):
 class DelayedExchange(ExchangeDecorator):
     """`inner` routes, by the bindings there are when a message is due."""
 
-    __slots__ = ("_host", "_delay")
+    __slots__ = ("_context", "_delay")
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        self._host: ExchangeHost | None = None
+        self._context: ExchangeContext | None = None
         self._delay: Delay | None = None
 
     @property
-    def stores(self) -> bool:
+    def persists_messages(self) -> bool:
         return True
 
     @property
@@ -218,33 +218,33 @@ class DelayedExchange(ExchangeDecorator):
         """How many are held."""
         return len(self._delay) if self._delay is not None else 0
 
-    def attach(self, host: ExchangeHost) -> None:
-        self._host = host
-        self._delay = Delay(host, self._release)
-        super().attach(host)
+    def on_created(self, context: ExchangeContext) -> None:
+        self._context = context
+        self._delay = Delay(context, self._release)
+        super().on_created(context)
 
     def restore(self, stored: RecoveredMessages) -> None:
-        assert self._delay is not None, "it was attached"
+        assert self._delay is not None, "on_created was called"
         self._delay.hold_again(stored)
         super().restore(stored)
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        assert self._delay is not None, "it was attached"
+        assert self._delay is not None, "on_created was called"
         if self._delay.asked_ms(message):
             return [self._delay]
         return super().route(keys, message)
 
-    def deleted(self) -> None:
+    def on_deleted(self) -> None:
         if self._delay is not None:
             self._delay.on_deleted()
-        super().deleted()
+        super().on_deleted()
 
     def _release(self, message: Message) -> None:
         """It is due."""
-        assert self._host is not None, "it was attached"
+        assert self._context is not None, "on_created was called"
         keys = routing_keys(message, None)
         message = held(message)
-        self._host.forward(self.inner.route(keys, message), keys, message)
+        self._context.forward(self.inner.route(keys, message), keys, message)
 
 
 def delay_ms(raw: bytes) -> int:

@@ -18,14 +18,14 @@ class DirectExchange(ExchangeType):
         super().__init__(name, arguments)
         self._by_key: dict[str, Destinations] = {}
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         key = binding.routing_key
         if key not in self._by_key:
             self._by_key[key] = Destinations()
         self._by_key[key].add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         bound = self._by_key[binding.routing_key]
         bound.remove(binding.destination)
         if not bound:

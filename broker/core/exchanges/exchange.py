@@ -91,7 +91,7 @@ class Exchange(Destination):
             ("internal", internal, self.internal),
         )
         check_same_flags(str(self), flags)
-        for key in (ALTERNATE[0], *EXCHANGE_ARGUMENTS, *self.type.compared):
+        for key in (ALTERNATE[0], *EXCHANGE_ARGUMENTS, *self.type.equivalence_arguments):
             if not same(arguments.get(key), self.arguments.get(key)):
                 raise inequivalent_argument(key, str(self), arguments, self.arguments)
 

@@ -1,7 +1,8 @@
-"""The face of an exchange type: what a built-in type and a plugin both implement.
+"""The interface of an exchange type, which built-in types and plugins implement.
 
-A type decides where a message goes; it holds no queue and delivers nothing. `bound` and `unbound` return notices, which
-the core delivers for it. A type that must keep messages, or change them on their way, routes to a Sink of its own.
+A type keeps routing state and decides where messages go; it holds no queue and enqueues nothing by itself. `on_bind`
+and `on_unbind` return emissions, which the broker enqueues. A type that keeps or changes messages routes them to a
+Sink.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ..messages.message import Message
 
 if TYPE_CHECKING:
     from ..queues.enqueue import EnqueueResult
-    from ..vhost.exchange_host import ExchangeHost
+    from .exchange_context import ExchangeContext
     from .recovered import RecoveredMessages
     from .registry import Registry
     from .sink import Sink
 
 
 class Emission:
-    """Messages that an exchange type wants delivered to each of these destinations, in this order."""
+    """Messages that an exchange type has enqueued, in this order, at each of these destinations."""
 
     __slots__ = ("destinations", "messages")
 
@@ -32,85 +33,111 @@ class Emission:
 
 
 class ExchangeType:
-    """One exchange's routing state. Raises PreconditionFailed (406) for arguments or bindings it cannot accept.
+    """The routing state of one exchange: the base class of every exchange type.
 
-    It is made, composed, and attached; a definition that is only checked is never attached.
+    An object is created for each exchange with the exchange's name and arguments, and raises PreconditionFailed (406)
+    for arguments that it does not accept. Then `compose` and `on_created` are called, once each; `on_created` is not if
+    a definition is only validated. All methods run on the broker's thread and must not block.
     """
 
     __slots__ = ("name", "arguments")
 
-    by_key: bool = True  # the route is a function of keys and bindings alone, so the router may remember it
-    # The name of a header: of a type that is not `by_key`, the route is one all the same where properties are without
-    # these octets. Empty: it never is.
-    by_key_without: bytes = b""
-    description: ClassVar[str] = ""  # one line for operators, shown beside the name; empty: the distribution's name
-    records: ClassVar[bool] = False  # whether it has a `recorder`
-    # The key and arguments by which links of federation are to listen at the exchange upstream, where that is of this
-    # type too, in place of what is bound here with that key; `brought` gets what they hear. None: they do neither.
-    listening: ClassVar[tuple[str, Table] | None] = None
-    fixed_arguments: ClassVar[tuple[str, ...]] = ()  # what another declaration must give the same, or be refused (406)
+    routes_by_key_only: bool = True
+    """Whether `route` depends on routing keys and bindings alone. The broker then caches routes until a binding in the
+    virtual host changes, and the type costs nothing per message. It may be set for each object by `__init__`."""
+
+    routes_by_key_unless_header: bytes = b""
+    """A header name, for a type that is not `routes_by_key_only`: routes of messages whose properties do not contain it
+    depend on keys and bindings alone, and are cached. Empty: no route is cached."""
+
+    description: ClassVar[str] = ""
+    """One line for operators, shown beside the type's name. Empty: the name of the distribution."""
+
+    records: ClassVar[bool] = False
+    """Whether objects of the type may have a `recorder`."""
+
+    upstream_binding: ClassVar[tuple[str, Table] | None] = None
+    """Routing key and arguments with which federation links bind to the upstream exchange, if that has the same type,
+    instead of copying the local bindings. Messages received that way are passed to `on_federated`. None: links copy the
+    bindings, and messages are routed as usual."""
+
+    fixed_arguments: ClassVar[tuple[str, ...]] = ()
+    """Arguments that a repeated declaration must give the same value, or be refused (406)."""
 
     def __init__(self, name: str, arguments: Table) -> None:
         self.name = name
         self.arguments = arguments
 
-    def compose(self, registry: Registry) -> None:
-        """Take other types into service, by `Registry.create`, where this one is made of such."""
+    # Life cycle
 
-    def attach(self, host: ExchangeHost) -> None:
-        """The exchange is about to exist: `host` is what its virtual host does for it."""
+    def compose(self, registry: Registry) -> None:
+        """Create the types that this one delegates to, if any, with `registry.create`."""
+
+    def on_created(self, context: ExchangeContext) -> None:
+        """The exchange is being created. `context` gives access to its virtual host, and may be kept."""
+
+    def restore(self, stored: RecoveredMessages) -> None:
+        """Take over the messages stored before a restart. The bindings have been restored already."""
+
+    def on_deleted(self) -> None:
+        """The exchange has been deleted, with its bindings: `on_unbind` is not called for them."""
+
+    def release(self) -> Iterator[None]:
+        """Free the state of very many bindings in short steps, after `on_deleted`: a generator."""
+        return iter(())
+
+    # Declaration and bindings
 
     @property
-    def compared(self) -> tuple[str, ...]:
-        """The arguments in which another declaration has to agree."""
+    def equivalence_arguments(self) -> tuple[str, ...]:
+        """The arguments that a repeated declaration must give the same value."""
         return self.fixed_arguments
+
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        """Raise PreconditionFailed (406) for a binding that this type does not accept, before it is created.
+
+        `destination_type` is "exchange", or the type of the queue: "classic", "quorum".
+        """
+
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
+        """A binding has been created, or restored at the start, when the emissions are discarded."""
+        raise NotImplementedError
+
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
+        """A binding has been deleted. It is the same object that was passed to `on_bind`."""
+        raise NotImplementedError
+
+    # Messages
+
+    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+        """The destinations of a message by its routing key and its CC and BCC keys.
+
+        Destinations may repeat; the router removes duplicates. A type that is not `routes_by_key_only` is asked exactly
+        once for each message, before the message is enqueued anywhere.
+        """
+        raise NotImplementedError
 
     @property
     def recorder(self) -> Sink | None:
-        """A sink that a message reaches after all queues of its route, where these took it; None if it needs none."""
+        """A sink that gets each message of a route after all queues of the route have accepted it, or None."""
         return None
 
     @property
-    def stores(self) -> bool:
-        """Whether it ever asks its host to store messages: those of a durable exchange are there after a restart."""
+    def persists_messages(self) -> bool:
+        """Whether the type stores messages through its context. Those of a durable exchange survive a restart."""
         return False
 
-    def restore(self, stored: RecoveredMessages) -> None:
-        """What was stored when the broker stopped; the bindings are there again already."""
+    # Federation
 
-    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
-        """Refuse a binding that this type cannot hold, with 406, before it exists.
+    def on_federated(self, message: Message) -> EnqueueResult:
+        """A federation link that uses `upstream_binding` has received this message from the upstream exchange.
 
-        `destination_type` is `exchange`, or the type of the queue: `classic`, `quorum`.
-        """
-
-    def bound(self, binding: Binding) -> Iterable[Emission]:
-        """A binding that did not exist before has been made. At a restart nobody asks for the notices."""
-        raise NotImplementedError
-
-    def unbound(self, binding: Binding) -> Iterable[Emission]:
-        """A binding is gone: the very object that `bound` was told of."""
-        raise NotImplementedError
-
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        """The destinations for the routing key and the CC and BCC keys; repeats are allowed, the router drops them.
-
-        Of a type that is not `by_key` it is asked once for each message, before that is queued anywhere.
+        The type enqueues, through its context, whatever follows from it. Raises AMQPError for malformed properties.
         """
         raise NotImplementedError
 
-    def brought(self, message: Message) -> EnqueueResult:
-        """A link that listens has brought it from the exchange upstream, which it is from for certain. What is made of
-        it is for the type to deliver, by its host. Raises AMQPError where the properties are malformed."""
-        raise NotImplementedError
+    def on_upstream_detached(self, cluster_name: str, vhost: str, exchange: str) -> None:
+        """The federation link to this upstream exchange is down.
 
-    def parted(self, cluster_name: str, vhost: str, exchange: str) -> None:
-        """Nothing is brought from that exchange any more. It is said of one from which nothing was ever brought, too,
-        before the first comes: all of that is news, and nothing that was known before a restart."""
-
-    def deleted(self) -> None:
-        """The exchange is gone, and its bindings with it, of which `unbound` is not told."""
-
-    def release(self) -> Iterator[None]:
-        """Free what is kept for very many bindings in short steps, after `deleted`."""
-        return iter(())
+        Also called once before the first message of a link, so that state from before a restart is discarded.
+        """

@@ -16,11 +16,11 @@ class FanoutExchange(ExchangeType):
         super().__init__(name, arguments)
         self._bound = Destinations()
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
         return []
 

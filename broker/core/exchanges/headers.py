@@ -55,7 +55,7 @@ class HeadersExchange(ExchangeType):
 
     __slots__ = ("_bound", "_index", "_unconditional")
 
-    by_key = False
+    routes_by_key_only = False
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -63,10 +63,10 @@ class HeadersExchange(ExchangeType):
         self._index: dict[_Term, dict[_Identity, _Wanted]] = {}
         self._unconditional: dict[_Identity, _Wanted] = {}  # they ask for all of nothing
 
-    def check(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         match_mode(arguments)
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         identity, wanted = _identity(binding), _Wanted(binding)
         self._bound[identity] = wanted
         terms = [_term(key, value) for key, value in wanted.headers]
@@ -80,7 +80,7 @@ class HeadersExchange(ExchangeType):
             self._index.setdefault(term, {})[identity] = wanted
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         identity = _identity(binding)
         self._unconditional.pop(identity, None)
         for term in dict.fromkeys(self._bound.pop(identity).terms):

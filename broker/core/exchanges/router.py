@@ -1,4 +1,4 @@
-"""From an exchange and routing keys to queues (spec/core.md 5.5-5.7, 8): pure, and each queue at most once."""
+"""Routing: the queues that a message reaches from an exchange, through other exchanges and alternate exchanges."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ RouteKey = bytes | tuple[str, str]
 
 
 class Route:
-    """Where publishes with one address go, worked out once and remembered until the topology changes.
+    """The cached result of routing all publishes with one address, valid until the topology changes.
 
-    `queues` is None where every message has to be routed by itself. So has one whose properties have any of `telling`.
+    `queues` is None if each message must be routed by itself. So must a message whose properties contain any of the
+    `markers`.
     """
 
-    __slots__ = ("address", "exchange", "queues", "mandatory", "telling")
+    __slots__ = ("address", "exchange", "queues", "mandatory", "markers")
 
     def __init__(
         self,
@@ -28,20 +29,20 @@ class Route:
         exchange: Exchange,
         queues: tuple[RouteTarget, ...] | None,
         mandatory: bool,
-        telling: frozenset[bytes],
+        markers: frozenset[bytes],
     ) -> None:
         self.address = address
         self.exchange = exchange
         self.queues = queues
         self.mandatory = mandatory
-        self.telling = telling
+        self.markers = markers
 
-    def is_told_by(self, raw: bytes) -> bool:
-        """Whether these properties have any of them."""
-        return any(octets in raw for octets in self.telling)
+    def needs_message(self, raw: bytes) -> bool:
+        """Whether the properties contain a marker, so that the message must be routed by itself."""
+        return any(marker in raw for marker in self.markers)
 
 
-NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that look at keys alone
+NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that route by key only
 
 
 def route(
@@ -50,15 +51,15 @@ def route(
     queues: dict[str, Queue],
     keys: tuple[str, ...],
     message: Message | None,
-    telling: set[bytes] | None = None,
+    markers: set[bytes] | None = None,
     some_deleted: bool = False,
 ) -> tuple[tuple[RouteTarget, ...], bool]:
-    """The queues a message goes to, and whether that holds for every message with these keys until a binding changes.
+    """The queues that a message reaches, each once, and whether the result may be cached until a binding changes.
 
-    It holds when every exchange on the way decides by its keys alone; without a message there are no queues else.
-    Octets of properties that change the decision are added to `telling`. The default exchange ("") leads to the queue
-    of each key's name; an alternate exchange is tried where an exchange finds nothing. Recorders come last. With
-    `some_deleted` bindings may lead to what is in neither dict any more.
+    The result may be cached if every exchange on the way routes by key only; if not, and `message` is None, the result
+    has no queues. Names of headers that change the decision are added to `markers`. The default exchange ("") routes to
+    the queue named by each key. An alternate exchange gets what its exchange routes nowhere. Recorders follow the
+    queues. With `some_deleted`, destinations that are in neither dict any more are skipped.
     """
     if exchange.name == "":
         return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True
@@ -69,10 +70,10 @@ def route(
     work = deque((exchange,))
     while work:
         current = work.popleft()
-        if telling is not None and current.type.by_key_without:
-            telling.add(current.type.by_key_without)
+        if markers is not None and current.type.routes_by_key_unless_header:
+            markers.add(current.type.routes_by_key_unless_header)
         else:
-            stable = stable and current.type.by_key
+            stable = stable and current.type.routes_by_key_only
         if message is None and not stable:
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)

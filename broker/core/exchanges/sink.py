@@ -1,33 +1,29 @@
-"""Where messages go that an exchange type wants for itself, to keep them or to change them."""
+"""A destination through which an exchange type takes messages for itself, to store or to change them."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ..messages.message import Message
 from ..queues.enqueue import EnqueueResult
 from ..queues.route_target import RouteTarget
-
-if TYPE_CHECKING:
-    from ..vhost.exchange_host import ExchangeHost
+from .exchange_context import ExchangeContext
 
 
 class Sink(RouteTarget):
     """A route target of one exchange type, which gets messages in place of a queue. Subclasses define `handle`.
 
-    A message that reaches it counts as routed, and is confirmed when the result of `handle` is stored.
+    A message that is routed to a sink counts as routed, and is confirmed when the result of `handle` is stored.
     """
 
-    __slots__ = ("host",)
+    __slots__ = ("context",)
     internal = True
 
-    def __init__(self, host: ExchangeHost) -> None:
+    def __init__(self, context: ExchangeContext) -> None:
         super().__init__("", 0, True)
-        self.host = host
+        self.context = context
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
         return self.handle(messages)
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
-        """Take messages that were published together."""
+        """Process messages that were published together. The result says whether they are stored, and which refused."""
         raise NotImplementedError

@@ -72,14 +72,14 @@ class TopicExchange(ExchangeType):
         super().__init__(name, arguments)
         self._root = _Place()
 
-    def bound(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> list[Emission]:
         place = self._root
         for word in pattern(binding.routing_key):
             place = place.grow(word)
         place.bound.add(binding.destination)
         return []
 
-    def unbound(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> list[Emission]:
         words = pattern(binding.routing_key)
         path = [self._root]
         for word in words:

@@ -1,4 +1,4 @@
-"""What a virtual host does for the exchange types in it."""
+"""The services of a virtual host for the exchange types in it: delivery, timers, storage."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
+from ..exchanges.exchange_context import ExchangeContext
 from ..exchanges.exchange_type import Emission
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
-from ..messages.ports import Clock, Timer
+from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.route_target import RouteTarget
@@ -19,87 +20,67 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 
-class ExchangeHost:
-    """What one exchange's type may ask for. `durable` says whether the exchange is."""
+class ExchangeHost(ExchangeContext):
+    """A virtual host as the type of one of its exchanges sees it."""
 
-    __slots__ = ("home", "durable", "number", "_exchange")
+    __slots__ = ("_vhost", "_exchange")
 
-    def __init__(self, home: VHost, exchange: Exchange) -> None:
-        self.home = home
-        self.durable = exchange.durable
-        self.number = exchange.number  # what the journal knows by what is stored; 0: a restart forgets it
+    def __init__(self, vhost: VHost, exchange: Exchange) -> None:
+        super().__init__(vhost.clock, exchange.durable, exchange.number)
+        self._vhost = vhost
         self._exchange = exchange
 
-    @property
-    def clock(self) -> Clock:
-        return self.home.clock
-
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
-        """Call `fn` then, by `clock.now_ms`; what it delivers reaches consumers at once."""
-
-        def due() -> None:
+        def run_and_pump() -> None:
             try:
                 fn()
             finally:
-                self.home.pump()
+                self._vhost.pump()
 
-        return self.clock.call_at(when_ms, due)
+        return self.clock.call_at(when_ms, run_and_pump)
 
     def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
-        """Give these messages to each of these destinations, in this order."""
-        return deliver(self.home, destinations, messages)
+        return deliver(self._vhost, destinations, messages)
 
     def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> None:
-        """Let a message that was kept go where its exchange's type has just routed it by these keys: through exchanges
-        too, and to the alternate exchange where there is nothing."""
-        home = self.home
+        vhost = self._vhost
         alternate = self._exchange.alternate
-        if not destinations and alternate in home.exchanges:
-            destinations = [home.exchanges[alternate]]
-        found: dict[RouteTarget, None] = {}
-        for end in destinations:
-            if isinstance(end, Exchange):
-                found.update(dict.fromkeys(home.route(end, keys, message)[0]))
-            elif isinstance(end, RouteTarget):
-                found[end] = None
-        if found:
-            home.enqueue([message], message.body_bytes, message.persistent, tuple(found), DELAYED)
-
-    # What a type keeps. It says so with `stores`.
+        if not destinations and alternate in vhost.exchanges:
+            destinations = [vhost.exchanges[alternate]]
+        targets: dict[RouteTarget, None] = {}
+        for destination in destinations:
+            if isinstance(destination, Exchange):
+                targets.update(dict.fromkeys(vhost.route(destination, keys, message)[0]))
+            elif isinstance(destination, RouteTarget):
+                targets[destination] = None
+        if targets:
+            vhost.enqueue([message], message.body_bytes, message.persistent, tuple(targets), DELAYED)
 
     def store(self, messages: list[Message], durable: bool) -> None:
-        """Give each its `id` and `place` in the journal, in ascending order; both 0 where nothing is ever stored there.
-
-        Only what is `durable` is there after a restart, whatever its delivery mode. A message must have had no place
-        yet: it is one's own copy.
-        """
         numbers = [self.number] if durable and self.number else []
         for message in messages:
             message.persistent = len(numbers) > 0
-        self.home.journal.append(numbers, messages)
+        self._vhost.journal.append(numbers, messages)
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Stored messages by id and place, which may be others by now; None for one that cannot be read now."""
-        messages = self.home.journal.read_all(pages, self.number)
+        messages = self._vhost.journal.read_all(pages, self.number)
         return messages + [None] * (len(pages) - len(messages))
 
-    def drop_moved(self, id_: int, place: int, durable: bool) -> None:
-        """Drop one that was given to queues in this turn, in one step with their copies."""
-        self.home.journal.settle_moved(self.number if durable else 0, id_, place)
-
     def drop(self, id_: int, place: int, durable: bool) -> None:
-        """It need not be stored any more. An exchange that is deleted drops all it has."""
-        self.home.journal.settle(self.number if durable else 0, id_, place)
+        self._vhost.journal.settle(self.number if durable else 0, id_, place)
+
+    def drop_moved(self, id_: int, place: int, durable: bool) -> None:
+        self._vhost.journal.settle_moved(self.number if durable else 0, id_, place)
 
 
-def deliver_notices(vhost: VHost, notices: Iterable[Emission]) -> None:
-    """What an exchange type has to say."""
-    for notice in notices:
-        deliver(vhost, notice.destinations, notice.messages)
+def deliver_emissions(vhost: VHost, emissions: Iterable[Emission]) -> None:
+    """Enqueue what an exchange type emits for a binding."""
+    for emission in emissions:
+        deliver(vhost, emission.destinations, emission.messages)
 
 
 def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
-    """Split messages where one that has a life stands next to one that has none, which they seldom do."""
+    """Split messages into runs of those that have a per-queue state and those that have none."""
     plain = [message.life is None for message in messages]
     if all(plain) or not any(plain):
         return [messages]
@@ -107,15 +88,15 @@ def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
 
 
 def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
-    """Into queues, and through exchanges by the routing key of each message. A queue that is gone gets nothing.
+    """Enqueue messages at queues, and through exchanges by the routing key of each. Deleted queues are skipped.
 
-    The messages stay the giver's, who may give them again: what a queue notes in them, it notes in copies.
+    The messages remain the caller's: what a queue changes in them, it changes in copies.
     """
     if not messages:
         return ACCEPTED
     stored = False
     refused: set[int] = set()
-    queues = tuple([end for end in destinations if isinstance(end, RouteTarget) and not end.deleted])
+    queues = tuple([one for one in destinations if isinstance(one, RouteTarget) and not one.deleted])
     if queues:
         given = list(messages)
         if any(queue.per_message for queue in queues):
@@ -128,10 +109,10 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
             stored = stored or receipt.stored
             refused |= {at + index for index in receipt.refused}
             at += len(run)
-    for end in destinations:
-        if isinstance(end, Exchange):
+    for destination in destinations:
+        if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
-                found = vhost.route(end, (message.address.routing_key,), message)[0]
+                found = vhost.route(destination, (message.address.routing_key,), message)[0]
                 receipt = vhost.enqueue([message.again()], message.body_bytes, message.persistent, found)
                 stored = stored or receipt.stored
                 refused |= {index} if receipt.refused else set()

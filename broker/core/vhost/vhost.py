@@ -32,7 +32,7 @@ from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import RouteTarget
-from .exchange_host import ExchangeHost, deliver_notices
+from .exchange_host import ExchangeHost, deliver_emissions
 
 if TYPE_CHECKING:
     from ..node.node import Node
@@ -131,10 +131,10 @@ class VHost(QueueHost):
         self._registry.find(type_)
 
     def route(
-        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, telling: set[bytes] | None = None
+        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, markers: set[bytes] | None = None
     ) -> tuple[tuple[RouteTarget, ...], bool]:
-        """The queues for these keys, and whether the answer may be remembered until something changes (`router`)."""
-        found, stable = route(exchange, self.exchanges, self.queues, keys, message, telling, bool(self.unbindings))
+        """The targets that a message with these keys reaches, and whether the result may be cached (`router.route`)."""
+        found, stable = route(exchange, self.exchanges, self.queues, keys, message, markers, bool(self.unbindings))
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
         return found, stable
@@ -186,9 +186,9 @@ class VHost(QueueHost):
     ) -> Exchange:
         router = decorated(self._registry.create(type_, name, arguments))
         exchange = Exchange(self.name, name, router, type_, durable, auto_delete, internal, arguments)
-        if durable and router.stores:
+        if durable and router.persists_messages:
             exchange.number = self._numbering.take() if number is None else number
-        router.attach(ExchangeHost(self, exchange))
+        router.on_created(ExchangeHost(self, exchange))
         self.exchanges[name] = exchange
         return exchange
 
@@ -221,7 +221,7 @@ class VHost(QueueHost):
                 pass
             if exchange.number:
                 self.journal.gone(exchange.number)
-            exchange.type.deleted()
+            exchange.type.on_deleted()
             for _ in self._drop_incoming(exchange.incoming, doomed) if at_once else ():
                 pass
             if not at_once:
@@ -391,7 +391,7 @@ class VHost(QueueHost):
             raise AccessRefused("operation not permitted on the default exchange")
         if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
             binding, emissions = bound
-            deliver_notices(self, emissions)
+            deliver_emissions(self, emissions)
             for observer in self._observers:
                 observer.bound(self.name, binding)
 
@@ -407,12 +407,12 @@ class VHost(QueueHost):
         key = binding_key(source, destination, routing_key, arguments)
         if key in exchange.outgoing:
             return None
-        exchange.type.check(routing_key, arguments, destination_type(destination))
+        exchange.type.validate_binding(routing_key, arguments, destination_type(destination))
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding
         self.changed()
-        return binding, exchange.type.bound(binding)
+        return binding, exchange.type.on_bind(binding)
 
     def unbind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Missing is fine (spec/core.md 7); raises AccessRefused (403) for the default exchange."""
@@ -445,7 +445,7 @@ class VHost(QueueHost):
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
         """A binding is gone; whether its source must go with it, having been its last (spec/core.md 5.3)."""
         self.changed()
-        deliver_notices(self, exchange.type.unbound(binding))
+        deliver_emissions(self, exchange.type.on_unbind(binding))
         self._tell_unbound(binding)
         return exchange.auto_delete and not exchange.outgoing
 

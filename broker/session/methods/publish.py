@@ -77,7 +77,7 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
     sizes.run += count
     sizes.total_bytes += whole_bytes
     queues = route.queues
-    alone = channel.seen_special or channel.transaction is not None or (route.telling and route.is_told_by(raw))
+    alone = channel.seen_special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if queues is None or alone:
         for message in messages:
             publish_one(channel, route, message)
@@ -121,7 +121,7 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
             persistent = channel.seen_persistent
             largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
             message = Message(address, content, number, body_bytes, largest, persistent)
-            if not alone and not channel.seen_special and not (route.telling and route.is_told_by(raw)):
+            if not alone and not channel.seen_special and not (route.markers and route.needs_message(raw)):
                 messages.append(message)
                 total_bytes += body_bytes
                 any_persistent = any_persistent or persistent
@@ -189,10 +189,10 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
         raise AccessRefused(f"cannot publish to internal {exchange}")
     channel.check_topic("write", name, key)
     address = Address(name, key)
-    telling: set[bytes] = set()
-    queues, stable = channel.vhost.route(exchange, (key,), None, telling)
+    markers: set[bytes] = set()
+    queues, stable = channel.vhost.route(exchange, (key,), None, markers)
     by_key = stable and channel.vhost.firehose is None  # which looks at each message
-    return Route(address, exchange, queues if by_key else None, mandatory, frozenset(telling))
+    return Route(address, exchange, queues if by_key else None, mandatory, frozenset(markers))
 
 
 def publish_one(channel: Channel, route: Route, message: Message) -> None:
@@ -200,7 +200,7 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
     keys: tuple[str, ...] = (route.address.routing_key,)
     if channel.seen_special:
         message, keys = examined(channel, message)
-    told = route.telling and route.is_told_by(message.property_bytes)
+    told = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
     if route.queues is not None and len(keys) == 1 and not told:
         queues = route.queues

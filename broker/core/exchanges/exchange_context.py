@@ -1,0 +1,71 @@
+"""The interface through which an exchange type uses the virtual host of its exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ..messages.binding import Destination
+from ..messages.message import Message
+from ..messages.ports import Clock, Timer
+from ..queues.enqueue import EnqueueResult
+
+
+class ExchangeContext:
+    """What the type of one exchange may ask of the virtual host: time, timers, delivery, and storage in the journal.
+
+    Every exchange has its own context, which `ExchangeType.on_created` receives. `durable` is the flag of the exchange.
+    `number` identifies the exchange's stored messages in the journal; 0 if nothing that it stores survives a restart.
+    """
+
+    __slots__ = ("clock", "durable", "number")
+
+    def __init__(self, clock: Clock, durable: bool, number: int) -> None:
+        self.clock = clock
+        self.durable = durable
+        self.number = number
+
+    def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
+        """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver to consumers what it has enqueued."""
+        raise NotImplementedError
+
+    def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
+        """Enqueue these messages, in order, at each destination; exchanges route each by its routing key.
+
+        Deleted queues are skipped. The messages remain the caller's, which may deliver them again.
+        """
+        raise NotImplementedError
+
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> None:
+        """Route on a message that the type had stored, as if it had been published now.
+
+        `destinations` are what the type has routed it to by `keys`. Destinations that are exchanges route it further;
+        the alternate exchange gets it if there are no destinations.
+        """
+        raise NotImplementedError
+
+    # Storage: only for a type whose `persists_messages` is true.
+
+    def store(self, messages: list[Message], durable: bool) -> None:
+        """Append messages to the journal, which sets `id` and `place` of each, in ascending order.
+
+        Only messages stored as `durable` by a durable exchange survive a restart, whatever their delivery mode. The
+        messages must be the type's own copies, not stored before. `id` and `place` are 0 if the broker stores nothing.
+        """
+        raise NotImplementedError
+
+    def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
+        """Read stored messages by (id, place), in order; None for one that cannot be read now.
+
+        Compaction moves messages: a returned message has its current `id` and `place`, and the page that was passed is
+        not valid any more.
+        """
+        raise NotImplementedError
+
+    def drop(self, id_: int, place: int, durable: bool) -> None:
+        """Delete a stored message. The type of a deleted exchange drops all that it has stored."""
+        raise NotImplementedError
+
+    def drop_moved(self, id_: int, place: int, durable: bool) -> None:
+        """Delete a message whose copies were enqueued in this turn, atomically with those copies: a power cut leaves
+        the message or its copies."""
+        raise NotImplementedError
