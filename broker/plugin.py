@@ -37,9 +37,10 @@ from .core.exchanges.registry import Registry
 from .core.exchanges.sink import Sink
 from .core.messages.binding import Binding, Destination
 from .core.messages.message import Address, Message, framed
-from .core.messages.ports import Clock, Consumer, Observer, Timer
+from .core.messages.ports import Clock, Timer
 from .core.metadata.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, Pattern, query_pattern
 from .core.metadata.policy import Policy
+from .core.metadata.queue_types import CLASSIC, QUORUM
 from .core.metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -54,15 +55,15 @@ from .core.policies.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Paramete
 from .core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
 from .core.queues.arguments import SHORT_STRING
-from .core.queues.consumers import SingleActiveConsumers, is_active
+from .core.queues.consumers import Consumer, SingleActiveConsumers, is_active
 from .core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from .core.queues.message_log import MessageLog, Origin
 from .core.queues.queue import Queue
-from .core.queues.queue_settings import CLASSIC, QUORUM
 from .core.queues.queue_sizes import queue_sizes
 from .core.queues.route_target import RouteTarget
 from .core.telemetry.detailed_rates import DetailedRates
 from .core.telemetry.firehose import described
+from .core.vhost.observer import Observer
 from .core.vhost.vhost import VHost
 from .hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 from .hosting.host import PRODUCT, Command, Host, Listening, Service, product_version

@@ -93,9 +93,6 @@ CORE = (
 # importing file -> module of a later folder, which an interface or a value of its own is to replace
 UPWARD: dict[str, set[str]] = {
     "broker/core/access/users.py": {"broker.core.vhost.vhost"},
-    "broker/core/counters/statistics.py": {"broker.core.queues.queue_settings", "broker.core.queues.queue"},
-    "broker/core/jobs/scheduler.py": {"broker.core.queues.queue"},
-    "broker/core/messages/ports.py": {"broker.core.exchanges.exchange", "broker.core.queues.queue"},
     "broker/core/telemetry/event_exchange.py": {"broker.core.node.node"},
     "broker/core/telemetry/log_exchange.py": {"broker.core.node.node"},
     "broker/core/vhost/vhost.py": {"broker.core.node.node", "broker.core.telemetry.firehose"},

@@ -24,7 +24,6 @@ from ..control.call import Daemon
 from ..control.server import Control
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
-from ..core.counters.statistics import QueueChurn
 from ..core.definitions.recorder import Recorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.recovered import RecoveredMessages
@@ -32,6 +31,7 @@ from ..core.exchanges.registry import Registry
 from ..core.messages.ports import Clock, Journal, Pages
 from ..core.metadata.records import Definitions, first_definitions
 from ..core.node.node import Node
+from ..core.node.queue_churn import QueueChurn
 from ..core.policies.parameters import CLUSTER_ID
 from ..core.telemetry.log_exchange import LOG, LogExchange
 from ..hosting import services

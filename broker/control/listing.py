@@ -10,7 +10,7 @@ from ..amqp.table_json import json_of_table
 from ..core.definitions.exporter import arguments_with_type
 from ..core.exchanges.exchange import Exchange
 from ..core.messages.binding import Binding
-from ..core.messages.ports import Consumer
+from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..core.queues.queue_sizes import queue_sizes
 from ..session.consumer import ChannelConsumer

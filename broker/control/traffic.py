@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..amqp.table_json import json_of_table
-from ..core.messages.ports import Consumer
-from ..core.queues.consumers import is_active
+from ..core.queues.consumers import Consumer, is_active
 from ..session.channel import Channel
 from ..session.connection import Connection
 from ..session.consumer import ChannelConsumer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core.messages.ports import Observer
 from ..core.metadata.records import Change, StoredUser, StoredVHost
+from ..core.vhost.observer import Observer
 from ..session.connection import Connection
 
 Close = Callable[[Callable[[Connection], bool], str], int]

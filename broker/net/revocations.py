@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..core.messages.ports import Observer
 from ..core.metadata.records import Change, StoredPermission
+from ..core.vhost.observer import Observer
 from ..session.connection import Connection
 from ..session.limits import revoke
 

@@ -12,8 +12,8 @@ from ..amqp.errors import AMQPError, ChannelFault, InternalFault, NotAllowed, Un
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.jobs.scheduler import TURN_COST, Job
-from ..core.messages.ports import Publisher
 from ..core.node.node import Node
+from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder

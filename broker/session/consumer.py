@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..amqp.field_table import Table
 from ..core.messages.message import Message
-from ..core.messages.ports import Consumer
+from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
 from . import events, tracing

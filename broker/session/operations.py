@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ..amqp.errors import AccessRefused, NotFound, NotSupported, PreconditionFailed
 from ..amqp.field_table import Table
 from ..core.exchanges.exchange import ALTERNATE, Exchange
+from ..core.metadata.queue_types import QUORUM
 from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name
 from ..core.queues.queue import Queue
-from ..core.queues.queue_settings import QUORUM
 from .names import REPLY_TO, RESERVED, unique_name
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..core.queues.queue_settings import QUORUM
+from ..core.metadata.queue_types import QUORUM
 
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer

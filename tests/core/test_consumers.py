@@ -2,8 +2,7 @@
 
 import pytest
 
-from warren.broker.core.messages.ports import Consumer
-from warren.broker.core.queues.consumers import Consumers, SingleActiveConsumers
+from warren.broker.core.queues.consumers import Consumer, Consumers, SingleActiveConsumers
 
 
 class Guest(Consumer):

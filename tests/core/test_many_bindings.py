@@ -7,7 +7,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import exported
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.router import NOTHING
-from warren.broker.core.messages.ports import Observer
+from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import BINDINGS
 
 MANY = 20 * BINDINGS

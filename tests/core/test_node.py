@@ -11,7 +11,6 @@ from warren.broker.config import Config
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import RETRY_MS
 from warren.broker.core.messages.message import Address, framed
-from warren.broker.core.messages.ports import Consumer
 from warren.broker.core.metadata.records import (
     StoredExchange,
     StoredGlobalParameter,
@@ -22,6 +21,7 @@ from warren.broker.core.metadata.records import (
 )
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues.consumers import Consumer
 from warren.broker.storage.memory_journal import MemoryJournal
 
 

@@ -6,7 +6,7 @@ from warren.broker.core.counters.statistics import (
     SizeHistogram,
     Statistics,
 )
-from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
+from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 
 
 def test_what_goes_out_either_way_is_deliver_get() -> None:

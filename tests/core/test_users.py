@@ -11,8 +11,8 @@ from warren.broker.core.access.passwords import ARGON2ID, SHA256, PasswordRules,
 from warren.broker.core.access.permissions import Permission, TopicPermission
 from warren.broker.core.access.users import User, Users
 from warren.broker.core.definitions.restore import restore
-from warren.broker.core.messages.ports import Observer
 from warren.broker.core.metadata.records import Change, Definitions, StoredPermission, StoredTopicPermission, StoredUser
+from warren.broker.core.vhost.observer import Observer
 
 
 class Told(Observer):

@@ -14,9 +14,10 @@ from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, framed
-from warren.broker.core.messages.ports import Consumer, Observer
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
 
 

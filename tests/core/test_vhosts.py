@@ -13,7 +13,6 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.ports import Observer
 from warren.broker.core.metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -23,6 +22,7 @@ from warren.broker.core.metadata.records import (
 )
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.metadata_store import Metadata

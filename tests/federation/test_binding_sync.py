@@ -9,7 +9,7 @@ import pytest
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.ports import Observer
+from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
 from warren.federation import binding_sync
 from warren.federation.binding_sync import BindingSync

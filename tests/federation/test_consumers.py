@@ -7,8 +7,8 @@ import pytest
 from tests.support.clock import FakeClock
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
-from warren.broker.core.messages.ports import Consumer
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.storage.memory_journal import MemoryJournal

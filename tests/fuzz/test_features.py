@@ -292,7 +292,8 @@ class FeaturesMachine(RuleBasedStateMachine):
         due = [timer for timer in self.clock._timers if not timer.cancelled]
         for queue in self.vhost.queues.values():
             soon = any(
-                timer.function == queue._message_expiry._due and timer.when_ms <= self.clock.now_ms() for timer in due
+                timer.function == queue._message_expiry._on_timer and timer.when_ms <= self.clock.now_ms()
+                for timer in due
             )
             if soon:
                 continue

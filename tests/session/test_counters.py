@@ -9,7 +9,7 @@ from tests.support.channel import Channel
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
-from warren.broker.core.queues.queue_settings import CLASSIC, QUORUM
+from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 
 
 class House:

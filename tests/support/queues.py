@@ -4,8 +4,9 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import Clock, Consumer, Journal
+from warren.broker.core.messages.ports import Clock, Journal
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.queue import Queue

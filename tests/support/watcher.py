@@ -1,9 +1,9 @@
 """An observer that notes what it is told of operators' changes."""
 
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.ports import Observer
 from warren.broker.core.metadata.records import Change, StoredParameter
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.observer import Observer
 
 
 class Watcher(Observer):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, Unknown
-from ..messages.ports import Observer
+from ..metadata.change_observer import ChangeObserver
 from ..metadata.records import Change, Record, StoredPermission, StoredTopicPermission, StoredUser
 from ..metadata.validation import check_text
 from .passwords import ARGON2ID, DIGESTS, NOBODY, SHA256, Hashing, PasswordRules, check_hash, verify_password
@@ -92,9 +92,9 @@ class Users:
         self._hashed: set[str] = set()  # whose new hash is on its way
         self.loopback_only = loopback_only
         self._vhosts: dict[str, VHost] = {}
-        self._observers: list[Observer] = []
+        self._observers: Sequence[ChangeObserver] = ()
 
-    def attach(self, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
+    def attach(self, vhosts: dict[str, VHost], observers: Sequence[ChangeObserver]) -> None:
         """The node's own, which change."""
         self._vhosts = vhosts
         self._observers = observers

@@ -7,13 +7,9 @@ virtual host. So the sums need no visit to what lives, and keep what is gone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from ..messages.ports import Observer
-from ..queues.queue_settings import CLASSIC, QUORUM
-
-if TYPE_CHECKING:
-    from ..queues.queue import Queue
+from ..metadata.queue_types import CLASSIC, QUORUM
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)  # bounds in octets, inclusive
 ENDLESS = 1 << 62
@@ -255,16 +251,3 @@ class Churn:
             *(self.connection_created, self.connection_closed, self.channel_created, self.channel_closed),
             *(self.queue_declared, self.queue_created, self.queue_deleted),
         )
-
-
-class QueueChurn(Observer):
-    """Counts queues that come and go."""
-
-    def __init__(self, churn: Churn) -> None:
-        self._churn = churn
-
-    def queue_declared(self, queue: Queue) -> None:
-        self._churn.queue_created += 1
-
-    def queue_deleted(self, queue: Queue) -> None:
-        self._churn.queue_deleted += 1

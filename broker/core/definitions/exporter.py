@@ -18,12 +18,12 @@ from ..access.users import User
 from ..exchanges.exchange import Exchange, binding_key
 from ..messages.binding import Binding, Destination
 from ..metadata.policy import Policy
+from ..metadata.queue_types import CLASSIC
 from ..node.node import Node
 from ..policies.limits import NAME, VHOST_LIMITS
 from ..policies.parameters import POLICY, Parameter
 from ..queues.arguments import QUEUE_TYPE
 from ..queues.queue import Queue
-from ..queues.queue_settings import CLASSIC
 from ..vhost.vhost import RESERVED, VHost
 
 T = TypeVar("T")

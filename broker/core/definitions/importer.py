@@ -22,13 +22,13 @@ from ..access.users import checked
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
+from ..metadata.queue_types import CLASSIC
 from ..metadata.records import StoredUser, StoredVHost
 from ..node.node import Node, check_metadata
 from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
 from ..policies.policies import OPERATOR_POLICY
 from ..queues.arguments import check_queue_arguments, check_queue_type, with_queue_type
-from ..queues.queue_settings import CLASSIC
 from ..vhost.vhost import EVENT, PREDECLARED, RESERVED, VHost, destination_type
 from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding, Destination
-from ..messages.ports import Observer
 from ..metadata.records import Change, Record, StoredBinding, StoredExchange, StoredQueue
 from ..node.node import Node
 from ..queues.queue import Queue
+from ..vhost.observer import Observer
 
 
 class Recorder(Observer):

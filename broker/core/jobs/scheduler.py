@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..messages.ports import Clock
-
-if TYPE_CHECKING:
-    from ..queues.queue import Queue
 
 Job = Iterator[int]
 """A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""
@@ -26,13 +23,32 @@ OBJECT_COST = 50  # of the end of one queue, exchange, channel or connection
 RETRY_MS = 1_000  # until a queue whose pump has failed is pumped again
 
 
+class Pumpable(Protocol):
+    """A queue, as the scheduler sees it. `dirty` says that it is among `pending` already."""
+
+    name: str
+    vhost: str
+    dirty: bool
+    deleted: bool
+
+    def pump(self) -> None:
+        """Deliver ready messages to consumers that have room."""
+
+    def schedule_pump(self) -> None:
+        """Add the queue to `pending` unless it is dirty."""
+
+
 class Scheduler:
-    """`pending` are the queues that wait to be pumped. `report` writes one line to the log: event, level, fields."""
+    """Pumps queues and runs jobs.
+
+    pending  queues that wait to be pumped
+    report   writes one line to the log: event, level, fields
+    """
 
     __slots__ = ("pending", "report", "_clock", "_jobs", "_left", "_running", "_expected")
 
     def __init__(self, clock: Clock) -> None:
-        self.pending: deque[Queue] = deque()
+        self.pending: deque[Pumpable] = deque()
         self.report: Report = lambda event, level, fields: None
         self._clock = clock
         self._jobs: deque[tuple[str, Job, Callable[[], None]]] = deque()
@@ -41,13 +57,13 @@ class Scheduler:
         self._expected = False  # the next turn
 
     def __len__(self) -> int:
-        """How many jobs are not done."""
+        """The number of unfinished jobs."""
         return len(self._jobs)
 
     # Queues
 
     def pump(self) -> None:
-        """Deliver what can be delivered now, also what a delivery itself makes ready."""
+        """Pump all pending queues, also those that a delivery makes pending."""
         pending = self.pending
         while pending:
             queue = pending.popleft()
@@ -56,8 +72,8 @@ class Scheduler:
             except Exception as error:  # a bug, or the disk: it must end no other queue's turn, nor a connection
                 self.pump_failed(queue, error)
 
-    def pump_failed(self, queue: Queue, error: Exception) -> None:
-        """Report it, and pump the queue again after a while, not before: each publish to it would fail anew."""
+    def pump_failed(self, queue: Pumpable, error: Exception) -> None:
+        """Report a failed pump and retry after RETRY_MS, not before: each publish to the queue would fail again."""
         self.report("queue_failed", "error", {"queue": queue.name, "vhost": queue.vhost, "exc_info": error})
         if queue.dirty and queue not in self.pending:
             return  # it waits already
@@ -76,9 +92,9 @@ class Scheduler:
     # Jobs
 
     def start(self, name: str, job: Job, failed: Callable[[], None] = lambda: None) -> None:
-        """Do the job, as much of it as this turn has room for; jobs take turns.
+        """Run a job, this turn as far as the turn's budget goes; jobs take turns.
 
-        `name` is for the log. `failed` is called when the job raises, and has to release whoever waits for it.
+        `name` is for the log. `failed` is called if the job raises, and releases its waiters.
         """
         self._jobs.append((name, job, failed))
         if not self._running:
@@ -86,7 +102,7 @@ class Scheduler:
             self._expect()
 
     def finish(self, job: Job | None = None) -> None:
-        """Do this job to its end, or all of them: the node stops, or nobody can wait for it."""
+        """Run this job to its end at once, or all jobs when the node stops."""
         if job is None:
             while self._jobs:
                 self._left = TURN_COST
@@ -103,7 +119,7 @@ class Scheduler:
         self._expect()
 
     def _run(self) -> None:
-        """Give each job a step, and again, as long as this turn has room."""
+        """Run steps of all jobs in turn until the budget of this turn is spent."""
         jobs = self._jobs
         self._running = True
         try:
@@ -117,7 +133,7 @@ class Scheduler:
             self._running = False
 
     def _step(self, name: str, job: Job, failed: Callable[[], None]) -> int | None:
-        """The cost of one step; None when the job is over. One that fails, by a bug, ends no other."""
+        """Run one step and return its cost, None if the job has ended. A job that raises ends alone."""
         try:
             return next(job)
         except StopIteration:
@@ -131,7 +147,7 @@ class Scheduler:
         return None
 
     def _expect(self) -> None:
-        """Another turn is to come: jobs are left, or what they cost has to be forgotten."""
+        """Schedule the next turn if jobs are left, or to reset the budget."""
         if not self._expected and (self._jobs or self._left < TURN_COST):
             self._expected = True
             self._clock.call_at(self._clock.now_ms(), self._turn)

@@ -1,4 +1,4 @@
-"""The four small ports through which effects leave the core. Each has a real implementation and a fake in the tests."""
+"""The ports through which time and storage reach the core: Clock and Journal. Tests implement them with fakes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from .binding import Binding
 from .message import Message
 
 if TYPE_CHECKING:
-    from ..exchanges.exchange import Exchange
     from ..metadata.records import Change
-    from ..queues.queue import Queue
 
 # The process, or the system, has no file or memory to spare now: it is tried again, as nothing is wrong with the disk.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -21,28 +18,34 @@ FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk without room is one to wait for; a
 
 
 class Timer:
-    """What `Clock.call_at` hands out."""
+    """A call that `Clock.call_at` has scheduled."""
 
     def cancel(self) -> None:
+        """Do not make the call, if it is still to come."""
         raise NotImplementedError
 
 
 class Clock:
-    """Time. `now_ms` never goes back while the node runs, and starts from wall time, in milliseconds since 1970: a
-    deadline by it can be stored and holds after a restart. `timestamp_s` is wall time."""
+    """The time and timers of the node."""
 
     def now_ms(self) -> int:
+        """Return milliseconds since 1970 that never go back while the node runs.
+
+        They start from wall time, so a deadline can be stored and holds after a restart.
+        """
         raise NotImplementedError
 
     def timestamp_s(self) -> int:
+        """Return wall time in seconds since 1970."""
         raise NotImplementedError
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
+        """Call `fn` when `now_ms` has reached `when_ms`."""
         raise NotImplementedError
 
 
 class Pages:
-    """The id and place of each stored message of one queue, in order: 16 bytes a message."""
+    """Ids and places of the stored messages of one queue, in the order of the queue: 16 bytes a message."""
 
     __slots__ = ("ids", "places")
 
@@ -65,114 +68,120 @@ class Pages:
 
 
 class Batch:
-    """What a journal makes durable together."""
+    """Records that a journal writes and syncs together."""
 
     number: int
 
     def commit(self) -> None:
-        """On another thread. Raises OSError: of a full disk, and may be called again; or any other, and is lost."""
+        """Write and sync the records; runs on another thread.
+
+        Raises OSError. After one of FULL it may be called again; after any other the records are lost.
+        """
         raise NotImplementedError
 
 
 class Journal:
-    """Where the messages of durable queues are kept.
+    """A write-ahead log of the messages of durable queues, with group commit.
 
-    What is appended belongs to the batch that is now being filled, whose number is `ticket()`. A batch is durable once
-    `durable` has reached its number. Queues are known by a number that is never given twice; 0 is none.
+    Records are appended to the batch that is being filled, whose number is `ticket()`. A batch is durable once
+    `durable` has reached its number. Queues are known by numbers that are never reused; 0 is no queue.
 
-    A batch that has messages, or says what became of some, is on the disk then, with all that was declared before. One
-    of nothing but declarations is safe from a killed process, and from a power cut only after `sync`, or after a batch
-    with messages: no confirm has depended on it until then.
+    A durable batch with messages or settlements is on the disk, with all that was declared before. A batch of nothing
+    but declarations survives a killed process, and a power cut only after `sync` or after a batch with messages: no
+    confirm has depended on it until then.
 
-    What it has moved since the start of the broker is counted, in octets of files and in messages.
+    written_bytes, read_bytes    bytes of files since the start of the broker
+    reads, read_messages         reads of a file, each of many messages if possible; and the messages
     """
 
     durable: int
     written_bytes = 0
     read_bytes = 0
-    reads = 0  # of a file, each of many messages if it can
+    reads = 0
     read_messages = 0
 
     @property
     def written_messages(self) -> int:
-        """Copies for the sake of compaction too."""
+        """Messages written since the start of the broker, copies by compaction included."""
         return 0
 
     @property
     def read_errors(self) -> int:
-        """Reads of a file that the disk refused, each time that a message or a copy needed one."""
+        """Reads of a file that the disk refused, repeated reads included."""
         return 0
 
     @property
     def damaged_records(self) -> int:
-        """Records that were read and are not what was written, each time that they were read."""
+        """Records with a wrong checksum, counted each time they were read."""
         return 0
 
     def ticket(self) -> int:
-        """The batch that is being filled, or the last one, when nothing has been added since."""
+        """Return the number of the batch that is being filled, or of the last one if that is empty."""
         raise NotImplementedError
 
     def behind(self) -> bool:
-        """Whether more has gathered than should: who adds to it is to wait until it is durable."""
+        """Whether so much waits to be written that publishers must wait until it is durable."""
         return False
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
-        """Store each message, once for all these queues. It gets its `id` and `place`, and must have had none."""
+        """Store each message once for all these queues. Sets its `id` and `place`, which must be 0."""
         raise NotImplementedError
 
     def settle(self, queue: int, id_: int, place: int) -> None:
-        """The queue is done with the message: acknowledged, dropped or purged."""
+        """Release the message for the queue: it was acknowledged, dropped or purged."""
         raise NotImplementedError
 
     def settle_moved(self, queue: int, id_: int, place: int) -> None:
-        """Settle a message whose copies for other queues were appended since the last `seal`, in one step with them:
-        a power cut may keep any part of a batch, and the message or its copies have to be there."""
+        """Settle a message atomically with its copies for other queues, which were appended since the last `seal`.
+
+        A power cut may keep any part of a batch; the message or its copies must survive.
+        """
         self.settle(queue, id_, place)
 
     def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
-        """The message has come back to this queue so often, which `read` and a restart remember. It only grows."""
+        """Record how often the message has returned to the queue. `read` and recovery restore it; it only grows."""
         raise NotImplementedError
 
     def gone(self, queue: int) -> None:
-        """The queue was deleted; what it settles from now on needs no record of its own."""
+        """Record that the queue is deleted; what it settles from now on needs no record of its own."""
         raise NotImplementedError
 
     def change(self, change: Change) -> None:
-        """Something durable was declared or deleted."""
+        """Record that something durable was declared or deleted."""
         raise NotImplementedError
 
     def seal(self) -> Batch | None:
-        """What has gathered since the last batch; None when it is nothing, or when that one is not committed yet."""
+        """Return the records since the last batch, or None if there are none or that batch is not committed yet."""
         raise NotImplementedError
 
     def unsynced(self) -> bool:
-        """Whether a power cut could still take declarations back."""
+        """Whether a power cut could still lose declarations."""
         return False
 
     def sync(self) -> None:
-        """The next batch is to put that right."""
+        """Have the next batch sync declarations."""
         raise NotImplementedError
 
     def committed(self, number: int) -> None:
-        """The batch's `commit` has returned."""
+        """Mark the batch as durable: its `commit` has returned."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing is outstanding, and nothing follows."""
+        """Write a checkpoint and close the files. No batch may be outstanding."""
         raise NotImplementedError
 
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Stored messages by id and place, in this order, each with the attempts that this queue counted.
+        """Read stored messages by id and place, in this order, each with the attempts that this queue counted.
 
-        A page that was read is used up: the message says where it is kept now. None is for a page that the disk does
-        not give, or that was damaged; it may be read again later, and the journal has logged where it is. The list ends
-        in front of such a page that follows one that could be read: what is missing at the end was not tried. It is
-        empty where the system has no descriptor or memory to spare for a read now: nothing is wrong with any page then.
+        A page that was read is used up: the message has its present `id` and `place`. None stands for a page that is
+        damaged or that the disk refuses; it may be read again later, and its location has been logged. The list ends in
+        front of such a page if it follows one that could be read: pages missing at the end were not tried. The list is
+        empty if the system has no descriptor or memory to spare; then nothing is known of any page.
         """
         raise NotImplementedError
 
     def read_all(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Likewise, to the end, whatever cannot be read on the way, or until the system has nothing to spare."""
+        """Read all pages, damaged ones included, unless the system runs out of descriptors or memory."""
         messages = self.read(pages, queue)
         while 0 < len(messages) < len(pages):
             read = self.read(pages[len(messages) :], queue)
@@ -182,91 +191,5 @@ class Journal:
         return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
-        """Call `fn` once `durable` has reached the ticket; it has not yet. Calls come in the order of tickets."""
+        """Call `fn` once `durable` reaches the ticket, which it has not yet. Calls are made in the order of tickets."""
         raise NotImplementedError
-
-
-class Consumer:
-    """One consumer of one queue, as the queue sees it.
-
-    `line` is what its deliveries are written to: consumers that share one see the order of all of them.
-    `waiting` is the queue's own mark: the consumer had no room when last asked and has left the turn until it calls
-    `Queue.wake`. `shares` says that what room it has is also that of other consumers. `unacked` counts what it has not
-    settled.
-    """
-
-    __slots__ = ("tag", "queue", "line", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
-
-    def __init__(self, tag: str, queue: Queue, line: object, no_ack: bool, exclusive: bool, priority: int) -> None:
-        self.tag = tag
-        self.queue = queue
-        self.line = line
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.priority = priority
-        self.waiting = False
-        self.shares = False
-        self.unacked = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether its channel is over, though the queue still has it: the end follows in slices."""
-        return False
-
-    def finish(self) -> None:
-        """Leave the queue now, as one that has `ended`; the queue delivers on when it has back what is out."""
-        raise NotImplementedError
-
-    def room(self, body_bytes: int) -> int:
-        """How many messages with bodies of about that size can be delivered now, by credit and unsent octets."""
-        raise NotImplementedError
-
-    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
-        """Take messages whose positions are position, position + step, and so on. There was room for all of them."""
-        raise NotImplementedError
-
-    def cancelled(self) -> None:
-        """The queue is gone (or the right to read it); the queue has already forgotten this consumer."""
-        raise NotImplementedError
-
-
-class Publisher:
-    """A connection that publishes, as a queue sees it that asked it to wait."""
-
-    __slots__ = ()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is over, though what it had is not gone yet: that follows in slices."""
-        return False
-
-    def drained(self, queue: Queue) -> None:
-        """The queue has little left, or is gone: publish on."""
-        raise NotImplementedError
-
-    def disowned(self, queue: Queue) -> None:
-        """A queue that this connection had exclusively is deleted."""
-
-
-class Observer:
-    """Told of every change of the topology, after it happened. Federation, presence and management are observers."""
-
-    def exchange_declared(self, exchange: Exchange) -> None: ...
-
-    def exchange_deleted(self, exchange: Exchange) -> None: ...
-
-    def queue_declared(self, queue: Queue) -> None: ...
-
-    def queue_deleted(self, queue: Queue) -> None: ...
-
-    def bound(self, vhost: str, binding: Binding) -> None: ...
-
-    def unbound(self, vhost: str, binding: Binding) -> None: ...
-
-    def consumers_changed(self, queue: Queue) -> None: ...
-
-    def policy_changed(self, target: Queue | Exchange) -> None:
-        """Another policy, or another definition of it, now holds for this one; it works by it already."""
-
-    def configured(self, change: Change) -> None:
-        """A vhost, user, permission, topic permission or parameter (policies are parameters) was put or dropped."""

@@ -11,7 +11,7 @@ from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
 from ..jobs.scheduler import Job, Scheduler
-from ..messages.ports import Clock, Journal, Observer
+from ..messages.ports import Clock, Journal
 from ..metadata.records import Change, StoredVHost
 from ..metadata.validation import check_text
 from ..policies.limits import Limits
@@ -24,6 +24,7 @@ from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
 from ..telemetry.resource_alarms import Alarms
+from ..vhost.observer import Observer
 from ..vhost.vhost import EVENT, VHost
 
 VHOST_NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open

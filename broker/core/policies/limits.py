@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, PreconditionFailed
-from ..messages.ports import Observer
 from ..metadata.records import Change
 from ..metadata.validation import Rule, integer, misshapen, whole
+from ..vhost.observer import Observer
 from .parameters import Component, Parameters
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, Unknown
-from ..messages.ports import Observer
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
 from ..metadata.validation import check_text, text
+from ..vhost.observer import Observer
 
 if TYPE_CHECKING:
     from ..vhost.vhost import VHost

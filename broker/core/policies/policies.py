@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
-from ..messages.ports import Observer
 from ..metadata.patterns import Pattern
 from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, integer, misshapen, term, whole
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
+from ..vhost.observer import Observer
 from .parameters import POLICY, Component, Parameters
 from .policy_keys import definition_lines, merged
 

@@ -4,11 +4,61 @@ The highest priority with a consumer that has room is served first; within a pri
 without room leaves the turn and comes back at its tail, so a delivery never looks at consumers that wait.
 """
 
-from collections import deque
+from __future__ import annotations
 
-from ..messages.ports import Consumer
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ..messages.message import Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 WAITING = "waiting"  # activity status of a consumer that another one is served before
+
+
+class Consumer:
+    """A consumer of a queue, as the queue sees it: a port that sessions and federation links implement.
+
+    output   where its deliveries are written; consumers with the same output keep the order of all their deliveries
+    waiting  it had no room when last asked, and gets no turn until it calls `Queue.wake`; set by the queue alone
+    shares   it shares its room with other consumers
+    unacked  deliveries that it has not settled
+    """
+
+    __slots__ = ("tag", "queue", "output", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
+
+    def __init__(self, tag: str, queue: Queue, output: object, no_ack: bool, exclusive: bool, priority: int) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.output = output
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.waiting = False
+        self.shares = False
+        self.unacked = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether its channel is closed; the queue loses the consumer later, when the channel is released in slices."""
+        return False
+
+    def finish(self) -> None:
+        """Leave the queue now if `ended`; the queue resumes deliveries once it has the unacknowledged messages back."""
+        raise NotImplementedError
+
+    def room(self, body_bytes: int) -> int:
+        """Return how many messages with bodies of about that size fit its credit and its output buffer."""
+        raise NotImplementedError
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        """Send messages whose positions are position, position + step, and so on. There is room for all of them."""
+        raise NotImplementedError
+
+    def cancelled(self) -> None:
+        """The queue is deleted, or the right to read it was revoked. The queue has already removed the consumer."""
+        raise NotImplementedError
 
 
 def is_active(consumer: Consumer) -> bool:

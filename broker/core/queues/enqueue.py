@@ -11,8 +11,9 @@ from ...amqp import properties
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Journal
+from ..metadata.queue_types import QUORUM
 from .message_log import MessageLog
-from .queue_settings import QUORUM, QueueSettings
+from .queue_settings import QueueSettings
 from .route_target import RouteTarget
 from .x_death import MAXLEN
 

@@ -1,10 +1,8 @@
-"""The publishers that a queue holds back while it has consumers and too much for them."""
+"""Flow control of publishers: a queue holds them back while it has more than its consumers keep up with."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from ..messages.ports import Publisher
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -16,8 +14,26 @@ HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
 RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
+class Publisher:
+    """A connection that publishes, as the queues see it that hold it back: a port that sessions implement."""
+
+    __slots__ = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection is closed; its consumers and exclusive queues follow in slices."""
+        return False
+
+    def drained(self, queue: Queue) -> None:
+        """The queue has drained or was deleted: publish on."""
+        raise NotImplementedError
+
+    def disowned(self, queue: Queue) -> None:
+        """An exclusive queue of this connection was deleted."""
+
+
 class HeldPublishers:
-    """`held` are those that wait for one queue to drain."""
+    """The publishers that wait for one queue to drain."""
 
     __slots__ = ("_queue", "held")
 
@@ -26,17 +42,17 @@ class HeldPublishers:
         self.held: list[Publisher] = []
 
     def hold(self, publisher: Publisher) -> None:
-        """Tell this one when the queue has drained."""
+        """Call `Publisher.drained` when the queue has drained."""
         if publisher not in self.held:
             self.held.append(publisher)
 
     def forget(self, publisher: Publisher) -> None:
-        """This one has gone."""
+        """Remove a publisher that has closed."""
         if publisher in self.held:
             self.held.remove(publisher)
 
     def release_if_drained(self) -> None:
-        """Release them if the queue has drained."""
+        """Release all if the queue has drained or has no consumers."""
         queue = self._queue
         if (queue.ready < RELEASE_BELOW and queue.ready_bytes < RELEASE_BELOW_BYTES) or not len(queue.consumers):
             self.release()

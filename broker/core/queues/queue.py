@@ -14,7 +14,9 @@ from ..counters.statistics import DISABLED, DeliveryCounters
 from ..messages.binding import Binding
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import MessageState
-from ..messages.ports import Consumer, Pages
+from ..messages.ports import Pages
+from ..metadata.queue_types import QUORUM
+from ..queues.consumers import Consumer
 from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
@@ -25,7 +27,7 @@ from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
-from .queue_settings import NO_POLICY, NONE, QUORUM
+from .queue_settings import NO_POLICY, NONE
 from .ready_messages import ReadyMessages
 from .release import release
 from .route_target import RouteTarget
@@ -326,7 +328,7 @@ class Queue(RouteTarget):
             self._hand(takers[0], messages, position, 1, again, taken_bytes)
             return
         self.consumers.rotate(takers, len(messages))
-        if len({id(taker.line) for taker in takers}) == step:
+        if len({id(taker.output) for taker in takers}) == step:
             for index, taker in enumerate(takers[: len(messages)]):
                 some = messages[index::step]
                 self._hand(taker, some, position + index, step, again, total_bytes(some))

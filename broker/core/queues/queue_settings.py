@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...amqp.field_table import Table
+from ..metadata.queue_types import CLASSIC, QUORUM
 
 NO_POLICY: dict[str, object] = {}
 NONE = -1  # no time to live, no limit
 RULES_LIMIT = 1024  # that are shared in one vhost; beyond it all are made anew
-CLASSIC, QUORUM = "classic", "quorum"
 DROP_HEAD, REJECT_DLX = "drop-head", "reject-publish-dlx"
 QUORUM_DELIVERY_LIMIT = 20
 QUORUM_LEVELS, QUORUM_LEVEL = 31, 4  # the highest priority, and that of a message without one

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..counters.statistics import DeliveryCounters, PublishCounters
-from ..messages.ports import Observer
 from ..queues.queue import Queue
 from ..queues.route_target import RouteTarget
+from ..vhost.observer import Observer
 
 if TYPE_CHECKING:
     from ..exchanges.exchange import Exchange

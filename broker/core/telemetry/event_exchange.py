@@ -17,7 +17,6 @@ from ...logs.redaction import redacted
 from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding
 from ..messages.message import Address, framed
-from ..messages.ports import Observer
 from ..metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -28,6 +27,7 @@ from ..metadata.records import (
     StoredVHost,
 )
 from ..queues.queue import Queue
+from ..vhost.observer import Observer
 from ..vhost.vhost import EVENT
 from .event_fields import bounded, terms, typed
 

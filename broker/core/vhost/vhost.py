@@ -17,7 +17,6 @@ from ..exchanges.router import Route, RouteKey, route
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from ..messages.ports import Publisher
 from ..metadata.records import StoredVHost
 from ..queues.arguments import (
     check_queue_arguments,
@@ -27,6 +26,7 @@ from ..queues.arguments import (
     inequivalent_argument,
     with_queue_type,
 )
+from ..queues.flow_control import Publisher
 from ..queues.message_log import DELETED
 from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost

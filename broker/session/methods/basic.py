@@ -10,9 +10,9 @@ from pamqp import base, commands
 from ...amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
 from ...core.messages.message import Message
+from ...core.metadata.queue_types import QUORUM
 from ...core.queues.arguments import check_size, integer
 from ...core.queues.queue import Queue
-from ...core.queues.queue_settings import QUORUM
 from ...wire import method_encoder
 from .. import events, tracing
 from ..consumer import ChannelConsumer

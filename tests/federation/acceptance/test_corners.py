@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.federation import Place, quiet, until
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.ports import Observer
+from warren.broker.core.vhost.observer import Observer
 from warren.federation.exchange_link import ExchangeLink
 from warren.federation.link import Link
 from warren.federation.queue_link import QueueLink

@@ -244,8 +244,8 @@ def test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm(up: Pl
 
 def count_consumers(place: Place, changes: list[int]) -> None:
     """Note from now on when consumers of the queue upstream come and go."""
-    from warren.broker.core.messages.ports import Observer
     from warren.broker.core.queues.queue import Queue
+    from warren.broker.core.vhost.observer import Observer
 
     queue = place.site.node.vhosts[place.vhost].queues["fed.q"]
 

@@ -1,0 +1,3 @@
+"""The types of queues: the values of `x-queue-type`."""
+
+CLASSIC, QUORUM = "classic", "quorum"
