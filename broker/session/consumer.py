@@ -6,6 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..amqp.field_table import Table
+from ..amqp.framing import reframe
 from ..core.messages.message import Message
 from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
@@ -99,7 +100,7 @@ class ChannelConsumer(Consumer):
             if message.channel == number and message.largest_frame <= frame_max:
                 frames = message.frames
             else:
-                frames = method_encoder.reframed(message.frames, number, connection.frame_max)
+                frames = reframe(message.frames, number, connection.frame_max)
             if len(frames) < LARGE_BYTES:
                 out += frames
             else:

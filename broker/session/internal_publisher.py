@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from struct import Struct
 
 from ..amqp import properties
 from ..amqp.errors import AMQPError, Invalid
+from ..amqp.framing import header_frame, reframe
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
 from ..core.exchanges.router import Route
-from ..core.messages.message import HEADER_FIXED, Address, Message
+from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
 from ..core.vhost.vhost import VHost
-from ..wire import method_encoder
-from ..wire.content_assembler import CONTENT_CLASS
 from . import events
 from .channel import Channel
 from .confirms import Confirms
@@ -43,7 +41,6 @@ NOT_SEEN = -1  # octets of a body that never come
 INVALID, REFUSED, HELD = "invalid", "refused", "held"  # why something goes into no queue
 FLAGS = 2  # octets of property flags, which are always there
 
-_header = Struct(">BHIHHQ").pack
 
 Content = tuple[bytes, int, bytes]
 """Properties, the length of the body in octets, and the body's frames as they came off the wire, whole."""
@@ -336,7 +333,7 @@ class InternalPublisher:
                 seen, seen_bytes, header = raw, body_bytes, header_frame(self._channel.number, raw, body_bytes)
                 alike = not whole
             if frames and frames[NUMBER_AT:NUMBER_END] != number:
-                frames = method_encoder.reframed(frames, self._channel.number, 0)
+                frames = reframe(frames, self._channel.number, 0)
             whole.append(header + frames)
             indexes.append(index)
         self._header = number, seen, seen_bytes, header
@@ -379,15 +376,6 @@ class InternalPublisher:
             self.on_release()
         else:
             self._was_held = held
-
-
-def header_frame(number: int, raw: bytes, body_bytes: int) -> bytes:
-    """Of a content with these properties and a body of that length, on that channel."""
-    return (
-        _header(method_encoder.HEADER, number, HEADER_FIXED + len(raw), CONTENT_CLASS, 0, body_bytes)
-        + raw
-        + method_encoder.END
-    )
 
 
 def check_short(text: str) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from ..amqp.errors import Invalid
 from ..amqp.field_table import Table
+from ..amqp.framing import content_frames
 from ..amqp.properties import Properties
 from ..core.access.users import User
-from ..core.messages.message import Message, content_frames
+from ..core.messages.message import Message
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost

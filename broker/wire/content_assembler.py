@@ -5,12 +5,10 @@ from __future__ import annotations
 from struct import Struct
 
 from ..amqp.errors import FrameError, UnexpectedFrame
+from ..amqp.framing import CONTENT_CLASS, CONTENT_MIN, FRAME_HEAD, FRAME_OVERHEAD
 
-METHOD, HEADER, BODY = 1, 2, 3
-CONTENT_CLASS = 60
 MAX_BODY = 536_870_912  # 512 MiB: what no configuration can exceed
 PUBLISH_IDS = (60, 40)
-OVERHEAD = 8
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"
 # Frames shorter than the one are joined to the one before until that has the length of the other (octets): each object
@@ -49,17 +47,17 @@ class Content:
     def header(self, frame: bytes, body_max: int) -> None:
         """The header frame, already checked with `check_header`."""
         self.waits_for_header = False
-        self.body_bytes = self.missing = _fixed(frame, 7)[2]
+        self.body_bytes = self.missing = _fixed(frame, FRAME_HEAD)[2]
         self._dropped = self.body_bytes > body_max
         self._keep(frame)
 
     def body(self, frame: bytes) -> None:
         """A body frame; raises FrameError (501) when it is longer than what is missing. One of no length is legal."""
-        octets = len(frame) - OVERHEAD
-        if octets > self.missing:
+        size = len(frame) - FRAME_OVERHEAD
+        if size > self.missing:
             raise FrameError("content body frame exceeds remaining content size", *PUBLISH_IDS)
-        self.missing -= octets
-        if octets:
+        self.missing -= size
+        if size:
             self._keep(frame)
 
     def _keep(self, frame: bytes) -> None:
@@ -79,9 +77,9 @@ class Content:
 
 def check_header(frame: bytes) -> None:
     """Raises UnexpectedFrame (505) or FrameError (501) for a header frame that no basic.publish can have."""
-    if len(frame) < OVERHEAD + 14:
+    if len(frame) < FRAME_OVERHEAD + CONTENT_MIN:
         raise FrameError("type 2, malformed content header", *PUBLISH_IDS)
-    class_id, weight, body_bytes = _fixed(frame, 7)
+    class_id, weight, body_bytes = _fixed(frame, FRAME_HEAD)
     if class_id != CONTENT_CLASS:
         text = f"expected content header for class 60, got one for class {class_id} instead"
         raise UnexpectedFrame(text, *PUBLISH_IDS)

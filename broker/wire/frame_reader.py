@@ -14,16 +14,13 @@ from collections.abc import Container
 from struct import Struct
 
 from ..amqp.errors import FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
-from .content_assembler import CONTENT_CLASS, Content, check_header
+from ..amqp.framing import BODY, CONTENT_CLASS, CONTENT_MIN, FRAME_END, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
+from .content_assembler import Content, check_header
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-FRAME_END = 0xCE
-OVERHEAD = 8  # octets of a frame beside its payload
 PUBLISH = 0x003C0028
 ACK = 0x003C0050
 ACK_SIZE = 13
 LONGEST_PUBLISH = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
-HEADER_FIXED = 14  # class, weight, body size and one word of property flags
 
 _head = Struct(">BHI").unpack_from
 _index = _size = Struct(">I").unpack_from
@@ -169,7 +166,7 @@ class FrameReader:
             kind, channel, size = _head(data, at)
             if size > self.frame_max and self.frame_max:
                 raise self._too_large(kind, size)
-            stop = at + size + OVERHEAD
+            stop = at + size + FRAME_OVERHEAD
             if stop > len(data):
                 if kind not in (METHOD, HEADER, BODY, HEARTBEAT):
                     raise self._unknown(kind, at)
@@ -208,7 +205,7 @@ class FrameReader:
             return None
         start, skip, stride = at, stop - at, last - at
         contents = [data[stop:last]]
-        header_end = OVERHEAD + _size(data, stop + 3)[0]
+        header_end = FRAME_OVERHEAD + _size(data, stop + 3)[0]
         body_at = stop + header_end
         # First those that differ in their body alone,
         lead = data[at : body_at + 7] if last > body_at else data[at:body_at]
@@ -236,17 +233,17 @@ class FrameReader:
         HOT: bench L.
         """
         data = self._data
-        if at + 7 + HEADER_FIXED >= len(data):
+        if at + 7 + CONTENT_MIN >= len(data):
             return 0
         kind, number, size, class_id, weight, body = _content_head(data, at)
-        body_at = at + size + OVERHEAD
-        end = int(body_at + body + OVERHEAD if body else body_at)
+        body_at = at + size + FRAME_OVERHEAD
+        end = int(body_at + body + FRAME_OVERHEAD if body else body_at)
         if (
             kind != HEADER
             or number != channel
             or class_id != CONTENT_CLASS
             or weight
-            or size < HEADER_FIXED
+            or size < CONTENT_MIN
             or end > len(data)
             or body > self.body_max
             or data[body_at - 1] != FRAME_END
@@ -282,7 +279,7 @@ class FrameReader:
         if kind == HEARTBEAT:
             if channel:
                 raise UnexpectedFrame(f"type 8, all octets = {shown(data[at + 7 : stop - 1])}: unexpected heartbeat")
-            if stop - at != OVERHEAD:
+            if stop - at != FRAME_OVERHEAD:
                 raise self._unknown(kind, at)
             return None
         if kind not in (HEADER, BODY):

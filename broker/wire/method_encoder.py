@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from struct import Struct
 
+from ..amqp.framing import END, METHOD
+
 _head = Struct(">BHI").pack
 _u16 = Struct(">H").pack
 _u32 = Struct(">I").pack
 _u64 = Struct(">Q").pack
-_unpack_head = Struct(">BHI").unpack_from
 
-METHOD, HEADER, BODY = 1, 2, 3
-END = b"\xce"
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 CONNECTION_START = 0x000A000A
@@ -104,22 +103,3 @@ def get_ok(channel: int, tag: int, redelivered: bool, address: bytes, ready: int
 
 def returned(channel: int, code: int, text: str, address: bytes) -> bytes:
     return method(channel, RETURN, _u16(code) + short_string(text) + address)
-
-
-def reframed(frames: bytes, channel: int, frame_max: int) -> bytes:
-    """The same content on another channel, or cut to another frame_max (largest payload + 8; 0 is no limit)."""
-    limit = frame_max - 8 if frame_max else len(frames)
-    out = bytearray()
-    at = 0
-    while at < len(frames):
-        kind, _, size = _unpack_head(frames, at)
-        start = at + 7
-        at = start + size
-        if kind == HEADER:
-            out += _head(HEADER, channel, size) + frames[start:at] + END
-        else:
-            for cut in range(start, at, limit):
-                piece = frames[cut : min(cut + limit, at)]
-                out += _head(BODY, channel, len(piece)) + piece + END
-        at += 1
-    return bytes(out)

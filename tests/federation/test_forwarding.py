@@ -10,8 +10,8 @@ from typing import Any, cast
 from tests.support.channel import Channel
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import content_frames
 from warren.broker.core.node.node import Node
 from warren.broker.session.internal_publisher import InternalPublisher
 from warren.broker.session.settings import Settings

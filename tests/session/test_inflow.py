@@ -11,12 +11,13 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, dial, new_node
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, SyntaxFault
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import INSIDER
 from warren.broker.core.exchanges.exchange_context import ExchangeContext
 from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.messages.binding import Destination
-from warren.broker.core.messages.message import Message, content_frames
+from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from warren.broker.core.queues.flow_control import HOLD_ABOVE

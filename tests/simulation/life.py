@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, cast
 from tests.simulation.disk import SimulatedDisk, Stopped
 from tests.simulation.metadata import MemoryMetadata
 from tests.simulation.model import ALWAYS, NEVER, Content, Entry, Queue, attempts_of, check, check_attempts, content
+from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages import message_state as core_life
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import compaction, segment_reader

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment_reader import READ_BYTES
 

@@ -6,7 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from tests.simulation.disk import SimulatedDisk
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 

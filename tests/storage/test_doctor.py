@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.broker.core.messages.message import Address, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address
 from warren.broker.storage import log_records
 from warren.broker.storage.doctor import examine
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal

@@ -14,7 +14,8 @@ import pytest
 from tests.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.simulation.metadata import MemoryMetadata
 from tests.support.descriptors import no_descriptor
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.disk import FolderDisk

@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import NO_TTL, MessageState
 from warren.broker.storage import log_records
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.metadata import MemoryMetadata
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal

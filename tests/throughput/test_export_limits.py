@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message, content_frames
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo as line_module
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.message_identity import hops, identity

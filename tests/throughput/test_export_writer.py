@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, content_frames
+from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.arrow_columns import arrow_schema

@@ -11,6 +11,7 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue,
 
 from tests.support import codec
 from tests.support.examples import examples
+from warren.broker.amqp.framing import reframe
 from warren.broker.core.messages.message import Address
 from warren.broker.wire import method_encoder
 from warren.broker.wire.method_encoder import long, long_string, short, short_string
@@ -129,7 +130,7 @@ def test_reframing_keeps_header_and_body(body: bytes, cuts: list[int], given: by
     pieces = [body[start:end] for start, end in zip(marks, marks[1:], strict=False)]
     header = codec.header_frame(1, len(body), given)
     frames = header + b"".join(codec.frame(codec.BODY, 1, piece) for piece in pieces)
-    out = method_encoder.reframed(frames, 7, frame_max)
+    out = reframe(frames, 7, frame_max)
     assert out.startswith(header[:1] + b"\0\x07" + header[3:])
     out, found = out[len(header) :], b""
     while out:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
+from ...amqp.framing import content_frames
 from ..messages.binding import Destination
-from ..messages.message import Message, content_frames
+from ..messages.message import Message
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult

@@ -7,14 +7,12 @@ publisher wrote is, to the octet, what a consumer reads. Properties are decoded 
 from __future__ import annotations
 
 from ...amqp.field_table import Table
+from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames
 from ...amqp.properties import EXPIRATION, HEADERS, Properties, delivery_mode, replace, text
 from ...amqp.properties import headers as headers_of
 from .message_state import MessageState
 
 DELIVERY_COUNT = "x-delivery-count"
-FRAME_HEAD = 7  # type, channel, size
-FRAME_OVERHEAD = 8  # the head and the end octet
-HEADER_FIXED = 12  # class id, weight, body size: what stands before the property flags
 
 
 class Address:
@@ -126,7 +124,7 @@ class Message:
     @property
     def property_bytes(self) -> bytes:
         """Property flags and values, as they stand in the header frame after the body size."""
-        return self.frames[FRAME_HEAD + HEADER_FIXED : self.header_end]
+        return self.frames[FRAME_HEAD + CONTENT_FIXED : self.header_end]
 
     @property
     def properties(self) -> Properties:
@@ -162,13 +160,3 @@ def framed(address: Address, properties: Properties, body: bytes) -> Message:
 def total_bytes(messages: list[Message]) -> int:
     """The sum of their bodies. HOT: bench B, D, I, L."""
     return sum([message.body_bytes for message in messages])
-
-
-def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
-    """A header frame and, for a body that is not empty, one body frame."""
-    number = channel.to_bytes(2, "big")
-    header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + property_bytes
-    frames = b"\x02" + number + len(header).to_bytes(4, "big") + header + b"\xce"
-    if body:
-        frames += b"\x03" + number + len(body).to_bytes(4, "big") + body + b"\xce"
-    return frames

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
-from ..messages.message import Address, Message, content_frames
+from ...amqp.framing import content_frames
+from ..messages.message import Address, Message
 from ..messages.message_state import MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons

@@ -9,6 +9,7 @@ from pamqp import base, commands
 
 from ...amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
+from ...amqp.framing import reframe
 from ...core.messages.message import Message
 from ...core.metadata.queue_types import QUORUM
 from ...core.queues.arguments import check_size, integer
@@ -141,7 +142,7 @@ def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
     frames = message.frames
     frame_max = channel.connection.frame_max
     if message.channel != channel.number or message.largest_frame > frame_max > 0:
-        frames = method_encoder.reframed(frames, channel.number, frame_max)
+        frames = reframe(frames, channel.number, frame_max)
     channel.send(method_encoder.get_ok(channel.number, tag, redelivered, message.address.encoded, queue.ready) + frames)
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.field_table import type_name
+from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, reframe
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import Route, RouteKey
-from ...core.messages.message import FRAME_HEAD, FRAME_OVERHEAD, HEADER_FIXED, Address, Message, content_frames
+from ...core.messages.message import Address, Message
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
@@ -35,7 +36,7 @@ LONGEST_MS = 315_360_000_000
 MANDATORY, IMMEDIATE = 1, 2
 ASKED = properties.USER_ID | properties.EXPIRATION  # properties that are to be checked
 SIZE_AT = 3  # of the header frame, with its class, weight and the size of the body behind it
-PROPERTIES_AT = FRAME_HEAD + HEADER_FIXED
+PROPERTIES_AT = FRAME_HEAD + CONTENT_FIXED
 IDS = 6  # octets of class id, method id and ticket in front of the exchange name
 
 _sizes = Struct(">I4xQ").unpack_from
@@ -379,5 +380,5 @@ def send_back(channel: Channel, message: Message) -> None:
     frames = message.frames
     frame_max = channel.connection.frame_max
     if message.channel != channel.number or message.largest_frame > frame_max > 0:
-        frames = method_encoder.reframed(frames, channel.number, frame_max)
+        frames = reframe(frames, channel.number, frame_max)
     channel.send(method_encoder.returned(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)

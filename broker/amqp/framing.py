@@ -1,0 +1,56 @@
+"""Frames of AMQP 0-9-1: their layout, and the content of a message as frames.
+
+A frame is type (1 byte), channel (2), payload size (4), payload, end byte 0xCE. A content is one header frame and any
+number of body frames. The payload of a header frame is class (2), weight (2), body size (8), property flags (2 or
+more) and properties.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+FRAME_END = 0xCE
+END = b"\xce"
+FRAME_HEAD = 7  # type, channel, size
+FRAME_OVERHEAD = 8  # the head and the end byte
+CONTENT_CLASS = 60  # of basic, the only class with content
+CONTENT_FIXED = 12  # class, weight and body size: what precedes the property flags
+CONTENT_MIN = CONTENT_FIXED + 2  # payload of the shortest header frame: one word of property flags
+
+_head = Struct(">BHI").pack
+_unpack_head = Struct(">BHI").unpack_from
+_header = Struct(">BHIHHQ").pack
+
+
+def header_frame(channel: int, property_bytes: bytes, body_bytes: int) -> bytes:
+    """Encode the header frame of a content whose body has `body_bytes` bytes."""
+    size = CONTENT_FIXED + len(property_bytes)
+    return _header(HEADER, channel, size, CONTENT_CLASS, 0, body_bytes) + property_bytes + END
+
+
+def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
+    """Encode a content as a header frame and, for a body that is not empty, one body frame."""
+    frames = header_frame(channel, property_bytes, len(body))
+    if body:
+        frames += _head(BODY, channel, len(body)) + body + END
+    return frames
+
+
+def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
+    """Encode the same content for another channel, cut to another frame_max (largest payload + 8; 0 is no limit)."""
+    limit = frame_max - FRAME_OVERHEAD if frame_max else len(frames)
+    out = bytearray()
+    at = 0
+    while at < len(frames):
+        kind, _, size = _unpack_head(frames, at)
+        start = at + FRAME_HEAD
+        at = start + size
+        if kind == HEADER:
+            out += _head(HEADER, channel, size) + frames[start:at] + END
+        else:
+            for cut in range(start, at, limit):
+                piece = frames[cut : min(cut + limit, at)]
+                out += _head(BODY, channel, len(piece)) + piece + END
+        at += 1
+    return bytes(out)
