@@ -69,7 +69,7 @@ from .hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 from .hosting.host import PRODUCT, Command, Host, Listening, Service, product_version
 from .hosting.stable_hash import stable_hash
 from .logs.redaction import HIDDEN, redacted
-from .net.certificate_expiry import authority_expiries, server_expiry
+from .net.certificates import authority_expiries, server_expiry
 from .net.connection_limits import Pool, Slot
 from .net.listener import Listener
 from .net.tls import TLS

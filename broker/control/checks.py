@@ -7,7 +7,7 @@ import ssl
 import time
 
 from ..hosting.host import Listening
-from ..net.certificate_expiry import authority_expiries, server_expiry
+from ..net.certificates import authority_expiries, server_expiry
 from . import status
 from .answers import UNAVAILABLE, Answer, Refused
 from .call import Call, Handler

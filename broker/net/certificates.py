@@ -1,4 +1,4 @@
-"""What a client's certificate says, in RabbitMQ's words: subject and issuer as one text, and the user it stands for."""
+"""Fields of certificates: names and users of clients' certificates as RabbitMQ writes them, and dates of expiry."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ SHORT_NAMES = {
     "streetAddress": "STREET",
     "userId": "UID",
 }
+NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
+HANDSHAKE_TURNS = 3
 ESCAPED = '"+,;<>\\'
 
 Certificate = Mapping[str, Any]
@@ -76,3 +78,38 @@ def validity(certificate: Certificate) -> str:
         for time in times
         if time is not None
     )
+
+
+def server_expiry(context: ssl.SSLContext, certfile: str) -> str:
+    """Return the date of expiry of a server's certificate as OpenSSL writes it: `Jan  1 00:00:00 2027 GMT`.
+
+    Python reads the fields of a certificate only where a peer has shown it, so it is shown to a client in memory, which
+    trusts it whatever its age. Raises OSError (ssl.SSLError is one).
+    """
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.load_verify_locations(certfile)
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | NO_CHECK_TIME
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(back, there)
+    server = context.wrap_bio(there, back, server_side=True)
+    for end in (client, server) * HANDSHAKE_TURNS:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        if end is client:
+            break
+    return not_after(client.getpeercert() or {})
+
+
+def authority_expiries(cacertfile: str) -> list[str]:
+    """Return the dates of expiry of all authorities that sign clients' certificates. Raises OSError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cacertfile)
+    return [not_after(one) for one in context.get_ca_certs()]
+
+
+def not_after(certificate: Mapping[str, object]) -> str:
+    """Return the date of expiry, or an empty text."""
+    return str(certificate.get("notAfter", ""))

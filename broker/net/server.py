@@ -16,11 +16,10 @@ from ..session.connection import Connection
 from ..session.consumer_timeout import Timeouts
 from ..session.settings import Settings
 from ..session.transport import Peer
+from .access_enforcement import AccessEnforcement
 from .connection_limits import ConnectionLimits, connection_limit, raise_descriptor_limit
-from .evictions import Evictions
 from .listener import Listener, SocketOptions
 from .peer_watcher import PeerCloseWatcher
-from .revocations import Revocations
 from .tls import TLS
 from .transport import Transport
 
@@ -64,7 +63,7 @@ class Server:
         self._timeouts = Timeouts(node.clock, settings.consumer_timeout_ms, self.connections.values)
         self._timeouts.start()
         node.alarms.hooks.append(self._alarm_changed)
-        node.observers += [Evictions(self.close_connections), Revocations(self.connections.values)]
+        node.observers.append(AccessEnforcement(self.close_connections, self.connections.values))
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
         """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""

@@ -17,7 +17,6 @@ from ..core.exchanges.exchange import binding_key
 from ..core.telemetry.resource_alarms import MEMORY
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, Publishes
-from .connection_state import CLOSED, CLOSING
 from .names import REPLY_TO
 
 if TYPE_CHECKING:
@@ -98,14 +97,3 @@ def unblock(connection: Connection) -> None:
         if "connection.blocked" in connection.capabilities:
             notice = method_encoder.method(0, method_encoder.CONNECTION_UNBLOCKED)
         connection.send(notice)  # which has us called again
-
-
-def state_text(connection: Connection) -> str:
-    """Of one that is open, or was: `blocking` is who would be blocked, `flow` who waits for its queues to drain."""
-    if connection.state == CLOSED:
-        return "closed"
-    if connection.state == CLOSING:
-        return "closing"
-    if connection.node.alarms.reason:
-        return "blocked" if connection.blocked else "blocking"
-    return "flow" if connection.holding.queues else "running"

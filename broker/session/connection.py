@@ -18,9 +18,9 @@ from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
-from . import alarm_blocking, closing, events, limits
+from . import alarm_blocking, closing, events, limits, revocation
 from .channel import Channel
-from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING
+from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
 from .consumer import ChannelConsumer
 from .flow_control import PublisherThrottle
 from .handshake import Handshake
@@ -145,7 +145,7 @@ class Connection(Publisher):
     @property
     def state_text(self) -> str:
         """As RabbitMQ lists it."""
-        return self._handshake.state if self.state == HANDSHAKE and self._handshake else alarm_blocking.state_text(self)
+        return self._handshake.state if self.state == HANDSHAKE and self._handshake else state_text(self)
 
     @property
     def ended(self) -> bool:
@@ -322,7 +322,7 @@ class Connection(Publisher):
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
-            limits.renew(self)
+            revocation.renew_rights(self)
             self.link.report("secret_updated", "info", {"reason": method.reason})
             self.send(method_encoder.method(0, method_encoder.UPDATE_SECRET_OK))
         else:

@@ -11,7 +11,7 @@ from ..core.messages.message import Message
 from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
-from . import events, tracing
+from . import events
 from .output_buffer import LARGE_BYTES, LARGE_SHARE
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ class ChannelConsumer(Consumer):
             channel.vhost.message_log.delivered(
                 channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
             )
-        if channel.vhost.firehose is not None:
-            tracing.delivered(channel, messages, queue, redelivered)
+        firehose = channel.vhost.firehose
+        if firehose is not None:
+            for message in messages:
+                firehose.delivered(channel.origin, message, queue.name, redelivered)
 
     def settled(self) -> None:
         """One of its deliveries is acknowledged or back in the queue. HOT: bench I, L."""

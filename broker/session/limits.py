@@ -1,4 +1,4 @@
-"""Who may open one more connection or channel, and who may go on with what is open (spec/core.md 1.6, 1.8, 4, 21)."""
+"""Limits of connections and channels: of the node, of a virtual host and of a user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHANNEL_OPEN = (20, 10)
 
 
 def admit(connection: Connection, name: str) -> VHost:
-    """The virtual host that the client asks for; raises NotAllowed (530), in RabbitMQ's order of checks."""
+    """Admit a connection to a virtual host and return that; raises NotAllowed (530), in RabbitMQ's order of checks."""
     node, user = connection.node, connection.user
     assert user is not None
     limit = connection.settings.connection_max
@@ -36,7 +36,7 @@ def admit(connection: Connection, name: str) -> VHost:
 
 
 def admit_channel(connection: Connection) -> None:
-    """Room for one more channel of this user, and of this node; raises NotAllowed (530)."""
+    """Check that the user and the node may have one more channel; raises NotAllowed (530)."""
     node, user = connection.node, connection.user
     assert user is not None
     limit = node.limits.user_channels(user.account)
@@ -51,29 +51,3 @@ def admit_channel(connection: Connection) -> None:
             f"number of channels opened on node '{node.name}' has reached the maximum allowed limit of {limit}",
             *CHANNEL_OPEN,
         )
-
-
-def renew(connection: Connection) -> None:
-    """The client has a new secret, of which the internal users know nothing: what it may do is looked at again.
-
-    Raises NotAllowed (530) where the user is gone or may not be in this virtual host any more.
-    """
-    user, vhost = connection.user, connection.vhost
-    assert user is not None and vhost is not None
-    if user.account and connection.node.users.get(user.account) is not user:
-        raise NotAllowed("New secret was refused by one of the backends")
-    if vhost.name not in user.permissions:
-        raise NotAllowed("Secret update failed")
-    vhost.changed()
-    revoke(connection)
-
-
-def revoke(connection: Connection) -> None:
-    """End the consumers that the user has no right to any more (spec/core.md 9.4): the client is told."""
-    for channel in connection.channels.values():
-        for subscription in list(channel.consumers.values()):
-            queue = subscription.queue
-            if queue is not channel.reply_queue and not channel.may("read", queue.name):
-                queue.remove_consumer(subscription)
-                subscription.cancelled()
-                channel.vhost.consumers_changed(queue)

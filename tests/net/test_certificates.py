@@ -1,8 +1,20 @@
 """What a certificate says, in RabbitMQ's words."""
 
-import pytest
+import datetime
+import ssl
+from pathlib import Path
 
-from warren.broker.net.certificates import distinguished_name, escaped, login_name, validity
+import pytest
+import trustme
+
+from warren.broker.net.certificates import (
+    authority_expiries,
+    distinguished_name,
+    escaped,
+    login_name,
+    server_expiry,
+    validity,
+)
 
 SUBJECT = (
     (("countryName", "FR"),),
@@ -44,3 +56,21 @@ def test_validity_is_two_times():
     certificate = {"notBefore": "Jan  5 09:34:43 2026 GMT", "notAfter": "Jan  5 09:34:43 2027 GMT"}
     assert validity(certificate) == "2026-01-05T09:34:43Z - 2027-01-05T09:34:43Z"
     assert validity({}) == ""
+
+
+def dated(year: int) -> datetime.datetime:
+    return datetime.datetime(year, 1, 1)
+
+
+def test_certificates_tell_until_when_they_hold_those_that_do_no_more_too(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for year in (2021, 2035):
+        leaf = authority.issue_cert("localhost", not_before=dated(2020), not_after=dated(year))
+        leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "leaf.pem"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "leaf.pem")
+        context.load_verify_locations(tmp_path / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        assert server_expiry(context, str(tmp_path / "leaf.pem")) == f"Jan  1 00:00:00 {year} GMT"
+    assert authority_expiries(str(tmp_path / "ca.pem")) == ["Jan  1 00:00:00 3000 GMT"]

@@ -12,7 +12,7 @@ from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.access.passwords import ARGON2ID
 from warren.broker.core.definitions.recorder import Recorder
-from warren.broker.net.evictions import Evictions
+from warren.broker.net.access_enforcement import AccessEnforcement
 from warren.broker.session.connection import Connection as Session
 
 
@@ -25,7 +25,7 @@ def evict(client: Client) -> None:
             session.close(ConnectionForced(reason))
         return 1
 
-    session.node.observers.append(Evictions(close))
+    session.node.observers.append(AccessEnforcement(close, lambda: [session]))
 
 
 def test_a_login_that_waits_is_refused_when_its_user_is_deleted_or_another_of_that_name() -> None:

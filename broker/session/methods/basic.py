@@ -15,7 +15,7 @@ from ...core.metadata.queue_types import QUORUM
 from ...core.queues.arguments import check_size, integer
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
-from .. import events, tracing
+from .. import events
 from ..consumer import ChannelConsumer
 from ..names import REPLY_TO, unique_name
 
@@ -172,7 +172,7 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
     if channel.vhost.message_log is not None:
         channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
     if channel.vhost.firehose is not None:
-        tracing.delivered(channel, [message], queue, redelivered)
+        channel.vhost.firehose.delivered(channel.origin, message, queue.name, redelivered)
     return channel.delivery_tag, message, redelivered
 
 

@@ -22,7 +22,6 @@ from ...core.queues.route_target import RouteTarget
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import Publishes
-from .. import tracing
 from ..names import REPLY_TO
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
     else:
         queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
     if channel.vhost.firehose is not None:
-        tracing.published(channel, message, keys, queues)
+        channel.vhost.firehose.published(channel.origin, message, keys, queues)
     if channel.transaction is not None:
         channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
     else:

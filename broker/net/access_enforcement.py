@@ -1,0 +1,44 @@
+"""Enforcement of access changes on open connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..core.metadata.records import Change, StoredPermission, StoredUser, StoredVHost
+from ..core.vhost.observer import Observer
+from ..session.connection import Connection
+from ..session.revocation import revoke_consumers
+
+Close = Callable[[Callable[[Connection], bool], str], int]
+"""Closes the connections that a predicate chooses, with a reason for the clients; returns how many."""
+
+
+class AccessEnforcement(Observer):
+    """Closes the connections of deleted users and virtual hosts, and cancels consumers that lost the right to read.
+
+    `connections` returns the open connections.
+    """
+
+    def __init__(self, close: Close, connections: Callable[[], Iterable[Connection]]) -> None:
+        self._close = close
+        self._connections = connections
+
+    def configured(self, change: Change) -> None:
+        record = change.record
+        if isinstance(record, StoredPermission):
+            self._revoke(record.user, record.vhost)
+        elif change.put:
+            return
+        elif isinstance(record, StoredUser):
+            name = record.name
+            self._close(lambda one: one.user is not None and one.user.account == name, f"user '{name}' is deleted")
+        elif isinstance(record, StoredVHost):
+            name = record.name
+            self._close(lambda one: one.vhost is not None and one.vhost.name == name, f"vhost '{name}' is deleted")
+
+    def _revoke(self, user_name: str, vhost_name: str) -> None:
+        for connection in list(self._connections()):
+            user, vhost = connection.user, connection.vhost
+            if user is not None and vhost is not None and (user.account, vhost.name) == (user_name, vhost_name):
+                revoke_consumers(connection)
+                connection.node.pump()
