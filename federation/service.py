@@ -56,7 +56,7 @@ class FederationService(Service):
     async def start(self, host: Host) -> None:
         self._host = host
         self._watcher = Watcher(self)
-        host.node.observers.append(self._watcher)
+        host.node.observers.add(self._watcher)
         self._look_in(0.0)
 
     async def stop(self) -> None:

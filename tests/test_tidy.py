@@ -90,14 +90,6 @@ CORE = (
     *("metadata", "messages", "counters", "access", "jobs", "queues", "exchanges", "vhost", "policies", "telemetry"),
     *("node", "definitions"),
 )
-# importing file -> module of a later folder, which an interface or a value of its own is to replace
-UPWARD: dict[str, set[str]] = {
-    "broker/core/access/users.py": {"broker.core.vhost.vhost"},
-    "broker/core/telemetry/event_exchange.py": {"broker.core.node.node"},
-    "broker/core/telemetry/log_exchange.py": {"broker.core.node.node"},
-    "broker/core/vhost/vhost.py": {"broker.core.node.node", "broker.core.telemetry.firehose"},
-}
-
 EFFECTS = {
     *("asyncio", "socket", "select", "selectors", "ssl", "time", "logging"),
     *("threading", "concurrent", "multiprocessing", "subprocess", "signal"),
@@ -208,18 +200,14 @@ def test_each_folder_imports_only_what_its_line_of_the_table_allows() -> None:
 
 
 def test_folders_of_the_core_import_only_those_before_them() -> None:
-    found, used = [], set()
+    found = []
     for path in sources("broker/core"):
         folder = path.relative_to(ROOT / "broker" / "core").parts[0]
         for line, module in imports(path):
             if module.startswith("broker.core.") and folder in CORE:
                 other = module.split(".")[2]
                 if CORE.index(other) > CORE.index(folder):
-                    used.add((short(path), module))
-                    if module not in UPWARD.get(short(path), ()):
-                        found.append(complaint(path, line, f"{folder} may not import {module}"))
-    unused = {(path, module) for path, modules in UPWARD.items() for module in modules} - used
-    found += [f"{path}: the exception for {module} is not needed any more" for path, module in sorted(unused)]
+                    found.append(complaint(path, line, f"{folder} may not import {module}"))
     assert not found, "\n".join(found)
 
 

@@ -139,3 +139,8 @@ class Invalid(OperatorError):
 
 class Unknown(OperatorError):
     """There is no such vhost, user, parameter or policy: HTTP 404."""
+
+
+def unknown_vhost(name: str) -> Unknown:
+    """The error of an operation on a virtual host that does not exist."""
+    return Unknown(f'Virtual host "{name}" does not exist')

@@ -145,10 +145,16 @@ def build_node(
     where definitions are to be loaded."""
     users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
     node = Node(
-        config.node, default_cluster_name(config), clock, store.journal, users, message_memory_bytes(config), registry
+        config.node,
+        default_cluster_name(config),
+        clock,
+        store.journal,
+        users,
+        message_memory_bytes(config),
+        registry,
+        config.default_vhost,
     )
     node.product, node.version = config.product, config.version
-    node.default_vhost = config.default_vhost
     node.default_queue_type = config.default_queue_type
     if config.log.exchange:
         node.system_exchanges.append(LOG)
@@ -177,8 +183,8 @@ def build_node(
         number = exchange.number
         exchange.type.restore(RecoveredMessages(store.queues.pop(number, Pages()), store.deadlines.pop(number, None)))
     node.numbering.next = max(node.numbering.next, store.next_queue)
-    node.observers += [Recorder(node, restored.orphans), QueueChurn(node.churn)]
-    node.events.begin()
+    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn))
+    node.start_events()
     if CLUSTER_ID not in node.parameters.globals():
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
@@ -341,7 +347,7 @@ async def run(config: Config, sources: Sources) -> int:
     supervisor = Supervisor(report, ending.fail)
     server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config), supervisor)
     if config.log.exchange:
-        logs.publish_to(LogExchange(node, loop.call_soon_threadsafe, committer.commit_soon).put)
+        logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
     set_watermarks(resources, config)
     resources.watch(committer.look)
     committer.commit_soon()  # before anything that clients are told is stored: what was made so far

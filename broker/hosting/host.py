@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from ..amqp.errors import Unknown
+from ..amqp.errors import unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
 from ..core.node.node import Node
@@ -215,7 +215,7 @@ class Host:
         """
         there = self.node.vhosts.get(vhost)
         if there is None:
-            raise Unknown(f'Virtual host "{vhost}" does not exist')
+            raise unknown_vhost(vhost)
         soon = self._server.loop.call_soon
         return InternalPublisher(self.node, self.settings, there, name, self.report, soon, self.commit_soon)
 

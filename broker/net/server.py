@@ -63,7 +63,7 @@ class Server:
         self._timeouts = Timeouts(node.clock, settings.consumer_timeout_ms, self.connections.values)
         self._timeouts.start()
         node.alarms.hooks.append(self._alarm_changed)
-        node.observers.append(AccessEnforcement(self.close_connections, self.connections.values))
+        node.observers.add(AccessEnforcement(self.close_connections, self.connections.values))
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
         """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""

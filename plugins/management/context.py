@@ -26,7 +26,7 @@ class State:
         self._host = host
         if mode == "detailed":
             host.node.breakdown = breakdown = DetailedRates()
-            host.node.observers.append(breakdown)
+            host.node.observers.add(breakdown)
 
     def more_samples(self) -> Iterator[Sample]:
         """Of what there is only where something is configured or installed."""

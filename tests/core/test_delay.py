@@ -1,6 +1,7 @@
 """What waits in an exchange: what is held and for how long, in which order it goes, what the journal keeps of it."""
 
 import errno
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -310,8 +311,7 @@ class Restarting:
         self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), 4096)
         pages = self.journal.recover({1, 2})
         node = new_node(self.journal)
-        node.clock = self.clock
-        self.vhost = VHost("/", node)
+        self.vhost = VHost("/", replace(node.services, clock=self.clock))
         exchange = self.vhost.declare_exchange("x", "fanout", True, False, False, Table.of(ON), 1)
         self.queue = self.vhost.declare_queue("q", True, False, False, Table.EMPTY, None, 2)
         self.vhost.bind("x", self.queue, "", Table.EMPTY)

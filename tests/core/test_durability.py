@@ -79,7 +79,7 @@ def empty_node() -> tuple[Node, Noting]:
 def node() -> Node:
     made, _ = empty_node()
     made.add_vhost("/")
-    made.observers.append(Recorder(made, []))
+    made.observers.add(Recorder(made, []))
     return made
 
 
@@ -256,7 +256,7 @@ def test_what_is_durable_is_there_after_each_restart_and_nothing_else_is(seed: i
         assert topology(node, False) == expected
         assert {queue.number for queue in restored.queues} == {part[2] for part in expected if len(part) == 6}
         assert list(node.vhosts) == ["/", "other\udcff"] and node.numbering.next == highest
-        node.observers.append(Recorder(node, restored.orphans))
+        node.observers.add(Recorder(node, restored.orphans))
         deeds = Deeds(node, random)
         for _ in range(random.choice((5, 150))):
             deeds.do()
@@ -380,7 +380,7 @@ def test_each_kind_of_loss_ends_when_it_is_made_anew() -> None:
 
 def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> None:
     node, journal, restored = restored_broken()
-    node.observers.append(Recorder(node, restored.orphans))
+    node.observers.add(Recorder(node, restored.orphans))
     vhost = node.vhosts["/"]
     exchange(vhost, "lost")
     declare(vhost, "bad")
@@ -400,7 +400,7 @@ def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> No
 
 def test_a_binding_of_something_lost_ends_with_its_other_end() -> None:
     node, journal, restored = restored_broken()
-    node.observers.append(Recorder(node, restored.orphans))
+    node.observers.add(Recorder(node, restored.orphans))
     vhost = node.vhosts["/"]
     vhost.delete_queue(vhost.queues["kept"])
     assert ("-", "binding", "/", "lost", "queue", "kept", "k") in journal.told()

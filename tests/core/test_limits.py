@@ -116,7 +116,7 @@ def test_limits_of_a_vhost_have_one_name(node: Node, limits: Limits) -> None:
 
 def test_limits_of_a_user_are_added_to_and_taken_away(node: Node, limits: Limits) -> None:
     watcher = Watcher()
-    node.observers.append(watcher)
+    node.observers.add(watcher)
     limits.set_user("u", {"max-connections": 5})
     limits.set_user("u", {"max-channels": 7.0})
     limits.set_user("u", {"max-channels": 7})

@@ -33,7 +33,7 @@ class Place:
         self.peer = InProcessPeer()
         self.vhost = self.peer.node.vhosts["/"]
         self.ends = Ends()
-        self.peer.node.observers.append(self.ends)
+        self.peer.node.observers.add(self.ends)
         self.vhost.declare_exchange("x", type_, durable, auto_delete, False, Table.EMPTY)
         for name in ("q", "other"):
             self.vhost.declare_queue(name, durable, False, False, Table.EMPTY, None)

@@ -34,9 +34,9 @@ def node() -> Node:
 
 @pytest.fixture
 def watcher(node: Node) -> Watcher:
-    node.observers.append(Watcher())
-    assert isinstance(node.observers[0], Watcher)
-    return node.observers[0]
+    watcher = Watcher()
+    node.observers.add(watcher)
+    return watcher
 
 
 @pytest.fixture

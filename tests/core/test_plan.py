@@ -57,7 +57,7 @@ def test_every_section_is_optional(node: Node) -> None:
 
 def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_the_same() -> None:
     node, watcher = new_node(), Watcher()
-    node.observers.append(watcher)
+    node.observers.add(watcher)
     imported(node, WHOLE)
     told = watcher.told()
     assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(told)

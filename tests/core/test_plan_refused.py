@@ -174,7 +174,7 @@ def with_item(section: str, item: object) -> dict[str, Any]:
 def refusal(node: Node, document: object, vhost: str | None = None) -> str:
     """What is said of it; nobody is told of any change, and there is none."""
     watcher = Watcher()
-    node.observers.append(watcher)
+    node.observers.add(watcher)
     before = exported(node)
     with pytest.raises(Invalid) as raised:
         imported(node, document, vhost)

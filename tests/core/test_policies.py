@@ -42,7 +42,7 @@ def policies(node: Node) -> Policies:
 @pytest.fixture
 def watcher(node: Node) -> Watcher:
     made = Watcher()
-    node.observers.append(made)
+    node.observers.add(made)
     return made
 
 

@@ -167,7 +167,7 @@ def test_what_was_stored_is_restored_without_a_word_and_what_cannot_be_is_named(
 def test_every_change_is_told() -> None:
     node = new_node()
     told = Told()
-    node.observers.append(told)
+    node.observers.add(told)
     known = node.users
     known.add("u", b"", ("administrator", "mine", "mine"))
     known.change_password("u", fake_hash(b"x"), ARGON2ID)
@@ -206,7 +206,7 @@ def test_a_user_goes_with_all_permissions_and_a_vhost_with_those_in_it() -> None
             node.users.set_permission(user, vhost, "c", "w", "r")
             node.users.set_topic_permission(user, vhost, "amq.topic", "w", "r")
     told = Told()
-    node.observers.append(told)
+    node.observers.add(told)
     node.vhosts["/"].routes |= {"u": {}, "v": {}}
     node.users.delete("u")
     assert node.users.get("u") is None and list(node.vhosts["/"].routes) == ["v"]
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
     node = new_node()
     known = node.users
     told = Told()
-    node.observers.append(told)
+    node.observers.add(told)
     for unknown in (
         lambda: known.delete("nobody"),
         lambda: known.change_password("nobody", b""),

@@ -77,7 +77,7 @@ def vhost(node: Node) -> VHost:
 @pytest.fixture
 def heard(node: Node) -> list[tuple[str, str]]:
     recorder = Recorder(node)
-    node.observers.append(recorder)
+    node.observers.add(recorder)
     return recorder.heard
 
 

@@ -73,7 +73,7 @@ def node() -> Node:
 @pytest.fixture
 def watcher(node: Node) -> Watcher:
     made = Watcher()
-    node.observers.append(made)
+    node.observers.add(made)
     return made
 
 
@@ -178,7 +178,7 @@ def test_a_vhost_goes_with_all_that_is_in_it(node: Node) -> None:
     made = queue(vhost, "q")
     vhost.bind("amq.topic", made, "k", Table.EMPTY)
     vhost.open_volatile("reply")
-    node.observers.append(order)
+    node.observers.add(order)
     node.delete_vhost("v")
     assert order.ended[:2] == ["StoredVHost", "q"], "connections are to end before what they use"
     assert sorted(order.ended[2:]) == sorted(
@@ -225,7 +225,7 @@ class Restarting:
         restored = restore(self.node, self._metadata.load())
         self.lost = [loss.text for loss in restored.lost]
         assert not self._journal.changes, "somebody was told of what is restored"
-        self.node.observers.append(Recorder(self.node, restored.orphans))
+        self.node.observers.add(Recorder(self.node, restored.orphans))
         return self.node
 
     def damage(self, changes: list[Change]) -> None:

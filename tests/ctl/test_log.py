@@ -94,7 +94,7 @@ def test_lines_are_streamed_as_they_come_until_nobody_reads(controlled: Controll
 
 def test_events_are_streamed_as_they_happen(controlled: Controlled, at_controlled: Warrenctl) -> None:
     node = controlled.host.node
-    controlled.listening.call(node.events.begin)
+    controlled.listening.call(node.start_events)
     remote = RemoteNode(controlled.folder, 10.0)
     options = {"pattern": r"^user\."}
     frames = remote.ask({"command": "consume_event_stream", "arguments": [], "options": options})

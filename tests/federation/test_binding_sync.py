@@ -80,7 +80,7 @@ def synchronise(vhost: VHost, channel: RecordingChannel, status: Status, max_hop
         def unbound(self, _: str, binding: Any) -> None:
             sync.unbound(binding)
 
-    vhost._observers.append(Follower())  # those of its node
+    vhost._observers.add(Follower())  # those of its node
     return sync
 
 

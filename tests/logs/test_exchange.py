@@ -51,7 +51,7 @@ def test_there_is_one_in_the_default_virtual_host_where_it_is_wanted() -> None:
 def test_a_line_is_a_message_whose_key_is_its_level(loop: Loop) -> None:
     node, committed = build(), []
     queue = declare(node, "error")
-    exchange = LogExchange(node, loop.call_soon, lambda: committed.append(1))
+    exchange = LogExchange(node.system_exchange(LOG), loop.call_soon, lambda: committed.append(1))
     exchange.put("error", "it failed \udcff")
     exchange.put("info", "it did not")
     assert queue.get(True) is None
@@ -65,7 +65,7 @@ def test_a_line_is_a_message_whose_key_is_its_level(loop: Loop) -> None:
 
 def test_lines_that_nobody_wants_are_dropped_and_so_is_a_flood(loop: Loop) -> None:
     node = build()
-    exchange = LogExchange(node, loop.call_soon, lambda: None)
+    exchange = LogExchange(node.system_exchange(LOG), loop.call_soon, lambda: None)
     exchange.put("error", "one")
     loop.turn()
     queue = declare(node, "#")

@@ -289,7 +289,7 @@ def recorded(disk: Disk) -> Disk:
     disk.ch.bind("durable", "amq.direct")
     disk.ch.exchange("old", durable=True)
     disk.ch.call(Exchange.Bind, destination="old", source="amq.direct")
-    disk.node.observers.append(Recorder(disk.node, []))
+    disk.node.observers.add(Recorder(disk.node, []))
     return disk
 
 

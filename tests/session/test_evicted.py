@@ -25,7 +25,7 @@ def evict(client: Client) -> None:
             session.close(ConnectionForced(reason))
         return 1
 
-    session.node.observers.append(AccessEnforcement(close, lambda: [session]))
+    session.node.observers.add(AccessEnforcement(close, lambda: [session]))
 
 
 def test_a_login_that_waits_is_refused_when_its_user_is_deleted_or_another_of_that_name() -> None:
@@ -49,7 +49,7 @@ def test_a_login_that_waits_is_refused_when_its_user_is_deleted_or_another_of_th
 def test_a_reply_that_waits_for_the_disk_is_not_sent_any_more(what: str) -> None:
     journal = SlowJournal()
     node = new_node(journal)
-    node.observers.append(Recorder(node, []))
+    node.observers.add(Recorder(node, []))
     client = dial(node)
     evict(client)
     client.start()

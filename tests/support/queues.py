@@ -65,7 +65,7 @@ class NoVHost(QueueHost):
 
 def enqueue(messages: list[Message], *queues: Queue) -> None:
     """Publish to queues of one journal."""
-    vhost = VHost("/", Node("test", "test", FakeClock(), queues[0].home.journal, Users(frozenset())))
+    vhost = VHost("/", Node("test", "test", FakeClock(), queues[0].home.journal, Users(frozenset())).services)
     body_bytes = sum(each.body_bytes for each in messages)
     vhost.enqueue(messages, body_bytes, any(each.persistent for each in messages), queues)
 

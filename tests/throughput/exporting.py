@@ -63,7 +63,7 @@ class Exporting:
         self.vhost = self.peer.node.vhosts["/"]
         self.vhost.message_log = self.recording
         self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in, changed)
-        self.peer.node.observers.append(self.snapshots)
+        self.peer.node.observers.add(self.snapshots)
         self._task = task(folder, self.recording.begun_ns, sample_rate=1 / one_in, headers=headers)
         self.writer = Writer(self._task)
         self._balance: Counter[str] = Counter()

@@ -6,19 +6,15 @@ hashed: whoever has one in plain text asks `Users.hash_password` first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ...amqp.errors import Invalid, Unknown
+from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ..metadata.change_observer import ChangeObserver
 from ..metadata.records import Change, Record, StoredPermission, StoredTopicPermission, StoredUser
 from ..metadata.validation import check_text
 from .passwords import ARGON2ID, DIGESTS, NOBODY, SHA256, Hashing, PasswordRules, check_hash, verify_password
 from .permissions import Permission, TopicPermission
-
-if TYPE_CHECKING:
-    from ..vhost.vhost import VHost
 
 TAGS_LIMIT = 32
 INSIDER = "none"  # the name that RabbitMQ shows; there may be a user who is called so as well
@@ -72,6 +68,16 @@ class InternalUser(User):
         return ""
 
 
+class RouteCaches:
+    """The routes that virtual hosts cache, each after a check of the publisher's permissions."""
+
+    def clear(self, vhost: str) -> None:
+        """A permission in this virtual host has changed: clear its cached routes. It may be deleted already."""
+
+    def drop_user(self, user: str) -> None:
+        """The user has been deleted: drop the user's routes in all virtual hosts."""
+
+
 class Users:
     """`algorithm` is that of new passwords; with argon2id, what RabbitMQ hashed is hashed anew at the first login.
 
@@ -91,13 +97,15 @@ class Users:
         self._users: dict[str, User] = {}
         self._hashed: set[str] = set()  # whose new hash is on its way
         self.loopback_only = loopback_only
-        self._vhosts: dict[str, VHost] = {}
-        self._observers: Sequence[ChangeObserver] = ()
+        self._vhosts: Container[str] = ()
+        self._observers = ChangeObserver()
+        self._routes = RouteCaches()
 
-    def attach(self, vhosts: dict[str, VHost], observers: Sequence[ChangeObserver]) -> None:
-        """The node's own, which change."""
+    def attach(self, vhosts: Container[str], observers: ChangeObserver, routes: RouteCaches) -> None:
+        """Take the node's virtual hosts by name, its observers, and the routes cached with users' permissions."""
         self._vhosts = vhosts
         self._observers = observers
+        self._routes = routes
 
     # Looking up
 
@@ -230,8 +238,7 @@ class Users:
         self._drop_permissions(user, list(user.permissions), list(user.topic_permissions))
         del self._users[name]
         self._tell(False, user.stored())
-        for vhost in self._vhosts.values():
-            vhost.routes.pop(name, None)
+        self._routes.drop_user(name)
 
     def change_password(self, name: str, password_hash: bytes, hashing_algorithm: str = SHA256) -> None:
         """Raises Unknown, Invalid."""
@@ -260,8 +267,7 @@ class Users:
 
     def _tell(self, put: bool, record: Record) -> None:
         change = Change(put, record)
-        for observer in self._observers:
-            observer.configured(change)
+        self._observers.configured(change)
 
     # Permissions
 
@@ -277,31 +283,31 @@ class Users:
 
     def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Raises Unknown, Invalid."""
-        there = self._vhost(vhost)
+        self._check_vhost(vhost)
         self.find(user)
         stored = StoredPermission(user, vhost, configure, write, read)
         self.restore_permission(stored)
-        there.changed()
+        self._routes.clear(vhost)
         self._tell(True, stored)
 
     def clear_permission(self, user: str, vhost: str) -> None:
         """None there is fine. Raises Unknown."""
-        self._vhost(vhost)
+        self._check_vhost(vhost)
         self._drop_permissions(self.find(user), [vhost], [])
 
     def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
         """The exchange need not be there. Raises Unknown, Invalid."""
-        there = self._vhost(vhost)
+        self._check_vhost(vhost)
         self.find(user)
         check_text("the name of an exchange", exchange, NAME_LIMIT)
         stored = StoredTopicPermission(user, vhost, exchange, write, read)
         self.restore_topic_permission(stored)
-        there.changed()
+        self._routes.clear(vhost)
         self._tell(True, stored)
 
     def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
         """That on one exchange, or on all. None there is fine. Raises Unknown."""
-        self._vhost(vhost)
+        self._check_vhost(vhost)
         found = self.find(user)
         keys = [key for key in found.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
         self._drop_permissions(found, [], keys)
@@ -315,26 +321,18 @@ class Users:
     def _drop_permissions(self, user: User, vhosts: list[str], topics: list[tuple[str, str]]) -> None:
         for vhost, exchange in topics:
             topic = user.topic_permissions.pop((vhost, exchange))
-            self._forget_routes(vhost)
+            self._routes.clear(vhost)
             self._tell(False, StoredTopicPermission(user.name, vhost, exchange, topic.write, topic.read))
         for vhost in vhosts:
             permission = user.permissions.pop(vhost, None)
             if permission is not None:
-                self._forget_routes(vhost)
+                self._routes.clear(vhost)
                 given = (permission.configure, permission.write, permission.read)
                 self._tell(False, StoredPermission(user.name, vhost, *given))
 
-    def _vhost(self, name: str) -> VHost:
-        vhost = self._vhosts.get(name)
-        if vhost is None:
-            raise Unknown(f'Virtual host "{name}" does not exist')
-        return vhost
-
-    def _forget_routes(self, vhost: str) -> None:
-        """Remembered routes passed the permissions that were."""
-        there = self._vhosts.get(vhost)
-        if there is not None:
-            there.changed()
+    def _check_vhost(self, name: str) -> None:
+        if name not in self._vhosts:
+            raise unknown_vhost(name)
 
 
 def checked(stored: StoredUser) -> StoredUser:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from ...amqp.errors import Unknown
+from ...amqp.errors import unknown_vhost
 from ...amqp.table_json import json_of_table
 from ..access.users import User
 from ..exchanges.exchange import Exchange, binding_key
@@ -129,7 +129,7 @@ def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Secti
         return head, of_cluster(node)
     there = node.vhosts.get(vhost)
     if there is None:
-        raise Unknown(f'Virtual host "{vhost}" does not exist')
+        raise unknown_vhost(vhost)
     head |= {
         "rabbitmq_definition_format": "single_virtual_host",
         "original_vhost_name": vhost,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ...amqp.errors import AMQPError, Invalid, OperatorError, Unknown
+from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
 from ..access.passwords import SHA256
 from ..access.permissions import Permission, TopicPermission
@@ -122,7 +122,7 @@ class DefinitionsImport:
         if not isinstance(document, dict):
             raise Invalid("definitions should be a map")
         if vhost is not None and vhost not in node.vhosts:
-            raise Unknown(f'Virtual host "{vhost}" does not exist')
+            raise unknown_vhost(vhost)
         self._algorithm = algorithm_of(document)
         self._document: Document = document
 
@@ -380,7 +380,7 @@ class DefinitionsImport:
         """Raises Unknown where it was deleted since the plan was made."""
         vhost = self._node.vhosts.get(name)
         if vhost is None:
-            raise Unknown(f'Virtual host "{name}" does not exist')
+            raise unknown_vhost(name)
         return vhost
 
     def _declare_exchange(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ...amqp.errors import Invalid, Unknown
-from ..access.users import Users
+from ...amqp.errors import Invalid, unknown_vhost
+from ..access.users import RouteCaches, Users
 from ..counters.connection_counts import ConnectionCounts
 from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
@@ -24,12 +24,30 @@ from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
 from ..telemetry.resource_alarms import Alarms
-from ..vhost.observer import Observer
+from ..telemetry.system_exchange import SystemExchange
+from ..vhost.node_services import NodeServices
+from ..vhost.observer import Observers
 from ..vhost.vhost import EVENT, VHost
 
 VHOST_NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open
 VHOST_TEXT_LIMIT = 65_536
 QUEUE_TYPES = ("", "classic", "quorum")  # empty is none chosen
+
+
+class VHostRouteCaches(RouteCaches):
+    """The cached routes of the node's virtual hosts."""
+
+    def __init__(self, vhosts: Mapping[str, VHost]) -> None:
+        self._vhosts = vhosts
+
+    def clear(self, vhost: str) -> None:
+        there = self._vhosts.get(vhost)
+        if there is not None:
+            there.changed()
+
+    def drop_user(self, user: str) -> None:
+        for vhost in self._vhosts.values():
+            vhost.routes.pop(user, None)
 
 
 class Node:
@@ -47,6 +65,7 @@ class Node:
         users: Users,
         message_memory_bytes: int = 1 << 62,
         registry: Registry | None = None,
+        default_vhost: str = "/",
     ) -> None:
         self.name = name
         self._first_cluster_name = cluster_name
@@ -55,8 +74,8 @@ class Node:
         self.users = users
         self.registry = registry or Registry()
         self.vhosts: dict[str, VHost] = {}
-        self.observers: list[Observer] = []
-        users.attach(self.vhosts, self.observers)
+        self.observers = Observers()
+        users.attach(self.vhosts, self.observers, VHostRouteCaches(self.vhosts))
         self.parameters = Parameters(self.vhosts, self.observers)
         self.parameters.user = self._user
         register_upstreams(self.parameters, self._barred)
@@ -64,7 +83,7 @@ class Node:
         self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
         self.product = "RabbitMQ"  # clients and tools switch features on by these two
         self.version = "4.3.5"
-        self.default_vhost = "/"
+        self.default_vhost = default_vhost
         self.system_exchanges = [EVENT]  # of the default virtual host, for what the broker itself has to tell
         self.default_queue_type = ""
         self.scheduler = Scheduler(clock)
@@ -82,8 +101,19 @@ class Node:
         self._gone = Statistics()  # of virtual hosts that were deleted
         # What was stored, could not be made again at the start, and is still missing: a line each.
         self.not_restored: Callable[[], list[str]] = list
-        self.events = Events(self)
+        self.events = Events(self.system_exchange(EVENT), self.vhosts)
         self.alarms = Alarms()
+        self.services = NodeServices(
+            clock,
+            journal,
+            self.budget,
+            self.scheduler,
+            self.registry,
+            self.numbering,
+            self.observers,
+            self.limits,
+            self.policies,
+        )
 
     @property
     def cluster_name(self) -> str:
@@ -99,6 +129,16 @@ class Node:
             total.add(each)
         return total
 
+    def system_exchange(self, name: str) -> SystemExchange:
+        """The exchange of the default virtual host in which the node publishes, such as `amq.rabbitmq.event`."""
+        return SystemExchange(name, self.name, self.clock, self.scheduler, self.vhosts, self.default_vhost)
+
+    def start_events(self) -> None:
+        """Publish events from now on. What exists already is not reported as created."""
+        self.events.begin(self.users.all())
+        self.observers.add(self.events)
+        self.alarms.hooks.append(self.events.alarm_changed)
+
     # Virtual hosts
 
     def add_vhost(
@@ -112,14 +152,15 @@ class Node:
         check_metadata(metadata)
         self.limits.check_vhost(name)
         vhost = self.restore_vhost(metadata)
-        self._tell(Change(True, metadata))
+        self.observers.configured(Change(True, metadata))
         return vhost
 
     def restore_vhost(self, metadata: StoredVHost) -> VHost:
         """One that was stored; nobody is told."""
         if metadata.name in self._drops:  # observers know queues and exchanges by name
             self.scheduler.finish(self._drops[metadata.name])
-        vhost = VHost(metadata.name, self)
+        system_exchanges = self.system_exchanges if metadata.name == self.default_vhost else ()
+        vhost = VHost(metadata.name, self.services, system_exchanges)
         vhost.metadata = metadata
         self.vhosts[metadata.name] = vhost
         return vhost
@@ -144,7 +185,7 @@ class Node:
         )
         check_metadata(metadata)
         vhost.metadata = metadata
-        self._tell(Change(True, metadata))
+        self.observers.configured(Change(True, metadata))
 
     def delete_vhost(self, name: str) -> None:
         """With all that is in it. Its connections end first, so that nobody sees their queues go.
@@ -156,7 +197,7 @@ class Node:
         if vhost.metadata.protected:
             raise Invalid(f"cannot delete virtual host '{name}': it is protected from deletion")
         del self.vhosts[name]
-        self._tell(Change(False, vhost.metadata))
+        self.observers.configured(Change(False, vhost.metadata))
         self._ending[name] = vhost
         self._drops[name] = drop = self._drop(vhost)
         self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
@@ -181,12 +222,8 @@ class Node:
     def _vhost(self, name: str) -> VHost:
         vhost = self.vhosts.get(name)
         if vhost is None:
-            raise Unknown(f'Virtual host "{name}" does not exist')
+            raise unknown_vhost(name)
         return vhost
-
-    def _tell(self, change: Change) -> None:
-        for observer in self.observers:
-            observer.configured(change)
 
     def _user(self) -> str:
         """The user who acts now; empty for the node itself, and for an operator's tool on this machine."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..metadata.records import Change
 from ..metadata.validation import Rule, integer, misshapen, whole
-from ..vhost.observer import Observer
+from ..vhost.node_services import TopologyLimits
+from ..vhost.observer import Observers
 from .parameters import Component, Parameters
 
 if TYPE_CHECKING:
@@ -32,12 +33,10 @@ class VHostLimits(Component):
         return misshapen(name, value, OF_VHOST) if name == NAME else ["name not recognised"]
 
 
-class Limits:
+class Limits(TopologyLimits):
     """`queues`, `exchanges` and `vhosts` bound the whole node; None is no bound."""
 
-    def __init__(
-        self, parameters: Parameters, users: Users, vhosts: dict[str, VHost], observers: list[Observer]
-    ) -> None:
+    def __init__(self, parameters: Parameters, users: Users, vhosts: dict[str, VHost], observers: Observers) -> None:
         self.queues: int | None = None
         self.exchanges: int | None = None
         self.vhosts: int | None = None
@@ -131,8 +130,7 @@ class Limits:
     def _change_user(self, user: User, limits: dict[str, int]) -> None:
         if limits != user.limits:
             user.limits = limits
-            for observer in self._observers:
-                observer.configured(Change(True, user.stored()))
+            self._observers.configured(Change(True, user.stored()))
 
 
 def user_limits(user: str, limits: Mapping[str, object]) -> dict[str, int]:

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...amqp.errors import Invalid, Unknown
+from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
 from ..metadata.validation import check_text, text
-from ..vhost.observer import Observer
+from ..vhost.observer import Observers
 
 if TYPE_CHECKING:
     from ..vhost.vhost import VHost
@@ -69,7 +69,7 @@ class Parameters:
     """`limits` are how many of a component's there may be in all, where that is bounded; `user` names the user who
     acts now, empty for the node itself."""
 
-    def __init__(self, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
+    def __init__(self, vhosts: dict[str, VHost], observers: Observers) -> None:
         """Both the node's own, which change."""
         self.limits: dict[str, int] = {}
         self.user: Callable[[], str] = lambda: ""
@@ -220,11 +220,10 @@ class Parameters:
 
     def _check_vhost(self, name: str) -> None:
         if name not in self._vhosts:
-            raise Unknown(f'Virtual host "{name}" does not exist')
+            raise unknown_vhost(name)
 
     def _tell(self, change: Change) -> None:
-        for observer in self._observers:
-            observer.configured(change)
+        self._observers.configured(change)
 
 
 def to_json(value: object) -> str:

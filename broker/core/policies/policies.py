@@ -16,7 +16,8 @@ from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, integer, misshapen, term, whole
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
-from ..vhost.observer import Observer
+from ..vhost.node_services import TopologyPolicies
+from ..vhost.observer import Observers
 from .parameters import POLICY, Component, Parameters
 from .policy_keys import definition_lines, merged
 
@@ -79,8 +80,8 @@ class PolicyComponent(Component):
         return None
 
 
-class Policies:
-    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: list[Observer]) -> None:
+class Policies(TopologyPolicies):
+    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: Observers) -> None:
         self._parameters = parameters
         self._vhosts = vhosts
         self._observers = observers
@@ -188,8 +189,7 @@ class Policies:
             if changed:
                 vhost.changed()  # an alternate exchange may be another
             for target in changed:
-                for observer in self._observers:
-                    observer.policy_changed(target)
+                self._observers.policy_changed(target)
             yield LOOK_COST * len(some) + APPLY_COST * len(changed)
 
 

@@ -1,22 +1,21 @@
-"""The event exchange: what happens in the broker, as messages for whoever binds to it (spec/core.md 24.2).
+"""The event exchange `amq.rabbitmq.event`, as RabbitMQ's event exchange plugin has it.
 
-The topic exchange `amq.rabbitmq.event` of the default vhost gets a message without a body for each event; the routing
-key names it, and the headers are its fields, of the names and types that RabbitMQ gives them. What is configured or
-declared is heard of as an observer; sessions and alarms tell the rest by `emit`. Nothing is built when nobody listens.
+The topic exchange of the default virtual host gets a message without a body for each event. The routing key is the
+event's name, the headers are its fields, with RabbitMQ's names and types. Changes of topology and configuration arrive
+here as observer calls; sessions and alarms call `emit`. No message is built if nothing receives it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from ...amqp.field_table import Table
 from ...amqp.properties import Properties
 from ...logs.redaction import redacted
+from ..access.users import User
 from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding
-from ..messages.message import Address, framed
 from ..metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -28,78 +27,69 @@ from ..metadata.records import (
 )
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
-from ..vhost.vhost import EVENT
+from ..vhost.vhost import VHost
 from .event_fields import bounded, terms, typed
+from .system_exchange import SystemExchange
 
-if TYPE_CHECKING:
-    from ..node.node import Node
-
-INTERNAL = "rmq-internal"  # who does what nobody asked for, by RabbitMQ's name
+INTERNAL = "rmq-internal"  # RabbitMQ's name for the broker itself as the actor
 POLICIES = ("policy", "operator_policy")
 VHOST_LIMITS = "vhost-limits"
 
 
 class Events(Observer):
-    """`actor` is who makes things happen now: a user, or one of RabbitMQ's names for an operator's door. `hooks` are
-    told of each event, by name and fields, in the middle of what the core does.
+    """Publishes the events of the node to the event exchange, and passes them to hooks.
 
-    Of vhosts and users is kept what was there last, as their records do not say what has changed.
+    actor  who causes what happens now: a user, or one of RabbitMQ's names for an operator's interface
+    hooks  called with the name and the fields of each event, while the core is at work
+
+    Virtual hosts and users are remembered as they were last, as their records do not say what has changed.
     """
 
-    __slots__ = ("actor", "hooks", "_node", "_vhosts", "_users", "_pumps")
+    __slots__ = ("actor", "hooks", "_exchange", "_all_vhosts", "_vhosts", "_users", "_pumps")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, exchange: SystemExchange, vhosts: Mapping[str, VHost]) -> None:
         self.actor = INTERNAL
         self.hooks: list[Callable[[str, Table], object]] = []
-        self._node = node
+        self._exchange = exchange
+        self._all_vhosts = vhosts
         self._vhosts: set[str] = set()
         self._users: dict[str, StoredUser] = {}
-        self._pumps = False  # soon, by the clock
+        self._pumps = False  # a pump is scheduled
 
-    def begin(self) -> None:
-        """All that there is now was there before; what comes from now on is news."""
-        self._vhosts = set(self._node.vhosts)
-        self._users = {user.name: user.stored() for user in self._node.users.all()}
-        self._node.observers.append(self)
-        self._node.alarms.hooks.append(self._alarm_changed)
+    def begin(self, users: Iterable[User]) -> None:
+        """Remember the virtual hosts and these users as existing: only later ones are reported as created."""
+        self._vhosts = set(self._all_vhosts)
+        self._users = {user.name: user.stored() for user in users}
 
     @property
     def heard(self) -> bool:
-        """Whether anybody listens."""
-        exchange = self._exchange()
-        return bool(self.hooks) or (exchange is not None and len(exchange.outgoing) > 0)
-
-    def _exchange(self) -> Exchange | None:
-        vhost = self._node.vhosts.get(self._node.default_vhost)
-        return vhost.exchanges.get(EVENT) if vhost is not None else None
+        """Whether anything receives events."""
+        return bool(self.hooks) or self._exchange.is_bound
 
     def emit(self, name: str, fields: Mapping[str, object]) -> None:
         """Publish an event, such as `alarm.set`."""
         if not self.heard:
             return
-        now_ms = self._node.clock.now_ms()
-        told = {key: typed(value) for key, value in fields.items()}
-        told["timestamp_in_ms"] = ("l", now_ms)
-        headers = bounded(told)
+        exchange = self._exchange
+        now_ms = exchange.clock.now_ms()
+        values = {key: typed(value) for key, value in fields.items()}
+        values["timestamp_in_ms"] = ("l", now_ms)
+        headers = bounded(values)
         for hook in list(self.hooks):
             hook(name, headers)
-        exchange = self._exchange()
-        if exchange is None or not exchange.outgoing:
+        if not exchange.is_bound:
             return
-        properties = Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000)
-        message = framed(Address(EVENT, name), properties, b"")
-        vhost = self._node.vhosts[self._node.default_vhost]
-        vhost.enqueue([message], 0, True, vhost.route(exchange, (name,), message)[0])
-        if not self._pumps:  # operators' doors do not pump, and have no reason to
+        exchange.publish(name, Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000), b"", True)
+        if not self._pumps:  # callers in the HTTP API do not pump, and have no other reason to
             self._pumps = True
-            self._node.clock.call_at(now_ms, self._pump)
+            exchange.clock.call_at(now_ms, self._pump)
 
     def _pump(self) -> None:
         self._pumps = False
-        self._node.pump()
+        self._exchange.scheduler.pump()
 
-    def _alarm_changed(self, resource: str, on: bool) -> None:
-        self.emit(f"alarm.{'set' if on else 'cleared'}", {"source": resource, "node": self._node.name})
+    def alarm_changed(self, resource: str, on: bool) -> None:
+        self.emit(f"alarm.{'set' if on else 'cleared'}", {"source": resource, "node": self._exchange.node_name})
 
     def _tell(self, name: str, fields: dict[str, object]) -> None:
         fields["user_who_performed_action"] = self.actor
@@ -233,7 +223,7 @@ class Events(Observer):
         if name in self._vhosts:
             return
         self._vhosts.add(name)
-        for exchange in self._node.vhosts[name].exchanges.values():
+        for exchange in self._all_vhosts[name].exchanges.values():
             self.exchange_declared(exchange)
         fields: dict[str, object] = {
             "name": name,
@@ -241,7 +231,7 @@ class Events(Observer):
             "tags": ",".join(record.tags),
             "default_queue_type": record.default_queue_type or "undefined",
             "tracing": False,
-            "cluster_state": {self._node.name: "running"},
+            "cluster_state": {self._exchange.node_name: "running"},
         }
         self._tell("vhost.created", fields)
 

@@ -1,7 +1,7 @@
-"""The firehose: a copy of every message that is published or delivered, for whoever watches (spec/core.md 24.1).
+"""The firehose: publishes a copy of every message that is published or delivered in a virtual host, as in RabbitMQ.
 
-The copies go to the topic exchange `amq.rabbitmq.trace` of the same vhost, with the key `publish.<exchange>` or
-`deliver.<queue>`; the body is that of the message, and the headers say all else. They are not traced in turn.
+Copies are published to the topic exchange `amq.rabbitmq.trace` of the virtual host with the routing key
+`publish.<exchange>` or `deliver.<queue>`. The body is the message's; the headers tell the rest. Copies are not traced.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..messages.message import Address, Message, framed
 from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
+from ..vhost.tracer import Tracer
 from .event_fields import HEADERS_LIMIT_BYTES, bounded, shortened
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 TRACE = "amq.rabbitmq.trace"
 
 
-class Firehose:
-    """That of one vhost, as long as it is switched on."""
+class Firehose(Tracer):
+    """The firehose of one virtual host, which exists while tracing is switched on."""
 
     __slots__ = ("_vhost", "_node")
 

@@ -1,7 +1,6 @@
-"""The exchange of the log: each line as a message of the topic exchange amq.rabbitmq.log (spec/core.md 24.3).
+"""The log exchange `amq.rabbitmq.log`: a topic exchange that gets each log line as a message, its level as routing key.
 
-Its key is the level. Lines come from anywhere, in the middle of what the core does and from other threads too, so they
-wait for the next turn of the loop.
+Lines are logged while the core is at work, and by other threads, so they are published in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -11,28 +10,33 @@ from collections.abc import Callable
 
 from ...amqp.field_table import Table, value_of
 from ...amqp.properties import Properties
-from ..messages.message import Address, framed
-from ..node.node import Node
+from .system_exchange import SystemExchange
 
 LOG = "amq.rabbitmq.log"
-WAITING_LIMIT = 1000  # lines; more of them in one turn are in the other outputs alone
+WAITING_LIMIT = 1000  # lines of one turn; more are written to the other log outputs only
 
 
 class LogExchange:
-    """`call_soon` calls on the loop, from any thread; `commit_soon` is told the journal may have more."""
+    """Publishes log lines to the log exchange.
 
-    __slots__ = ("_node", "_call_soon", "_commit_soon", "_waiting")
+    `call_soon` calls a function on the loop, from any thread. `commit_soon` has the journal commit what was published.
+    """
+
+    __slots__ = ("_exchange", "_call_soon", "_commit_soon", "_waiting")
 
     def __init__(
-        self, node: Node, call_soon: Callable[[Callable[[], None]], object], commit_soon: Callable[[], None]
+        self,
+        exchange: SystemExchange,
+        call_soon: Callable[[Callable[[], None]], object],
+        commit_soon: Callable[[], None],
     ) -> None:
-        self._node = node
+        self._exchange = exchange
         self._call_soon = call_soon
         self._commit_soon = commit_soon
         self._waiting: deque[tuple[str, str]] = deque()
 
     def put(self, level: str, line: str) -> None:
-        """Publish it soon."""
+        """Publish the line soon. Called from any thread."""
         if len(self._waiting) < WAITING_LIMIT:
             self._waiting.append((level, line))
             if len(self._waiting) == 1:
@@ -41,14 +45,12 @@ class LogExchange:
     def _publish(self) -> None:
         lines = list(self._waiting)
         self._waiting.clear()
-        vhost = self._node.vhosts.get(self._node.default_vhost)
-        exchange = vhost.exchanges.get(LOG) if vhost is not None else None
-        if vhost is None or exchange is None or not exchange.outgoing:
+        exchange = self._exchange
+        if not exchange.is_bound:
             return
-        headers = Table.of({"node": value_of(self._node.name)})
-        properties = Properties(content_type="text/plain", headers=headers, timestamp=self._node.clock.timestamp_s())
+        headers = Table.of({"node": value_of(exchange.node_name)})
+        properties = Properties(content_type="text/plain", headers=headers, timestamp=exchange.clock.timestamp_s())
         for level, line in lines:
-            message = framed(Address(LOG, level), properties, line.encode("utf-8", "backslashreplace"))
-            vhost.enqueue([message], message.body_bytes, False, vhost.route(exchange, (level,), message)[0])
-        self._node.pump()
+            exchange.publish(level, properties, line.encode("utf-8", "backslashreplace"), False)
+        exchange.scheduler.pump()
         self._commit_soon()

@@ -1,7 +1,8 @@
-"""The interface of observers of the topology. Federation, presence, management and the recorder are observers."""
+"""The observers of a node's topology and stored settings: federation, presence, management, the recorder, events."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..metadata.change_observer import ChangeObserver
@@ -9,6 +10,7 @@ from ..metadata.change_observer import ChangeObserver
 if TYPE_CHECKING:
     from ..exchanges.exchange import Exchange
     from ..messages.binding import Binding
+    from ..metadata.records import Change
     from ..queues.queue import Queue
 
 
@@ -31,3 +33,66 @@ class Observer(ChangeObserver):
 
     def policy_changed(self, target: Queue | Exchange) -> None:
         """Another policy, or another version of it, applies to the target and is in effect."""
+
+
+class Observers(Observer):
+    """The observers of a node. Every notification is passed to all of them, in the order in which they were added."""
+
+    __slots__ = ("_observers",)
+
+    def __init__(self) -> None:
+        self._observers: tuple[Observer, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._observers)
+
+    def __contains__(self, observer: object) -> bool:
+        return observer in self._observers
+
+    def __iter__(self) -> Iterator[Observer]:
+        return iter(self._observers)
+
+    def add(self, *observers: Observer) -> None:
+        """Notify these observers too, from the next notification on."""
+        self._observers += observers
+
+    def remove(self, observer: Observer) -> None:
+        """Notify this observer no more. ValueError if it was not added."""
+        at = self._observers.index(observer)
+        self._observers = self._observers[:at] + self._observers[at + 1 :]
+
+    def exchange_declared(self, exchange: Exchange) -> None:
+        for observer in self._observers:
+            observer.exchange_declared(exchange)
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        for observer in self._observers:
+            observer.exchange_deleted(exchange)
+
+    def queue_declared(self, queue: Queue) -> None:
+        for observer in self._observers:
+            observer.queue_declared(queue)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        for observer in self._observers:
+            observer.queue_deleted(queue)
+
+    def bound(self, vhost: str, binding: Binding) -> None:
+        for observer in self._observers:
+            observer.bound(vhost, binding)
+
+    def unbound(self, vhost: str, binding: Binding) -> None:
+        for observer in self._observers:
+            observer.unbound(vhost, binding)
+
+    def consumers_changed(self, queue: Queue) -> None:
+        for observer in self._observers:
+            observer.consumers_changed(queue)
+
+    def policy_changed(self, target: Queue | Exchange) -> None:
+        for observer in self._observers:
+            observer.policy_changed(target)
+
+    def configured(self, change: Change) -> None:
+        for observer in self._observers:
+            observer.configured(change)

@@ -6,7 +6,6 @@ Permissions are not asked here, the session does that; nor is any argument that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
@@ -33,10 +32,8 @@ from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import RouteTarget
 from .exchange_host import ExchangeHost, deliver_emissions
-
-if TYPE_CHECKING:
-    from ..node.node import Node
-    from ..telemetry.firehose import Firehose
+from .node_services import NodeServices
+from .tracer import Tracer
 
 PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
     ("", "direct", False),
@@ -56,26 +53,26 @@ BINDINGS = 200  # that end in one step; of more of them, what has them is delete
 class VHost(QueueHost):
     """`routes` are what sessions remember here: by user and RouteKey. Each change empties them."""
 
-    def __init__(self, name: str, node: Node) -> None:
-        super().__init__(name, node.clock, node.journal, node.budget, node.scheduler)
+    def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
+        """`system_exchanges` are topic exchanges that are predeclared in this virtual host alone."""
+        super().__init__(name, services.clock, services.journal, services.budget, services.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, ReplyQueue] = {}
         self.routes: dict[str, dict[RouteKey, Route]] = {}
-        self.firehose: Firehose | None = None  # while what happens here is traced
+        self.firehose: Tracer | None = None  # while tracing is switched on
         # What has been deleted and still has bindings, by kind and name, with the job that removes them.
         self.unbindings: dict[tuple[str, str], Job] = {}
-        self._registry = node.registry
-        self._numbering = node.numbering
-        self._observers = node.observers
-        self._policies = node.policies
-        self._limits = node.limits
+        self._registry = services.registry
+        self._numbering = services.numbering
+        self._observers = services.observers
+        self._policies = services.policies
+        self._limits = services.limits
         self.metadata = StoredVHost(name)
         for exchange, type_, internal in PREDECLARED:
             self._create_exchange(exchange, type_, True, False, internal, Table.EMPTY)
-        if name == node.default_vhost:
-            for exchange in node.system_exchanges:
-                self._create_exchange(exchange, "topic", True, False, True, Table.EMPTY)
+        for exchange in system_exchanges:
+            self._create_exchange(exchange, "topic", True, False, True, Table.EMPTY)
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
@@ -170,8 +167,7 @@ class VHost(QueueHost):
         exchange = self._create_exchange(name, type_, durable, auto_delete, internal, arguments, number)
         self._policies.apply(exchange)
         self.changed()
-        for observer in self._observers:
-            observer.exchange_declared(exchange)
+        self._observers.exchange_declared(exchange)
         return exchange
 
     def _create_exchange(
@@ -226,8 +222,7 @@ class VHost(QueueHost):
                 pass
             if not at_once:
                 self._start_unbinding(exchange)
-            for observer in self._observers:
-                observer.exchange_deleted(exchange)
+            self._observers.exchange_deleted(exchange)
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
         """The end of the bindings of which a deleted exchange was the source."""
@@ -236,7 +231,7 @@ class VHost(QueueHost):
             for key in keys[start : start + BINDINGS]:
                 binding = exchange.outgoing.pop(key)
                 incoming_of(binding.destination).pop(key, None)
-                self._tell_unbound(binding)
+                self._observers.unbound(self.name, binding)
             yield BINDING_COST * BINDINGS
 
     def _start_unbinding(self, target: Queue | Exchange) -> None:
@@ -306,8 +301,7 @@ class VHost(QueueHost):
         self.queues[name] = queue
         self._policies.apply(queue)
         self.changed()
-        for observer in self._observers:
-            observer.queue_declared(queue)
+        self._observers.queue_declared(queue)
         return queue
 
     def _check_same_queue(self, queue: Queue, durable: bool, auto_delete: bool, arguments: Table) -> None:
@@ -347,15 +341,13 @@ class VHost(QueueHost):
             queue.consumers.remove(consumer)
             consumer.cancelled()
         if not queue.internal:
-            for observer in self._observers:
-                observer.queue_deleted(queue)
+            self._observers.queue_deleted(queue)
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
         """A consumer came or went: an auto-delete queue goes with its last one (spec/core.md 6.3)."""
         if not queue.internal:
-            for observer in self._observers:
-                observer.consumers_changed(queue)
+            self._observers.consumers_changed(queue)
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
             self.delete_queue(queue)
 
@@ -392,8 +384,7 @@ class VHost(QueueHost):
         if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
             binding, emissions = bound
             deliver_emissions(self, emissions)
-            for observer in self._observers:
-                observer.bound(self.name, binding)
+            self._observers.bound(self.name, binding)
 
     def restore_binding(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Add a stored binding at the start: emissions are discarded and observers not notified. Raises AMQPError."""
@@ -446,12 +437,8 @@ class VHost(QueueHost):
         """A binding is gone; whether its source must go with it, having been its last (spec/core.md 5.3)."""
         self.changed()
         deliver_emissions(self, exchange.type.on_unbind(binding))
-        self._tell_unbound(binding)
+        self._observers.unbound(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
-
-    def _tell_unbound(self, binding: Binding) -> None:
-        for observer in self._observers:
-            observer.unbound(self.name, binding)
 
     # For dead letters and expiry of queues (`QueueHost`)
 

@@ -70,7 +70,7 @@ class Export(Observer):
         await self._outlet.start()
         self._running = True
         self._attach_all()
-        node.observers += [self, self._snapshots]
+        node.observers.add(self, self._snapshots)
         await self._prepare_snapshot()
         # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
         self._log = self._recording

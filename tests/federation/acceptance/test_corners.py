@@ -103,7 +103,7 @@ def test_a_start_that_was_cut_short_before_the_queue_was_bound_leaves_no_gap(up:
     assert up.exchanges() == ["fed.x", names["A"]]  # so the next is B, of which there is only this:
     up.ch.exchange(names["B"], "x-federation-upstream", durable=True, internal=True, arguments={"x-max-hops": 1})
     witness = Witness(up, base(down))
-    up.site.loop.call(up.site.node.observers.append, witness)
+    up.site.loop.call(up.site.node.observers.add, witness)
     try:
         restart(down)
     finally:

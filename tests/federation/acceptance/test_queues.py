@@ -254,7 +254,7 @@ def count_consumers(place: Place, changes: list[int]) -> None:
             if changed is queue:
                 changes.append(len(queue.consumers))
 
-    place.site.node.observers.append(Counter())
+    place.site.node.observers.add(Counter())
 
 
 # 88

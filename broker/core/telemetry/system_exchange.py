@@ -1,0 +1,54 @@
+"""The exchanges in which the node publishes messages of its own: events and log lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...amqp.properties import Properties
+from ..exchanges.exchange import Exchange
+from ..jobs.scheduler import Scheduler
+from ..messages.message import Address, framed
+from ..messages.ports import Clock
+from ..vhost.vhost import VHost
+
+
+class SystemExchange:
+    """A topic exchange of the default virtual host to which the node publishes. It may not exist."""
+
+    __slots__ = ("name", "node_name", "clock", "scheduler", "_vhosts", "_default_vhost")
+
+    def __init__(
+        self,
+        name: str,
+        node_name: str,
+        clock: Clock,
+        scheduler: Scheduler,
+        vhosts: Mapping[str, VHost],
+        default_vhost: str,
+    ) -> None:
+        self.name = name
+        self.node_name = node_name
+        self.clock = clock
+        self.scheduler = scheduler
+        self._vhosts = vhosts
+        self._default_vhost = default_vhost
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the exchange exists and has a binding, so that publishing has an effect."""
+        exchange = self._find()
+        return exchange is not None and len(exchange.outgoing) > 0
+
+    def publish(self, routing_key: str, properties: Properties, body: bytes, persistent: bool) -> None:
+        """Enqueue a message at the bound queues, if there are any. Consumers get it at the scheduler's next pump."""
+        exchange = self._find()
+        if exchange is None or not exchange.outgoing:
+            return
+        vhost = self._vhosts[self._default_vhost]
+        message = framed(Address(self.name, routing_key), properties, body)
+        queues = vhost.route(exchange, (routing_key,), message)[0]
+        vhost.enqueue([message], message.body_bytes, persistent, queues)
+
+    def _find(self) -> Exchange | None:
+        vhost = self._vhosts.get(self._default_vhost)
+        return vhost.exchanges.get(self.name) if vhost is not None else None

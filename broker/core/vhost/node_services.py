@@ -1,0 +1,57 @@
+"""What a virtual host gets from its node: ports, shared state, and the node's limits and policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..exchanges.exchange import Exchange
+from ..exchanges.registry import Registry
+from ..jobs.scheduler import Scheduler
+from ..messages.ports import Clock, Journal
+from ..queues.memory_budget import MemoryBudget
+from ..queues.queue import Queue
+from ..queues.queue_journal import QueueNumbers
+from .observer import Observers
+
+if TYPE_CHECKING:
+    from .vhost import VHost
+
+
+class TopologyLimits:
+    """The limits on the number of queues and exchanges."""
+
+    def check_queue(self, vhost: VHost, name: str) -> None:
+        """Raise PreconditionFailed (406) if the virtual host or the node may not have one more queue."""
+        raise NotImplementedError
+
+    def check_exchange(self, vhost: VHost, name: str) -> None:
+        """Raise PreconditionFailed (406) if the node may not have one more exchange."""
+        raise NotImplementedError
+
+
+class TopologyPolicies:
+    """The policies as a virtual host applies them to new queues and exchanges."""
+
+    def check_queue_name(self, vhost: VHost, name: str) -> None:
+        """Raise PreconditionFailed (406) if it is unknown whether operator policies apply to such a queue."""
+        raise NotImplementedError
+
+    def apply(self, target: Queue | Exchange) -> bool:
+        """Apply the matching policies to the target. Returns whether other policies applied before."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class NodeServices:
+    """The node's parts that all its virtual hosts share."""
+
+    clock: Clock
+    journal: Journal
+    budget: MemoryBudget
+    scheduler: Scheduler
+    registry: Registry
+    numbering: QueueNumbers
+    observers: Observers
+    limits: TopologyLimits
+    policies: TopologyPolicies

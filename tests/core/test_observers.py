@@ -1,0 +1,55 @@
+"""The observers of a node: each gets every notification, in the order in which they were added."""
+
+from collections.abc import Callable
+
+import pytest
+
+from warren.broker.core.metadata.change_observer import ChangeObserver
+from warren.broker.core.vhost.observer import Observer, Observers
+
+NOTIFICATIONS = sorted(
+    name for class_ in (ChangeObserver, Observer) for name in vars(class_) if not name.startswith("_")
+)
+
+
+def listening(name: str, log: list[tuple[str, str, tuple[object, ...]]]) -> Observer:
+    """An observer that logs its name with each notification and its arguments."""
+
+    def logs(notification: str) -> Callable[..., None]:
+        return lambda self, *arguments: log.append((name, notification, arguments))
+
+    return type("Logging", (Observer,), {each: logs(each) for each in NOTIFICATIONS})()
+
+
+@pytest.mark.parametrize("notification", NOTIFICATIONS)
+def test_each_notification_reaches_all_observers_in_order(notification: str) -> None:
+    log: list[tuple[str, str, tuple[object, ...]]] = []
+    observers = Observers()
+    observers.add(listening("one", log), listening("two", log))
+    arguments = (1, 2) if notification in ("bound", "unbound") else (1,)
+    getattr(observers, notification)(*arguments)
+    assert log == [("one", notification, arguments), ("two", notification, arguments)]
+
+
+def test_an_observer_that_is_removed_meanwhile_gets_this_notification_and_no_other() -> None:
+    log: list[str] = []
+    observers = Observers()
+
+    class Leaving(Observer):
+        def queue_declared(self, queue: object) -> None:
+            log.append("leaving")
+            observers.remove(self)
+
+    class Staying(Observer):
+        def queue_declared(self, queue: object) -> None:
+            log.append("staying")
+
+    leaving, staying = Leaving(), Staying()
+    observers.add(leaving, staying)
+    assert leaving in observers and len(observers) == 2
+    for _ in range(2):
+        observers.queue_declared(None)  # type: ignore[arg-type]
+    assert log == ["leaving", "staying", "staying"]
+    assert list(observers) == [staying]
+    with pytest.raises(ValueError):
+        observers.remove(leaving)
