@@ -1,8 +1,7 @@
-"""The bindings of a federated exchange as its upstream is to have them (spec/federation.md 5.1); pure.
+"""The set of bindings that an upstream is to have for a federated exchange; pure.
 
-What leads to several destinations here is one binding there: those with the same key and arguments are one group. A
-binding that is another downstream's own carries x-bound-from, which names the exchange that it leads to there, so it is
-in a group by itself. Adding and removing give the difference; repeated they give nothing.
+Bindings here with equal keys and arguments, to whatever destinations, are one binding upstream. A binding made by
+another downstream carries x-bound-from, which names the exchange that it leads to destinations, so it equals no other.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from warren.broker.plugin import Binding, Table
 
 
 class UpstreamBinding:
-    """One binding at the upstream. Equal where key and arguments are, in whatever order the arguments stand."""
+    """One binding upstream. Bindings are equal if their keys and arguments are, in whatever order."""
 
     __slots__ = ("routing_key", "arguments", "_identity")
 
@@ -27,11 +26,11 @@ class UpstreamBinding:
         return hash(self._identity)
 
     def __repr__(self) -> str:
-        return f"Group({self.routing_key!r}, {self.arguments!r})"
+        return f"UpstreamBinding({self.routing_key!r}, {self.arguments!r})"
 
 
 class BindingSet:
-    """Of one exchange, with the destinations that each has here."""
+    """The bindings upstream of one exchange, each with its destinations here."""
 
     __slots__ = ("_destinations",)
 
@@ -41,32 +40,32 @@ class BindingSet:
     def __len__(self) -> int:
         return len(self._destinations)
 
-    def __contains__(self, group: UpstreamBinding) -> bool:
-        return group in self._destinations
+    def __contains__(self, binding: UpstreamBinding) -> bool:
+        return binding in self._destinations
 
     def add(self, binding: Binding) -> UpstreamBinding | None:
-        """The group that is now to be bound at the upstream, None where it is there already."""
-        group = UpstreamBinding(binding.routing_key, binding.arguments)
-        there = self._destinations.get(group)
-        end = (binding.destination.kind, binding.destination.name)
-        if there is not None:
-            there.add(end)
+        """Add a binding here. Returns the binding to make upstream, or None if it exists."""
+        upstream = UpstreamBinding(binding.routing_key, binding.arguments)
+        destinations = self._destinations.get(upstream)
+        destination = (binding.destination.kind, binding.destination.name)
+        if destinations is not None:
+            destinations.add(destination)
             return None
-        self._destinations[group] = {end}
-        return group
+        self._destinations[upstream] = {destination}
+        return upstream
 
     def remove(self, binding: Binding) -> UpstreamBinding | None:
-        """The group that nobody needs any more, None where somebody does, or it was not known."""
-        group = UpstreamBinding(binding.routing_key, binding.arguments)
-        there = self._destinations.get(group)
-        if there is None:
+        """Remove a binding here. Returns the binding to delete upstream, or None if another one here needs it."""
+        upstream = UpstreamBinding(binding.routing_key, binding.arguments)
+        destinations = self._destinations.get(upstream)
+        if destinations is None:
             return None
-        there.discard((binding.destination.kind, binding.destination.name))
-        if there:
+        destinations.discard((binding.destination.kind, binding.destination.name))
+        if destinations:
             return None
-        del self._destinations[group]
-        return group
+        del self._destinations[upstream]
+        return upstream
 
     def all(self) -> list[UpstreamBinding]:
-        """In the order in which they came."""
+        """Return the bindings upstream, oldest first."""
         return list(self._destinations)

@@ -18,7 +18,7 @@ from .binding_set import BindingSet, UpstreamBinding
 
 if TYPE_CHECKING:
     from .link_spec import LinkSpec
-    from .link_status import Status
+    from .link_status import LinkStatus
     from .upstream.channel import UpstreamChannel
 
 RESEND_LIMIT = 1000  # bindings that are sent once more at each check
@@ -34,9 +34,9 @@ class BindingSync:
     def __init__(
         self,
         exchange: Exchange,
-        wanted: LinkSpec,
+        spec: LinkSpec,
         cluster_name: str,
-        status: Status,
+        status: LinkStatus,
         channel: UpstreamChannel,
         upstream: tuple[str, str],
         internal: tuple[str, str],
@@ -45,7 +45,7 @@ class BindingSync:
         """`upstream` is the upstream's cluster name and virtual host; `internal` the internal exchange's name and
         generation. `listens`: also bind what the exchange's type listens for."""
         self._exchange = exchange
-        self._wanted = wanted
+        self._spec = spec
         self._cluster_name = cluster_name
         self._status = status
         self._channel = channel
@@ -114,9 +114,9 @@ class BindingSync:
         """Send what is pending; the upstream has it all when this returns. Raises LinkError."""
         self._changed.clear()
         pending, self._pending = self._pending, {}
-        source, nowait = self._wanted.key.upstream_name, self._wanted.settings.bind_nowait
+        source, nowait = self._spec.key.upstream_name, self._spec.settings.bind_nowait
         for bind in (True, False):  # in this order a binding that replaces another one misses no message
-            items = self._encode([binding for binding, wanted in pending.items() if wanted == bind])
+            items = self._encode([binding for binding, state in pending.items() if state == bind])
             if items and bind:
                 await self._channel.bind_many(self._internal, source, items, nowait)
                 self._status.bindings += len(items)
@@ -135,7 +135,7 @@ class BindingSync:
 
     def _arguments(self, binding: UpstreamBinding) -> Table | None:
         """Return the arguments to bind with upstream; None for a binding that goes no further."""
-        key, max_hops = self._wanted.key, self._wanted.settings.max_hops
+        key, max_hops = self._spec.key, self._spec.settings.max_hops
         left = hop_headers.hops_left(binding.arguments, max_hops, *self._upstream)
         if left <= 0:
             return None

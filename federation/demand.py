@@ -1,14 +1,14 @@
-"""Whether a queue link is to take messages from its upstream (spec/federation.md 8.2); pure, time is handed in.
+"""The demand of a queue link: when it consumes from its upstream; pure, the time is a parameter.
 
-It is when the queue here is empty and an active consumer of priority 0 or more could take a message. A consumer with a
-prefetch of 1 stops to be active with each message, so what is not wanted any more is not given up at once: the link
-goes on consuming for LINGER_MS, but `holding`, in which it must acknowledge nothing upstream, so that no more comes
-than the prefetch has room for. Thus it consumes and cancels three times a second at most, and takes at the pace of its
-consumers. Where nobody is left who could ever want more it gives up at once: two queues that federate each other would
-hand to and fro what they have.
+There is demand if the queue here is empty and an active consumer of priority 0 or more could take a message. A consumer
+with a prefetch of 1 stops being active with each message, so the link does not cancel at once when demand ends: it goes
+on for LINGER_MS, but `holding`, in which it must acknowledge nothing upstream, so that it gets no more than its
+prefetch. So it starts to consume and cancels three times a second at most, and takes at the pace of its consumers. If
+no consumer is left that could ever take more, it cancels at once: two queues that federate each other would else pass
+the same messages to and fro.
 
-    paused  -- wanted -->  running  <-- wanted again --  holding  -- LINGER_MS -->  paused
-                              `------- not wanted ---------^
+    paused  -- demand -->  running  <-- demand again --  holding  -- LINGER_MS -->  paused
+                              `------- no demand ----------^
 """
 
 from __future__ import annotations
@@ -16,57 +16,61 @@ from __future__ import annotations
 from typing import Literal
 
 LINGER_MS = 300
-LEAST_PULL = 10  # so that the way to the upstream and back does not count for each message
+MIN_PREFETCH = 10  # so that not each message waits for a round trip to the upstream
 
 Step = Literal["run", "pause"]
 
 
 class Demand:
-    """`running`: the upstream is consumed from. `reason` says why it wants nothing, empty while it does.
-    `look_at_ms` is when to look again though nothing happens; None where there is no need."""
+    """The state of demand. `running`: the link is to consume; `wants`: there is demand; `reason`: why there is none.
 
-    __slots__ = ("running", "wants", "reason", "look_at_ms")
+    `check_at_ms` is the time of the next `update` though nothing happens, or None.
+    """
+
+    __slots__ = ("running", "wants", "reason", "check_at_ms")
 
     def __init__(self) -> None:
         self.running = self.wants = False
         self.reason = ""
-        self.look_at_ms: int | None = None
+        self.check_at_ms: int | None = None
 
-    def disconnected(self) -> None:
-        """There is no consumer upstream any more; the next look begins anew."""
+    def reset(self) -> None:
+        """Begin anew: the consumer upstream is lost with its connection."""
         self.running = self.wants = False
-        self.look_at_ms = None
+        self.check_at_ms = None
 
     @property
     def holding(self) -> bool:
-        """Whether nothing is to be acknowledged upstream: more would come than anybody here wants."""
+        """Whether nothing may be acknowledged upstream, as the upstream would deliver more."""
         return self.running and not self.wants
 
-    def look(self, now_ms: int, ready: int, priority: int | None, room: int | None = None) -> Step | None:
-        """What to do now. `priority` is the highest of active consumers, None where nobody is; `room` how many messages
-        consumers have room for, None where that is not known, 0 where nobody will ever want one; `ready` how many wait
-        in the queue here."""
-        self.reason = refusal(ready, priority, room)
+    def update(self, now_ms: int, ready: int, priority: int | None, room: int | None = None) -> Step | None:
+        """Evaluate demand. Returns what to do now: start to consume, cancel, or None.
+
+        `ready` is the number of ready messages here; `priority` the highest of active consumers, or None without any;
+        `room` the number of messages that consumers can take at most, 0 if none ever will, None if it is not known.
+        """
+        self.reason = no_demand_reason(ready, priority, room)
         self.wants = not self.reason
         if self.wants:
-            self.look_at_ms = None
+            self.check_at_ms = None
             if self.running:
                 return None
             self.running = True
             return "run"
         if not self.running:
             return None
-        if self.look_at_ms is None:
-            self.look_at_ms = now_ms + LINGER_MS
-        if room != 0 and now_ms < self.look_at_ms:
+        if self.check_at_ms is None:
+            self.check_at_ms = now_ms + LINGER_MS
+        if room != 0 and now_ms < self.check_at_ms:
             return None
         self.running = False
-        self.look_at_ms = None
+        self.check_at_ms = None
         return "pause"
 
 
-def refusal(ready: int, priority: int | None, room: int | None) -> str:
-    """Why nothing more is wanted here; empty where it is."""
+def no_demand_reason(ready: int, priority: int | None, room: int | None) -> str:
+    """Return why there is no demand, or an empty string if there is."""
     if ready:
         return "messages wait in the queue here"
     if priority is None or room == 0:
@@ -74,9 +78,9 @@ def refusal(ready: int, priority: int | None, room: int | None) -> str:
     return "only consumers of a negative priority here" if priority < 0 else ""
 
 
-def pull(prefetch_count: int, room: int | None) -> int:
-    """The prefetch to consume with: about what consumers here have room for, as others may want the rest. 0 is none."""
+def prefetch_for(prefetch_count: int, room: int | None) -> int:
+    """Return the prefetch to consume with, about what consumers here can take; 0 is no limit."""
     if room is None:
         return prefetch_count
-    wanted = max(2 * room, LEAST_PULL)
+    wanted = max(2 * room, MIN_PREFETCH)
     return min(wanted, prefetch_count) if prefetch_count else wanted

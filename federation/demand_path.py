@@ -1,25 +1,24 @@
-"""What the consumers of a federated queue want, and how that is told over several hops (`federation-multi-hop`); pure.
+"""Demand paths: the demand of a federated queue's consumers, and how it is passed on over several hops; pure.
 
-A consumer that is a link's own has a negative priority, which asks for nothing: with A - B - C and a consumer at C
-alone, what is at A stays there. Where the policy of the queue at B says `federation-multi-hop`, B takes from A what C
-wants, too. So that demand goes round no circle, a link tells its upstream for whom it consumes, in the argument
-x-federation-demand: an array of tables (cluster-name, vhost, queue), the link's own queue first, that of the real
-consumers last.
+A link's own consumer has a negative priority, which is no demand: with A - B - C and a consumer at C alone, messages of
+A stay there. If the policy of the queue at B has `federation-multi-hop`, B also takes from A what C demands. So that
+demand goes round no circle, a link names the queues for which it consumes, in the argument x-federation-demand: an
+array of tables (cluster-name, vhost, queue), the link's own queue first, that of the real consumers last.
 
     consumer at C            C consumes at B with [C]        B consumes at A with [B, C]
 
-A link takes up the shortest path among those of the active consumers here, and puts its own queue in front; never one
-that goes through this queue or through its upstream, which would ask somebody for what he wants himself. So each path
-is simple and ends at a real consumer; when that goes, those on the way go one after the other. The priority of a link
-is minus the length of its path: who is nearer to a real consumer comes first, so messages do not go back and forth
-between brokers that both want them. As each tells one path alone, not every way there is may be used at once, but from
-each queue from which there is one, one is.
+A link takes the shortest path among those of the active consumers here, and puts its own queue in front; never one that
+has this queue or its upstream in it, which would ask a queue for what that queue asks for itself. So each path is
+simple and ends at a real consumer; when that is cancelled, those on the way are, one after the other. The priority of a
+link is minus the length of its path, so links nearer to a real consumer are served first, and messages do not go back
+and forth between brokers that both have demand. As each link names one path alone, not every possible way may be used
+at once, but from each queue that has one, one is.
 
-Messages are not stopped by where they have been: a message that has left a queue may be wanted there later, and would
+Messages are not stopped by where they have been: a message that has left a queue may be demanded there later, and would
 be kept from its only consumer. They move along paths alone, each one hop nearer to a real consumer.
 
-Limits: a consumer of RabbitMQ's federation tells no path and wants nothing, as always. A path has PATH_LIMIT queues at
-most. Brokers are told apart by their cluster names. What was taken for somebody who then goes away stays where it is.
+Limits: a consumer of RabbitMQ's federation names no path and is no demand, as always. A path has PATH_LIMIT queues at
+most. Brokers are told apart by their cluster names. Messages taken for a consumer that is then cancelled stay here.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from typing import NamedTuple
 
 from warren.broker.plugin import ChannelConsumer, Consumer, Queue, SingleActiveConsumers, Table, Value
 
-from .hop_headers import array, table
+from .hop_headers import as_array, as_table
 
 DEMAND = "x-federation-demand"
 PATH_LIMIT = 16
 NAMES = ("cluster-name", "vhost", "queue")
 UNLIMITED = 1 << 30
-BODY_BYTES = 0  # of the message that a consumer is asked to have room for: any
+BODY_BYTES = 0  # the size of message for which room is asked: any
 
 Identity = tuple[str, str, str]
 """Cluster name, virtual host, queue."""
@@ -43,9 +42,11 @@ Identity = tuple[str, str, str]
 Path = tuple[Identity, ...]
 
 
-class Wants(NamedTuple):
-    """What consumers want: the highest priority among those that are active, None without any; how many messages all
-    who may ever want some have room for, 0 where there is nobody; for whom the link is to consume, empty for nobody.
+class ConsumerDemand(NamedTuple):
+    """The demand of consumers.
+
+    `priority` is the highest one of active consumers, or None without any; `room` the number of messages that all
+    consumers can take at most; `path` the queues for which the link is to consume, or empty.
     """
 
     priority: int | None
@@ -53,31 +54,35 @@ class Wants(NamedTuple):
     path: Path = ()
 
 
-def wants(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, current: Path = ()) -> Wants:
-    """Of the consumers of this queue, who is `own`, as a link to that upstream queue is to see it. `current` is the
-    path that it consumes with, which is kept where another one is no better."""
+def consumer_demand(
+    queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, current: Path = ()
+) -> ConsumerDemand:
+    """Return the demand of this queue's consumers, for a link to `upstream`; `own` identifies this queue.
+
+    `current` is the path that the link consumes with, which is kept if no other one is shorter.
+    """
     priority: int | None = None
     here = elsewhere = 0
     paths: list[Path] = []
-    for consumer in served(queue):
+    for consumer in active_consumers(queue):
         active = not consumer.waiting and consumer.room(BODY_BYTES) > 0
         if active and (priority is None or consumer.priority > priority):
             priority = consumer.priority
         if consumer.priority >= 0:
             here += capacity(consumer)
         elif multi_hop and active and isinstance(consumer, ChannelConsumer):
-            path = path_of(consumer.arguments)
-            if is_open(path, own, upstream):
+            path = decode_path(consumer.arguments)
+            if is_usable(path, own, upstream):
                 paths.append(path)
                 elsewhere += capacity(consumer)
     if priority is not None and priority >= 0:
-        return Wants(priority, here, (own,))
-    path = shortest(paths, current[1:])
-    return Wants(0, elsewhere, (own, *path)) if path else Wants(priority, here)
+        return ConsumerDemand(priority, here, (own,))
+    path = choose_path(paths, current[1:])
+    return ConsumerDemand(0, elsewhere, (own, *path)) if path else ConsumerDemand(priority, here)
 
 
-def served(queue: Queue) -> Sequence[Consumer]:
-    """Those who get messages."""
+def active_consumers(queue: Queue) -> Sequence[Consumer]:
+    """Return the consumers that get messages."""
     consumers = queue.consumers
     if isinstance(consumers, SingleActiveConsumers):
         return [consumers.active] if consumers.active is not None else []
@@ -85,7 +90,7 @@ def served(queue: Queue) -> Sequence[Consumer]:
 
 
 def capacity(consumer: Consumer) -> int:
-    """How many messages it may have at a time. Unlike its room at the moment it stays the same while it works."""
+    """Return how many unacknowledged messages a consumer may have, which unlike its room does not change."""
     if not isinstance(consumer, ChannelConsumer) or consumer.no_ack:
         return UNLIMITED
     if consumer.prefetch:
@@ -93,35 +98,35 @@ def capacity(consumer: Consumer) -> int:
     return consumer.channel.shared_prefetch.limit if consumer.shares else UNLIMITED
 
 
-def is_open(path: Path, own: Identity, upstream: Identity) -> bool:
-    """Whether what it asks for may be taken from that upstream for it."""
+def is_usable(path: Path, own: Identity, upstream: Identity) -> bool:
+    """Whether a link to that upstream may consume for that path."""
     return 0 < len(path) < PATH_LIMIT and own not in path and upstream not in path
 
 
-def shortest(paths: Iterable[Path], current: Path) -> Path:
-    """Of equally short ones the current one, else always the same; empty where there is none."""
+def choose_path(paths: Iterable[Path], current: Path) -> Path:
+    """Return the shortest path, of equally short ones the current one or the first in order; empty without any."""
     return min(paths, key=lambda path: (len(path), path != current, path), default=())
 
 
 def consume_arguments(path: Path, multi_hop: bool) -> Table:
-    """Those of basic.consume upstream: priority -1, or less where the consumers are farther away."""
+    """Return the arguments of basic.consume upstream: priority -1, or lower for consumers farther away."""
     arguments: dict[str, object] = {"x-priority": ("l", -max(len(path), 1))}
     if multi_hop:
         arguments[DEMAND] = [dict(zip(NAMES, identity, strict=True)) for identity in path]
     return Table.of(arguments)
 
 
-def path_of(arguments: Table) -> Path:
-    """That of a consumer with these arguments; empty where it tells none, or none that can be read."""
-    entries = array(arguments.get(DEMAND))
+def decode_path(arguments: Table) -> Path:
+    """Return the path in a consumer's arguments; empty if there is none, or a malformed one."""
+    entries = as_array(arguments.get(DEMAND))
     if entries is None or len(entries) > PATH_LIMIT:
         return ()
-    path = tuple(identity for identity in map(identity_of, entries) if identity is not None)
+    path = tuple(identity for identity in map(decode_identity, entries) if identity is not None)
     return path if len(path) == len(entries) else ()
 
 
-def identity_of(entry: Value) -> Identity | None:
-    fields = table(entry)
+def decode_identity(entry: Value) -> Identity | None:
+    fields = as_table(entry)
     if fields is None:
         return None
     cluster_name, vhost, queue = (fields.text(name) for name in NAMES)

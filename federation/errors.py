@@ -1,11 +1,13 @@
-"""What ends an attempt of a link."""
+"""The error that ends an attempt of a link."""
 
 from __future__ import annotations
 
 
 class LinkError(Exception):
-    """In words that name no secret. `code` is the upstream's reply code, 0 where it is not the upstream that says so;
-    `status` is what the link is shown as."""
+    """A failure of a link or of its connection, with a text without secrets.
+
+    `code` is the upstream's AMQP reply code, or 0 if the error is not the upstream's; `status` is the link's status.
+    """
 
     def __init__(self, text: str, code: int = 0, status: str = "error") -> None:
         super().__init__(text)

@@ -1,9 +1,9 @@
-"""An exchange link: a queue upstream gets what the exchange here is bound for, and is emptied into it
-(spec/federation.md 5).
+"""An exchange link: copies what an upstream exchange receives, as far as the exchange here is bound for it.
 
-The upstream exchange is bound to an internal exchange of ours there, and that to the upstream queue. There are two
-names for the internal exchange, A and B: a link that starts makes the other one, binds it, and only then deletes the
-one that was there, so that what was bound before and still is misses nothing, and what was unbound meanwhile is gone.
+It declares a queue upstream, which it consumes from, and an internal exchange that feeds the queue; the internal
+exchange is bound to the upstream exchange as the exchange here is bound. The internal exchange has two generations, A
+and B: a link that starts declares the other one, binds it, and only then deletes the one before. So no message is
+missed whose binding stays, and bindings that were deleted meanwhile are gone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table
 
 from . import hop_headers
 from .binding_sync import BindingSync
-from .deduplication import NO_IDENTITY, DuplicateWindow, identified, reach
+from .deduplication import NO_IDENTITY, DuplicateWindow, effective_max_hops, identify
 from .errors import LinkError
-from .forwarder import NO_ACK, Forwarding
+from .forwarder import NO_ACK, Forwarder
 from .link import Link
 from .link_spec import LinkSpec
 from .link_status import FLOWING
 from .upstream.type_check import type_mismatch
 from .upstream_exchange import DEDUPLICATE
-from .upstream_names import LETTERS, base_name, internal_name, other_letter
+from .upstream_names import GENERATIONS, base_name, internal_name, next_generation
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
@@ -32,121 +32,137 @@ if TYPE_CHECKING:
     from .upstream.endpoint import Endpoint
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
-FIRST = LETTERS[0]  # the letter that counts as in use where there is no internal exchange yet
-BACKLOG_S = 10.0  # how often the upstream queue is asked how much it has
+FIRST = GENERATIONS[0]  # counts as in use before there is an internal exchange
+BACKLOG_S = 10.0  # between two looks at the length of the upstream queue
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
 
 
 class ExchangeLink(Link):
+    """A link of the exchange `exchange`.
+
+    `origin` is the cluster name, virtual host and exchange at which its exchange type listens or last listened, or
+    None. `check_s` is the time between two checks of the exchanges upstream, in seconds.
+    """
+
     def __init__(
-        self, host: Host, wanted: LinkSpec, exchange: Exchange, check_s: float, seen: DuplicateWindow | None
+        self, host: Host, spec: LinkSpec, exchange: Exchange, check_s: float, window: DuplicateWindow | None
     ) -> None:
-        super().__init__(host, wanted, exchange)
+        super().__init__(host, spec, exchange)
         self.exchange = exchange
         self._check_s = check_s
-        self._seen = seen  # what the exchange had, where it deduplicates
+        self._window = window  # None unless the exchange deduplicates
         self._connection: UpstreamConnection | None = None
-        self._forwarding: Forwarding | None = None
+        self._forwarder: Forwarder | None = None
         self._sync: BindingSync | None = None  # that of the newest internal exchange, while there is a connection
         self._queue = self._internal = ""
-        self._letter = FIRST
-        self._complete: dict[Endpoint, str] = {}  # where it ran last: the letter of the one complete internal exchange
-        self._listens = False  # at the upstream exchange, for the type of ours
-        self.origin: tuple[str, str, str] | None = None  # cluster name, vhost and exchange at which it did so last
+        self._generation = FIRST
+        # The one generation that has all bindings, at the endpoint where the link ran last; empty if that is not known
+        self._complete: dict[Endpoint, str] = {}
+        self._listens = False  # to the upstream exchange, for the type of the exchange here
+        self.origin: tuple[str, str, str] | None = None
 
     # Setting up
 
     async def set_up(self, connection: UpstreamConnection) -> None:
         settings = self.settings
         self._connection = connection
-        self._queue = self._base(connection)
+        self._queue = self._queue_name(connection)
         consuming = await connection.channel()
-        consuming.cancelled = lambda tag: self.lose("basic_cancel")
+        consuming.cancelled = lambda tag: self.fail("basic_cancel")
         commanding = consuming if settings.single_channel else await connection.channel()
-        self.needs(consuming)
-        self.needs(commanding)
-        self._listens = await self._may_listen(connection)
-        self._forwarding = self._forwarding_from(connection)
+        self.end_with(consuming)
+        self.end_with(commanding)
+        self._listens = await self._can_listen(connection)
+        self._forwarder = self._make_forwarder(connection)
         self.status.backlog, consumers = await consuming.declare_queue(
             self._queue, True, False, queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type)
         )
-        self._left_behind = True
+        self._left_upstream = True
         if consumers:
             self._report("federation_queue_shared", "warning", queue=self._queue, consumers=consumers)
             self.status.degrade("another broker with the same cluster name takes messages from the queue upstream")
         if settings.ack_mode != NO_ACK:
             await consuming.qos(settings.prefetch_count)
         await consuming.consume(self._queue, "", settings.ack_mode == NO_ACK, Table.EMPTY)
-        await self._find_upstream_exchange(connection, consuming)
-        old = await self._make_internal(connection, consuming)
+        await self._ensure_upstream_exchange(connection, consuming)
+        old = await self._declare_next_generation(connection, consuming)
         self._listen_from(connection, not old)
         await consuming.bind_queue(self._queue, self._internal, "", Table.EMPTY)
         await self._bind_all(connection, commanding)
-        self._complete.clear()  # if the link breaks in the deletion, either of them may be the only one
+        self._complete.clear()  # if the link breaks during the deletion, either generation may be the only one
         if old:
             await self._delete_exchange(connection, old)
-        self._complete[connection.endpoint] = self._letter
+        self._complete[connection.endpoint] = self._generation
         self.status.flow(FLOWING, "")
 
-    def _base(self, connection: UpstreamConnection) -> str:
-        key = self.wanted.key
+    def _queue_name(self, connection: UpstreamConnection) -> str:
+        key = self.spec.key
         try:
             return base_name(key.upstream_name, self.cluster_name, key.vhost, key.name, connection.vhost)
         except Invalid as error:
             raise LinkError(error.text) from None
 
-    def _forwarding_from(self, connection: UpstreamConnection) -> Forwarding:
-        key, settings, status = self.wanted.key, self.settings, self.status
+    def _make_forwarder(self, connection: UpstreamConnection) -> Forwarder:
+        key, settings, status = self.spec.key, self.settings, self.status
         stamp = hop_headers.ExchangeStamp(
             connection.safe_uri, key.name, connection.cluster_name, connection.vhost, settings.trust_user_id
         )
-        ours = self._is_ourselves(connection)
+        is_same = self._is_same_exchange(connection)
         cluster_name, vhost, max_hops = self.cluster_name, key.vhost, settings.max_hops
-        heard = key.upstream_name.encode("utf-8", "surrogateescape") if self._listens else None
-        seen, clock = self._seen, self.node.clock
+        listened_to = key.upstream_name.encode("utf-8", "surrogateescape") if self._listens else None
+        window, clock = self._window, self.node.clock
 
         def prepare(delivery: Delivery) -> bytes | None:
-            if heard is not None and delivery.exchange != heard:
-                status.dropped_invalid += 1  # put into our queue by somebody else
+            if listened_to is not None and delivery.exchange != listened_to:
+                status.dropped_invalid += 1  # another client published it into the upstream queue
                 discard(delivery, hop_headers.STRANGE)
                 return None
             properties, limit, identity = delivery.properties, max_hops, NO_IDENTITY
-            if seen is not None:
-                identity, properties = identified(properties, delivery.routing_key, delivery.body_frames)
-                limit = reach(limit, identity)
-            obstacle = hop_headers.SEEN if ours else hop_headers.obstacle(properties, limit, cluster_name, vhost)
-            if not obstacle and seen is not None and seen.is_repeat(identity, clock.now_ms()):
-                obstacle = hop_headers.SEEN
-            if not obstacle:
+            if window is not None:
+                identity, properties = identify(properties, delivery.routing_key, delivery.body_frames)
+                limit = effective_max_hops(limit, identity)
+            reason = hop_headers.SEEN if is_same else hop_headers.drop_reason(properties, limit, cluster_name, vhost)
+            if not reason and window is not None and window.is_repeat(identity, clock.now_ms()):
+                reason = hop_headers.SEEN
+            if not reason:
                 return stamp(properties, delivery.redelivered)
-            status.dropped(obstacle == hop_headers.MAX)
-            discard(delivery, obstacle)
+            status.dropped(reason == hop_headers.MAX)
+            discard(delivery, reason)
             return None
 
         def discard(delivery: Delivery, reason: str) -> None:
             routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
             content = delivery.properties, delivery.body_bytes, delivery.body_frames
-            inflow.discard(key.name, routing_key, content, reason)
+            publisher.discard(key.name, routing_key, content, reason)
 
         def refused(delivery: Delivery) -> None:
-            if seen is not None:
-                seen.forget(identified(delivery.properties, delivery.routing_key, delivery.body_frames)[0])
+            if window is not None:
+                window.forget(identify(delivery.properties, delivery.routing_key, delivery.body_frames)[0])
 
-        inflow = self.inflow()
-        inflow.comes_from(key.upstream, self._queue)
-        inflow.brings = self._listens
-        undo = refused if seen is not None else None
-        forwarding = Forwarding(
-            self.node, inflow, connection.transport, status, settings.ack_mode, key.name, None, prepare, self.lose, undo
+        publisher = self.open_publisher()
+        publisher.comes_from(key.upstream, self._queue)
+        publisher.brings = self._listens
+        undo = refused if window is not None else None
+        forwarder = Forwarder(
+            self.node,
+            publisher,
+            connection.transport,
+            status,
+            settings.ack_mode,
+            key.name,
+            None,
+            prepare,
+            self.fail,
+            undo,
         )
-        forwarding.rejected = self.report_rejected
-        return forwarding
+        forwarder.rejected = self.report_rejected
+        return forwarder
 
-    def _is_ourselves(self, connection: UpstreamConnection) -> bool:
-        """Whether the upstream exchange is this very exchange: what it had is here already."""
-        key = self.wanted.key
+    def _is_same_exchange(self, connection: UpstreamConnection) -> bool:
+        """Whether the upstream exchange is this very exchange, so that all its messages are repeats."""
+        key = self.spec.key
         if connection.cluster_name != self.cluster_name or connection.vhost != key.vhost:
             return False
         if not connection.direct:
@@ -154,47 +170,53 @@ class ExchangeLink(Link):
             self.status.degrade(f"the upstream has the same cluster name, '{self.cluster_name}': messages are lost")
         return connection.direct and key.upstream_name == key.name
 
-    async def _may_listen(self, connection: UpstreamConnection) -> bool:
+    async def _can_listen(self, connection: UpstreamConnection) -> bool:
         if self.exchange.type.upstream_binding is None:
             return False
-        reason = await type_mismatch(connection, self.exchange, self.wanted.key.upstream_name)
+        reason = await type_mismatch(connection, self.exchange, self.spec.key.upstream_name)
         if reason:
             self._report("federation_not_listening", "warning", reason=reason)
         return not reason
 
     def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
-        """`first`: nothing is left upstream of an earlier link."""
+        """Note where the exchange's type listens now, and tell the type of a change.
+
+        `first`: nothing is left upstream of an earlier link.
+        """
         if not self._listens:
             return
-        origin = (connection.cluster_name or "", connection.vhost, self.wanted.key.upstream_name)
+        origin = (connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name)
         if self.origin is None and first:
             self.exchange.type.on_upstream_detached(*origin)  # discards state from before a restart
         elif self.origin != origin:
-            self._part()
+            self._stop_listening()
         self.origin = origin
 
-    def forsake(self) -> None:
-        """It was told to end for good, and its exchange goes on without it."""
-        if self._forwarding is not None:
-            self._forwarding.close()
-            self._forwarding = None
-        self._part()
+    def detach(self) -> None:
+        """Stop forwarding at once: the link ends for good, and its exchange stays."""
+        if self._forwarder is not None:
+            self._forwarder.close()
+            self._forwarder = None
+        self._stop_listening()
 
-    def _part(self) -> None:
-        """The exchange hears nothing any more from where it did."""
+    def _stop_listening(self) -> None:
+        """Tell the exchange's type that it listens to its origin no more."""
         if self.origin is not None:
             self.exchange.type.on_upstream_detached(*self.origin)
             self.origin = None
             self.node.pump()
 
-    async def _find_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """Of whatever type it is; made like ours where there is none. Other errors surface where it is bound."""
-        name, ours = self.wanted.key.upstream_name, self.exchange
+    async def _ensure_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
+        """Declare the upstream exchange like the exchange here, unless there is one, of whatever type.
+
+        Other errors come up when it is bound. Raises LinkError.
+        """
+        name, own = self.spec.key.upstream_name, self.exchange
         if not await self._exists(connection, name):
-            await channel.declare_exchange(name, ours.type_name, ours.durable, ours.auto_delete, False, ours.arguments)
+            await channel.declare_exchange(name, own.type_name, own.durable, own.auto_delete, False, own.arguments)
 
     async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
-        """False where the upstream says that there is none."""
+        """Whether the upstream has that exchange. Raises LinkError if the connection is lost."""
         channel = await connection.channel()
         try:
             await channel.declare_exchange(
@@ -207,49 +229,54 @@ class ExchangeLink(Link):
         await channel.close()
         return True
 
-    async def _make_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
-        """The internal exchange of the other letter; the name of the one that was there, if any."""
-        names = {letter: internal_name(self._queue, letter) for letter in LETTERS}
+    async def _declare_next_generation(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
+        """Declare the internal exchange of the next generation. Returns the name of the one before, or an empty one."""
+        names = {generation: internal_name(self._queue, generation) for generation in GENERATIONS}
         complete = self._complete.get(connection.endpoint)
-        there = [complete] if complete else await self._letters_used(connection, names)
-        old = there[-1] if there else FIRST
-        if len(there) > 1:
-            # A start was cut short, and nobody knows which of them is complete: one is made so before the other goes.
-            self._letter, self._internal = old, names[old]
+        used = [complete] if complete else await self._generations_used(connection, names)
+        old = used[-1] if used else FIRST
+        if len(used) > 1:
+            # An earlier start was interrupted, so either may lack bindings: complete one before the other is deleted.
+            self._generation, self._internal = old, names[old]
             await channel.bind_queue(self._queue, self._internal, "", Table.EMPTY)
             await self._bind_all(connection, channel)
-        self._letter = other_letter(old)
-        self._internal = names[self._letter]
-        if self._letter in there or complete:
+        self._generation = next_generation(old)
+        self._internal = names[self._generation]
+        if self._generation in used or complete:
             await self._delete_exchange(connection, self._internal)
         await self._declare_internal(connection, channel)
-        return names[old] if there else ""
+        return names[old] if used else ""
 
-    async def _letters_used(self, connection: UpstreamConnection, names: dict[str, str]) -> list[str]:
-        """The letters of internal exchanges that feed a queue. One that feeds none is of no use, and is deleted: that
-        it is missing is then no error, which a passive declaration would leave in the upstream's log."""
+    async def _generations_used(self, connection: UpstreamConnection, names: dict[str, str]) -> list[str]:
+        """Return the generations of internal exchanges that feed a queue, and delete one that feeds none.
+
+        The deletion also is the look: unlike a passive declaration it leaves no error in the upstream's log.
+        """
         used = []
-        for letter, name in names.items():
+        for generation, name in names.items():
             channel = await connection.channel()
             try:
                 await channel.delete_exchange(name, if_unused=True)
             except LinkError as fault:
                 if fault.code != PRECONDITION_FAILED:
                     raise
-                used.append(letter)
+                used.append(generation)
             else:
                 await channel.close()
         return used
 
     async def _declare_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """By a connection of its own: an upstream that does not know the type may close the connection (503)."""
+        """Declare the internal exchange, as a fanout if the upstream does not know the type of Warren and RabbitMQ.
+
+        It has a connection of its own, as an upstream that does not know the type may close the connection (503).
+        """
         arguments = Table.of({}).with_items(
             [
                 ("x-max-hops", ("l", self.settings.max_hops)),
                 ("x-downstream-name", ("S", self.cluster_name.encode())),
-                ("x-downstream-vhost", ("S", self.wanted.key.vhost.encode())),
+                ("x-downstream-vhost", ("S", self.spec.key.vhost.encode())),
                 PURPOSE,
-                *([(DEDUPLICATE, ("t", True))] if self.wanted.deduplicate else []),
+                *([(DEDUPLICATE, ("t", True))] if self.spec.deduplicate else []),
             ]
         )
         disposable = connection if connection.direct else await self.dial(connection.endpoint, DISPOSABLE)
@@ -287,20 +314,20 @@ class ExchangeLink(Link):
     async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
         """Bind the internal exchange as the exchange here is bound; changes are followed from here on."""
         upstream = connection.cluster_name or "", connection.vhost
-        internal = self._internal, self._letter
+        internal = self._internal, self._generation
         self._sync = BindingSync(
-            self.exchange, self.wanted, self.cluster_name, self.status, channel, upstream, internal, self._listens
+            self.exchange, self.spec, self.cluster_name, self.status, channel, upstream, internal, self._listens
         )
         await self._sync.send()
 
     # Running
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def background_work(self) -> list[Coroutine[Any, Any, None]]:
         assert self._connection is not None and self._sync is not None
         return [self._sync.follow(), self._check(self._connection, self._sync)]
 
     async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
-        """How much waits in the queue upstream, and, less often, whether the exchanges are still there."""
+        """Look at the length of the upstream queue, and, less often, whether the exchanges still exist."""
         every_s = min(self._check_s, BACKLOG_S)
         since_s = 0.0
         while True:
@@ -311,31 +338,31 @@ class ExchangeLink(Link):
             since_s += every_s
             if since_s >= self._check_s:
                 since_s = 0.0
-                for name in (self._internal, self.wanted.key.upstream_name):
+                for name in (self._internal, self.spec.key.upstream_name):
                     if not await self._exists(connection, name):
                         raise LinkError(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
                 sync.resend_some()
 
     def take(self, deliveries: list[Delivery]) -> None:
-        if self._forwarding is not None:
-            self._forwarding.take(deliveries)
+        if self._forwarder is not None:
+            self._forwarder.take(deliveries)
 
-    def broken(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.close()
-        self._forwarding = self._sync = self._connection = None
+    def disconnected(self) -> None:
+        if self._forwarder is not None:
+            self._forwarder.close()
+        self._forwarder = self._sync = self._connection = None
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
-        queue = self._base(connection)
+        queue = self._queue_name(connection)
         channel = await connection.channel()
         await channel.delete_queue(queue)
-        for letter in LETTERS:
-            await channel.delete_exchange(internal_name(queue, letter))
+        for generation in GENERATIONS:
+            await channel.delete_exchange(internal_name(queue, generation))
         await channel.close()
 
 
 def queue_arguments(expires_ms: int | None, message_ttl_ms: int | None, queue_type: str) -> Table:
-    """Of the upstream queue, which has to be declared the same each time."""
+    """Return the arguments of the upstream queue, which has to be declared the same each time."""
     items: list[tuple[str, tuple[str, Any]]] = []
     if expires_ms is not None:
         items.append(("x-expires", ("l", expires_ms)))

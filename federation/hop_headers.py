@@ -1,8 +1,8 @@
-"""How far messages and bindings of federation go, and what is written into them on the way (spec/federation.md 6, 8.3).
+"""The headers by which federation limits how far messages and bindings go: x-received-from and x-bound-from; pure.
 
-All is done on the raw bytes of properties: a message without the header in question costs one search for its name, and
-what is not changed keeps its bytes, types of headers included. Bytes that are no properties are let pass as they are;
-the broker refuses them where they enter it.
+All functions work on encoded properties: a message without the header costs one search for its name, and what is not
+changed keeps its bytes, types of headers included. Malformed properties pass unchanged; the broker refuses them when
+they are published.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ INVALID_HEADERS = "x-invalid-headers"
 ORIGINAL_EXCHANGE, ORIGINAL_KEY = "x-original-exchange", "x-original-routing-key"
 CC, ORIGINAL_CC = "CC", "x-original-cc"
 MAX, SEEN, STRANGE = "max_hops", "seen", "strange"
-HOPS_LIMIT = 32_767  # what the 16 bits of `hops` hold
-VISITS_LIMIT = (1 << 63) - 2  # one less than `visit-count` holds
+HOPS_LIMIT = 32_767  # the largest value of `hops`, which has 16 bits
+VISITS_LIMIT = (1 << 63) - 2  # one less than the largest value of `visit-count`
 
 _RECEIVED_FROM = RECEIVED_FROM.encode()
-MALFORMED = (AMQPError, IndexError)  # what reading raises of bytes that nobody has checked yet
+MALFORMED = (AMQPError, IndexError)  # raised by decoding bytes that are not checked yet
 
 
-def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
-    """Why the message may not go on to that cluster and virtual host over a link with that limit: MAX, SEEN or empty.
+def drop_reason(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
+    """Return why a link with that limit drops a message on its way to that cluster and virtual host: MAX, SEEN or "".
 
-    Without a usable header it has not been anywhere. Identity is that of cluster name and virtual host together; where
-    one of them is not known, nobody has it.
+    A message without a usable header has made no hops. It was seen at brokers with that cluster name and virtual host;
+    if one of these is None, at none.
     """
     if _RECEIVED_FROM not in raw:
         return "" if max_hops > 0 else MAX
     entries: list[Value] = []
     try:
-        entries = array(headers_of(raw).get(RECEIVED_FROM)) or []
+        entries = as_array(headers_of(raw).get(RECEIVED_FROM)) or []
     except MALFORMED:
         pass
     if len(entries) >= max_hops:
@@ -43,20 +43,20 @@ def obstacle(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | N
 
 
 def headers_of(raw: bytes) -> Table:
-    """Empty where there are none. What asks for them raises MALFORMED where they are not one table."""
+    """Return the headers, or an empty table. Looking into them raises MALFORMED if they are no valid table."""
     return properties.headers(raw) or Table.EMPTY
 
 
-def array(value: Value | None) -> list[Value] | None:
-    """What is in it; None where it is something else."""
+def as_array(value: Value | None) -> list[Value] | None:
+    """Return the elements of an array, or None for a value of another type."""
     if value is None or value[0] != "A":
         return None
     assert isinstance(value[1], list)
     return value[1]
 
 
-def table(value: Value) -> Table | None:
-    """Itself; None where it is something else, or no table inside."""
+def as_table(value: Value) -> Table | None:
+    """Return the table in a value, or None for a value of another type or a malformed table."""
     if value[0] != "F":
         return None
     assert isinstance(value[1], Table)
@@ -68,12 +68,12 @@ def table(value: Value) -> Table | None:
 
 
 def is_identity(entry: Value, cluster_name: str, vhost: str) -> bool:
-    """Whether this entry of x-received-from or x-bound-from names both."""
+    """Whether an entry of x-received-from or x-bound-from has that cluster name and virtual host."""
     if entry[0] != "F" or not isinstance(entry[1], Table):
         return False
     if cluster_name.encode("utf-8", "surrogateescape") not in entry[1].raw:
-        return False  # the usual answer, given without decoding
-    fields = table(entry)
+        return False  # the usual case, without decoding
+    fields = as_table(entry)
     return fields is not None and fields.text("cluster-name") == cluster_name and fields.text("vhost") == vhost
 
 
@@ -81,22 +81,22 @@ def is_identity(entry: Value, cluster_name: str, vhost: str) -> bool:
 
 
 class ExchangeStamp:
-    """Writes where a message of a federated exchange came from. `exchange` is the name of the local one.
+    """Writes x-received-from into messages of a federated exchange, `exchange` here.
 
-    Called with properties and the upstream's redelivered flag, gives the new properties. Messages that follow one
-    another are often alike, so the last answer is remembered.
+    A call takes properties and the upstream's redelivered flag, and returns the new properties. Messages in a row are
+    often alike, so the last result is kept.
     """
 
     __slots__ = ("_entries", "_alone", "_trust_user_id", "_last")
 
     def __init__(self, uri: str, exchange: str, cluster_name: str | None, vhost: str, trust_user_id: bool) -> None:
-        """`cluster_name` and `vhost` are the upstream's; None where it tells none."""
+        """`cluster_name` and `vhost` are the upstream's; None: it has no cluster name."""
         named: dict[str, object] = {} if cluster_name is None else {"cluster-name": cluster_name}
         self._entries: tuple[Value, Value] = (
             ("F", Table.of({"uri": uri, "exchange": exchange, "redelivered": False, **named, "vhost": vhost})),
             ("F", Table.of({"uri": uri, "exchange": exchange, "redelivered": True, **named, "vhost": vhost})),
         )
-        # The whole header of a message that had none, encoded once
+        # The whole header of a message that had none, encoded
         self._alone = [Table.encode_items([(RECEIVED_FROM, ("A", [entry]))]) for entry in self._entries]
         self._trust_user_id = trust_user_id
         self._last: tuple[bytes, bool, bytes] = (b"", False, b"")
@@ -106,26 +106,26 @@ class ExchangeStamp:
         if raw == last and redelivered == again and raw:
             return stamped
         try:
-            stamped = with_headers(raw, self._written(headers_of(raw), redelivered), self._trust_user_id)
+            stamped = with_headers(raw, self._stamp(headers_of(raw), redelivered), self._trust_user_id)
         except MALFORMED:
             return raw
         self._last = (raw, redelivered, stamped)
         return stamped
 
-    def _written(self, headers: Table, redelivered: bool) -> Table:
-        """Raises MALFORMED."""
+    def _stamp(self, headers: Table, redelivered: bool) -> Table:
+        """Return the headers with the new entry. Raises MALFORMED."""
         if _RECEIVED_FROM not in headers.raw:
             return Table(headers.raw + self._alone[redelivered])
         before = headers.get(RECEIVED_FROM)
-        came_from: Value = ("A", [self._entries[redelivered], *(array(before) or [])])
+        came_from: Value = ("A", [self._entries[redelivered], *(as_array(before) or [])])
         return headers.with_items([*set_aside(headers, before), (RECEIVED_FROM, came_from)])
 
 
 class QueueStamp:
-    """Likewise for a federated queue, with the exchange and routing key that the upstream delivered it with.
+    """Writes x-received-from into messages of a federated queue, `queue` here, with their exchange and routing key.
 
-    `queue` is the name of the local one. With an `identity` (cluster name, virtual host and name of the upstream queue)
-    an entry also says where the message was, which RabbitMQ's do not.
+    With an `identity` (cluster name, virtual host and name of the upstream queue) an entry also has that, unlike
+    RabbitMQ's.
     """
 
     __slots__ = ("_uri", "_queue", "_trust_user_id", "_identity", "_last")
@@ -144,17 +144,17 @@ class QueueStamp:
         if raw and last == [raw, redelivered, exchange, routing_key]:
             return stamped
         try:
-            headers = self._written(headers_of(raw), redelivered, exchange, routing_key)
+            headers = self._stamp(headers_of(raw), redelivered, exchange, routing_key)
             stamped = with_headers(raw, headers, self._trust_user_id)
         except MALFORMED:
             return raw
         self._last = (raw, redelivered, exchange, routing_key, stamped)
         return stamped
 
-    def _written(self, headers: Table, redelivered: bool, exchange: str, routing_key: str) -> Table:
-        """Raises MALFORMED."""
+    def _stamp(self, headers: Table, redelivered: bool, exchange: str, routing_key: str) -> Table:
+        """Return the headers with the new entry. Raises MALFORMED."""
         before = headers.get(RECEIVED_FROM)
-        entries = array(before)
+        entries = as_array(before)
         items: list[tuple[str, Value]] = set_aside(headers, before)
         if entries is None:
             items.append((ORIGINAL_EXCHANGE, ("S", exchange.encode("utf-8", "surrogateescape"))))
@@ -168,16 +168,18 @@ class QueueStamp:
         copies = headers.get(CC)
         if copies is not None:
             headers = headers.without((CC,))
-            items.append((ORIGINAL_CC, copies))  # or the message would be routed by it once more
+            items.append((ORIGINAL_CC, copies))  # else the message would be routed by it again
         return headers.with_items(items)
 
     def _visits(self, entries: list[Value]) -> tuple[int, list[Value]]:
-        """How often the message came this way before, and the entries that say nothing of it. Who copies headers may
-        have made several that do: the highest count is taken."""
+        """Return how often the message came this way before, and the entries of other ways.
+
+        A client that copies headers may have made several entries of this way: the highest count is taken.
+        """
         visits = 0
         others = []
         for entry in entries:
-            fields = table(entry)
+            fields = as_table(entry)
             if fields is None or fields.get("uri") != self._uri or fields.get("queue") != self._queue:
                 others.append(entry)
             else:
@@ -186,18 +188,20 @@ class QueueStamp:
 
 
 def set_aside(headers: Table, before: Value | None) -> list[tuple[str, Value]]:
-    """What is written so that a value of x-received-from that is no array is not lost: x-invalid-headers, a table of
-    headers with the values that each had, the last one first."""
+    """Return x-invalid-headers, which keeps a value of x-received-from that is no array; empty if it is one.
+
+    It is a table of headers, each with the array of its invalid values, the newest first.
+    """
     if before is None or before[0] == "A":
         return []
     kept = headers.get(INVALID_HEADERS)
-    invalid = (table(kept) if kept is not None else None) or Table.EMPTY
-    values: Value = ("A", [before, *(array(invalid.get(RECEIVED_FROM)) or [])])
+    invalid = (as_table(kept) if kept is not None else None) or Table.EMPTY
+    values: Value = ("A", [before, *(as_array(invalid.get(RECEIVED_FROM)) or [])])
     return [(INVALID_HEADERS, ("F", invalid.with_items([(RECEIVED_FROM, values)])))]
 
 
 def with_headers(raw: bytes, headers: Table, trust_user_id: bool) -> bytes:
-    """The properties with these headers, and without the user where that is not trusted. Raises MALFORMED."""
+    """Return properties with these headers, and without an untrusted user-id. Raises MALFORMED."""
     changed = properties.replace(raw, properties.HEADERS, headers)
     if trust_user_id or not properties.has(changed, properties.USER_ID):
         return changed
@@ -208,33 +212,37 @@ def with_headers(raw: bytes, headers: Table, trust_user_id: bool) -> bytes:
 
 
 def hops_left(arguments: Table, max_hops: int, cluster_name: str, vhost: str) -> int:
-    """How far a binding with these arguments goes from here on, over a link with that limit to that upstream: 0 where
-    it is not to be made there. It never goes further than its messages could come. What is malformed goes nowhere."""
+    """Return how many hops a binding goes on, over a link with that limit to that upstream; 0: it is not made there.
+
+    A binding goes no further than its messages could come. One with a malformed header goes nowhere.
+    """
     before = arguments.get(BOUND_FROM)
     if before is None:
         return max(max_hops, 0)
-    entries = array(before)
+    entries = as_array(before)
     if entries is None:
         return 0
     if not entries:
         return max(max_hops, 0)
-    newest = table(entries[0])
+    newest = as_table(entries[0])
     left = newest.integer("hops") if newest is not None else None
     if left is None or any(is_identity(entry, cluster_name, vhost) for entry in entries):
         return 0
     return max(min(left - 1, max_hops), 0)
 
 
-def bound_from(arguments: Table, cluster_name: str, vhost: str, exchange_letter: str, hops: int) -> Table:
-    """The arguments as they are bound with at the upstream. Cluster name and virtual host are the downstream's, which
-    is here; `exchange_letter` is the local exchange with the letter in use, such as `logs B`."""
+def bound_from(arguments: Table, cluster_name: str, vhost: str, exchange_generation: str, hops: int) -> Table:
+    """Return the arguments of a binding upstream. Cluster name and virtual host are those of this broker.
+
+    `exchange_generation` is the exchange here and the generation in use, such as `logs B`.
+    """
     entry = Table.of(
         {
             "cluster-name": cluster_name,
             "vhost": vhost,
-            "exchange": f"{vhost}:{exchange_letter}",
+            "exchange": f"{vhost}:{exchange_generation}",
             "hops": ("s", min(hops, HOPS_LIMIT)),
         }
     )
-    before = array(arguments.get(BOUND_FROM)) or []
+    before = as_array(arguments.get(BOUND_FROM)) or []
     return arguments.with_items([(BOUND_FROM, ("A", [("F", entry), *before]))])

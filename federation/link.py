@@ -1,7 +1,7 @@
-"""A link: one federated exchange or queue and one upstream of it, tried for as long as it is wanted.
+"""A link: one federated exchange or queue with one of its upstreams, connected again and again until it is ended.
 
-An attempt dials the upstream, sets up there what this kind of link needs, and moves messages until something breaks.
-What it needs upstream stays there when it breaks, and when this broker stops; it is removed only with the link.
+An attempt connects to the upstream, declares there what this kind of link needs, and forwards messages until something
+fails. What it declared stays upstream when it fails, and when this broker stops; it is deleted only with the link.
 """
 
 from __future__ import annotations
@@ -20,145 +20,151 @@ from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Inval
 from .errors import LinkError
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
-from .link_status import ERROR, INVALID_URI, RUNNING, Status
+from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
 from .upstream.endpoint import Endpoint, parse_endpoint
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
     from .upstream.delivery_parser import Delivery
 
-CLOSE_S = 5.0  # to remove what is at an upstream, and for all of the end of a link twice as long
-LEAST_DELAY_S = 0.05  # between attempts, where the settings ask for none
-PREFETCH_MAX = 65_535  # what basic.qos has room for
-REJECTED_S = 60.0  # between lines about messages that are not taken: there may be many, all alike
-# For all that `set_up` asks of the upstream, each request of which has a deadline of its own; and how many bindings an
-# upstream makes in a second at least, where it is as slow as one that syncs each.
+CLOSE_S = 5.0  # to delete what is left upstream; the whole end of a link may take twice as long
+MIN_DELAY_S = 0.05  # between attempts, if the settings ask for none
+PREFETCH_MAX = 65_535  # the largest value in basic.qos
+REJECTED_S = 60.0  # between log lines about rejected messages: there may be many, all alike
+# The deadline of `set_up`, each request of which also has its own; and the bindings a second that an upstream makes
+# which syncs each to its disk.
 SET_UP_S, BINDINGS_PER_S = 120, 50
-JITTER = 0.1  # of the delay between attempts, so that links which broke together do not come back together
+JITTER = 0.1  # of the delay between attempts, so that links that failed together do not all connect together
 
 
 class Link:
-    """Owned by the loop. `target` is the exchange or queue here; `status` is what operators see."""
+    """A link in one of its attempts or between two. Its methods are called in the loop's thread alone.
 
-    def __init__(self, host: Host, wanted: LinkSpec, target: Exchange | Queue) -> None:
+    `target` is the exchange or queue here; `status` is what operators see; `cluster_name` that of this broker when the
+    link was made, of which names upstream are made.
+    """
+
+    def __init__(self, host: Host, spec: LinkSpec, target: Exchange | Queue) -> None:
         self.host = host
         self.target = target
         self.node = host.node
-        self.wanted = wanted
-        self.settings = wanted.settings
-        self.cluster_name = host.node.cluster_name  # which the names of things upstream are made of
-        self.status = Status(time.time, self._tell)
-        self._life: Child | None = None
-        self._waits = False  # for the link before it, or to begin at all
+        self.spec = spec
+        self.settings = spec.settings
+        self.cluster_name = host.node.cluster_name
+        self.status = LinkStatus(time.time, self._emit_status)
+        self._task: Child | None = None
+        self._waits = False  # for the link before it to end, or for its task to start
         self._ending = self._removing = False
-        self._left_behind = False  # things of ours may be at the upstream
-        self._hurried_s = -math.inf  # when an attempt was made without a delay, by the loop
-        self._rejected_s = -math.inf  # when the log was told of a message that was not taken, by the loop
+        self._left_upstream = False  # something of the link may exist upstream
+        self._hurried_s = -math.inf  # loop time of the last attempt without a delay
+        self._rejected_s = -math.inf  # loop time of the last log line about a rejected message
         self._endpoints: list[Endpoint] = []
-        self._lost: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
+        self._failed: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
 
     def __str__(self) -> str:
-        key = self.wanted.key
+        key = self.spec.key
         return f"{key.kind} '{key.name}' in vhost '{key.vhost}'"
 
     @property
     def name(self) -> str:
-        """Of its connections, at both ends."""
-        if not self.wanted.policy:
+        """The name of its connections, at both ends."""
+        if not self.spec.policy:
             return "Federation link"
-        return f"Federation link (upstream: {self.wanted.key.upstream}, policy: {self.wanted.policy})"
+        return f"Federation link (upstream: {self.spec.key.upstream}, policy: {self.spec.policy})"
 
     @property
     def close_s(self) -> float:
-        """The time that closing a connection to an upstream may take: federation.*.connection_close_timeout."""
+        """The time that closing a connection may take, in seconds: federation.*.connection_close_timeout."""
         config = self.host.config.federation
-        links = config.exchanges if self.wanted.key.kind == "exchange" else config.queues
+        links = config.exchanges if self.spec.key.kind == "exchange" else config.queues
         return links.connection_close_timeout / 1000
 
     # What a kind of link does
 
     async def set_up(self, connection: UpstreamConnection) -> None:
-        """Make the upstream ready, and begin to consume. Raises LinkError."""
+        """Declare what the link needs upstream, and start to consume. Raises LinkError."""
         raise NotImplementedError
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside, while the link runs; a LinkError of any ends the attempt."""
+    def background_work(self) -> list[Coroutine[Any, Any, None]]:
+        """Return coroutines to run while the link runs; a LinkError of any ends the attempt."""
         raise NotImplementedError
 
     def take(self, deliveries: list[Delivery]) -> None:
-        """Messages from the upstream; called from `set_up` on."""
+        """Handle deliveries of the upstream, which may come from `set_up` on."""
         raise NotImplementedError
 
-    def broken(self) -> None:
-        """The attempt is over: forget what belonged to its connection."""
+    def disconnected(self) -> None:
+        """Release what belonged to the connection: the attempt is over."""
         raise NotImplementedError
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
-        """The link is no more: take away from the upstream what nobody needs now. Raises LinkError."""
+        """Delete what the link declared upstream. Raises LinkError."""
         raise NotImplementedError
 
-    def inflow(self) -> InternalPublisher:
-        """Into the virtual host here. Raises LinkError where that is gone, and the link about to be."""
-        vhost = self.wanted.key.vhost
+    def open_publisher(self) -> InternalPublisher:
+        """Open a publisher into the virtual host here. Raises LinkError if that is deleted."""
+        vhost = self.spec.key.vhost
         if vhost not in self.node.vhosts:
             raise LinkError("the virtual host is gone")
         return self.host.inflow(vhost, self.name)
 
-    def lose(self, reason: str) -> None:
-        """Something that this attempt needs is gone."""
-        if not self._lost.done():
-            self._lost.set_result(LinkError(reason))
+    def fail(self, reason: str) -> None:
+        """End the attempt with that error; the first one counts."""
+        if not self._failed.done():
+            self._failed.set_result(LinkError(reason))
 
-    def look_at_rights(self) -> None:
-        """Users or permissions have changed: the attempt ends where it has lost a right that it needs."""
+    def recheck_permissions(self) -> None:
+        """End the attempt if changed users or permissions no longer allow it."""
         try:
-            check_rights(self.node, self.wanted)
+            check_rights(self.node, self.spec)
         except LinkError as fault:
-            self.lose(fault.text)
+            self.fail(fault.text)
 
-    def needs(self, channel: UpstreamChannel) -> None:
-        """This attempt ends with that channel, which the upstream may close by itself."""
-        channel.ended.add_done_callback(partial(told, self._lost))
+    def end_with(self, channel: UpstreamChannel) -> None:
+        """End the attempt when that channel is closed."""
+        channel.ended.add_done_callback(partial(fail_with, self._failed))
 
-    # Its life
+    # Starting and ending
 
     def start(self, after: Link | None = None) -> None:
-        """Begin; once `after`, which had the same names at the upstream, has ended."""
+        """Start once the link `after` has ended, which had the same names upstream."""
         self._waits = True
-        work = partial(self._live, after)
-        upstream = self.wanted.key.upstream
-        self._life = self.host.supervisor.keep("federation_link", work, link=str(self), upstream=upstream)
+        work = partial(self._run, after)
+        upstream = self.spec.key.upstream
+        self._task = self.host.supervisor.keep("federation_link", work, link=str(self), upstream=upstream)
 
     def end(self, removing: bool) -> None:
-        """Begin to stop; `removing` takes away what is at the upstream, if the settings allow."""
+        """Begin to end; `removing`: delete what is upstream, unless the settings keep it."""
         self._ending = True
         self._removing = removing and not self.settings.keeps
-        if self._life is not None and not self._waits:
-            self._life.cancel()
+        if self._task is not None and not self._waits:
+            self._task.cancel()
 
     @property
-    def over(self) -> bool:
-        return self._life is None or self._life.over
+    def is_over(self) -> bool:
+        return self._task is None or self._task.over
 
     async def ended(self) -> None:
-        """Until nothing of it goes on, which takes at most some seconds after `end`."""
-        if self._life is not None:
+        """Wait until its task has ended, at most twice CLOSE_S."""
+        if self._task is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * CLOSE_S):
-                    await self._life.ended()
+                    await self._task.ended()
 
-    async def _live(self, after: Link | None) -> None:
-        """A CancelledError is the end only if `end` asked for it: else the supervisor starts the link again."""
+    async def _run(self, after: Link | None) -> None:
+        """Run the link. A CancelledError ends it only after `end`: else the supervisor starts it again."""
         self._endpoints = self._parse()
         if after is not None:
             await after.ended()
-            # Whose things are ours now, also where we do not get as far as to the upstream.
-            self._left_behind = self._left_behind or after._left_behind and after.cluster_name == self.cluster_name
+            # What it left upstream is this link's now, also if this link never gets connected.
+            self._left_upstream = (
+                self._left_upstream or after._left_upstream and after.cluster_name == self.cluster_name
+            )
         self._waits = False
         failed = True
         try:
             if self._endpoints and not self._ending:
-                await self._try_for_ever()
+                await self._retry_loop()
             failed = False
         except asyncio.CancelledError:
             failed = not self._ending
@@ -167,7 +173,7 @@ class Link:
         finally:
             if failed:
                 self.status.failed(ERROR, "the link failed in this broker", None)
-        if self._removing and self._left_behind and self._endpoints:
+        if self._removing and self._left_upstream and self._endpoints:
             await self._remove()
 
     def _parse(self) -> list[Endpoint]:
@@ -183,8 +189,8 @@ class Link:
             self.status.failed(INVALID_URI, "; ".join(faults) or "the upstream has no URI", None)
         return endpoints
 
-    async def _try_for_ever(self) -> None:
-        """Until `end`, whose cancellation is lost where an attempt breaks in the same moment."""
+    async def _retry_loop(self) -> None:
+        """Make attempts until `end`, whose cancellation is lost if an attempt fails in the same moment."""
         while True:
             fault = LinkError("the link failed in this broker")
             try:
@@ -194,8 +200,8 @@ class Link:
             except asyncio.CancelledError:
                 if is_cancelled():
                     raise
-                fault = LinkError("the attempt was cancelled")  # by what it called: nobody ended the link
-            except Exception as error:  # a bug of ours: this link alone starts anew
+                fault = LinkError("the attempt was cancelled")  # by what it awaited: nobody ended the link
+            except Exception as error:  # a bug: only this link starts again
                 self.host.report("internal_error", "error", {"exc_info": error})
             if self._ending:
                 return
@@ -208,9 +214,11 @@ class Link:
             self.status.next_attempt_s = None
 
     def _delay_s(self, ran: bool) -> float:
-        """Until the next attempt: none where the link had worked, but only once in so long, as it may break each time
-        as soon as it runs."""
-        least_s = max(self.settings.reconnect_delay_s, LEAST_DELAY_S)
+        """Return the delay until the next attempt, in seconds.
+
+        A link that ran tries again at once, but only once within the usual delay, as it may fail each time it runs.
+        """
+        least_s = max(self.settings.reconnect_delay_s, MIN_DELAY_S)
         now_s = asyncio.get_running_loop().time()
         if ran and now_s >= self._hurried_s + least_s:
             self._hurried_s = now_s
@@ -218,28 +226,28 @@ class Link:
         return least_s * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def _attempt(self) -> None:
-        """Until it breaks. Raises LinkError."""
-        self._lost = asyncio.get_running_loop().create_future()
-        check_rights(self.node, self.wanted)
+        """Make one attempt, until it fails. Raises LinkError."""
+        self._failed = asyncio.get_running_loop().create_future()
+        check_rights(self.node, self.spec)
         if not 0 <= self.settings.prefetch_count <= PREFETCH_MAX:
             raise LinkError(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
         connection = await self._dial()
-        connection.ended.add_done_callback(partial(told, self._lost))
+        connection.ended.add_done_callback(partial(fail_with, self._failed))
         try:
             await self._set_up(connection)
             self.status.running(self.name)
             self._report("federation_connected", "info")
-            await until_one_fails([self._until_lost(), *self.works()])
+            await until_one_fails([self._until_failed(), *self.background_work()])
         finally:
             try:
-                self.broken()
-                if self._removing and self._left_behind:
+                self.disconnected()
+                if self._removing and self._left_upstream:
                     await self._remove(connection)
             finally:
                 await connection.close(self.close_s)
 
     async def _set_up(self, connection: UpstreamConnection) -> None:
-        """`set_up`, for as long as it may take. Raises LinkError."""
+        """Call `set_up` with a deadline. Raises LinkError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bindings = len(self.target.outgoing) if isinstance(self.target, Exchange) else 0
         connection.transport.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "made ready what the link needs")
@@ -248,31 +256,31 @@ class Link:
         finally:
             done.cancel()
 
-    async def _until_lost(self) -> None:
-        raise await asyncio.shield(self._lost)
+    async def _until_failed(self) -> None:
+        raise await asyncio.shield(self._failed)
 
     async def _dial(self) -> UpstreamConnection:
-        """The first that answers of the upstream's URIs, in random order. Raises LinkError with what all said."""
+        """Connect to the first of the upstream's URIs that works, in random order. Raises LinkError with all errors."""
         faults: list[LinkError] = []
-        for one in random.sample(self._endpoints, len(self._endpoints)):
-            self.status.uri = one.safe
+        for endpoint in random.sample(self._endpoints, len(self._endpoints)):
+            self.status.uri = endpoint.safe
             try:
-                return await self.dial(one, self.name)
+                return await self.dial(endpoint, self.name)
             except LinkError as fault:
                 faults.append(fault)
         texts = dict.fromkeys(fault.text for fault in faults)
         raise LinkError("; ".join(texts), faults[-1].code, faults[-1].status)
 
-    async def dial(self, one: Endpoint, name: str) -> UpstreamConnection:
-        """Raises LinkError."""
-        from .upstream.connection import dial  # with all that it imports: a broker without links does not need it
+    async def dial(self, endpoint: Endpoint, name: str) -> UpstreamConnection:
+        """Open a connection called `name`. Raises LinkError."""
+        from .upstream.connection import dial  # it imports much, which a broker without links does not need
 
-        vhost = self.wanted.key.vhost if one.vhost is None else one.vhost
-        return await dial(self.host, one, vhost, name, self.take, acting_user(self.node, self.wanted))
+        vhost = self.spec.key.vhost if endpoint.vhost is None else endpoint.vhost
+        return await dial(self.host, endpoint, vhost, name, self.take, acting_user(self.node, self.spec))
 
     async def _remove(self, connection: UpstreamConnection | None = None) -> None:
-        """As far as the upstream can be reached now; what cannot be removed is said."""
-        self._left_behind = False
+        """Delete what the link declared upstream, if the upstream can be reached now; a failure is logged."""
+        self._left_upstream = False
         try:
             async with asyncio.timeout(CLOSE_S):
                 if connection is not None:
@@ -287,24 +295,24 @@ class Link:
             reason = error.text if isinstance(error, LinkError) else "timeout"
             self._report("federation_not_removed", "warning", reason=reason)
 
-    # Telling
+    # Reporting
 
     def report_rejected(self, reason: str) -> None:
-        """A message of the upstream was not taken: a line in the log, at most one in REJECTED_S."""
+        """Log a message that this broker rejected; at most one line in REJECTED_S."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._rejected_s + REJECTED_S:
             self._rejected_s = now_s
             self._report("federation_message_rejected", "warning", reason=reason)
 
     def row(self) -> dict[str, object]:
-        return self.status.row(self.wanted, self.node.name)
+        return self.status.row(self.spec, self.node.name)
 
     def _report(self, event: str, level: str, **fields: object) -> None:
-        told: dict[str, object] = {"object": str(self), "upstream": self.wanted.key.upstream, "uri": self.status.uri}
-        told["upstream_object"] = self.wanted.key.upstream_name
-        self.host.report(event, level, told | fields)
+        common: dict[str, object] = {"object": str(self), "upstream": self.spec.key.upstream, "uri": self.status.uri}
+        common["upstream_object"] = self.spec.key.upstream_name
+        self.host.report(event, level, common | fields)
 
-    def _tell(self) -> None:
+    def _emit_status(self) -> None:
         if self.node.events.heard:
             row = self.row()
             names = ("vhost", "type", "name", "upstream", "upstream_name", "id", "status", "uri", "error")
@@ -312,7 +320,7 @@ class Link:
 
 
 async def until_one_fails(works: list[Coroutine[Any, Any, None]]) -> None:
-    """Runs coroutines beside one another until one of them fails, and raises what it raised; the others are cancelled.
+    """Run coroutines concurrently until one of them ends; the others are cancelled, and its exception is raised.
 
     Not by asyncio.TaskGroup, which cancels the task that waits for it: before Python 3.11.3 that task counts as
     cancelled ever after, and a later asyncio.timeout in it raises CancelledError in place of TimeoutError.
@@ -330,13 +338,13 @@ async def until_one_fails(works: list[Coroutine[Any, Any, None]]) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody has cancelled the task that runs."""
+    """Whether the current task has been cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def told(lost: asyncio.Future[LinkError], ended: asyncio.Future[str] | asyncio.Future[LinkError]) -> None:
-    """An attempt, and no later one, is told why something that it needs has ended."""
+def fail_with(failed: asyncio.Future[LinkError], ended: asyncio.Future[str] | asyncio.Future[LinkError]) -> None:
+    """Set the error of an attempt from the future of a channel or connection that has ended."""
     reason = ended.result()
-    if not lost.done():
-        lost.set_result(LinkError(reason) if isinstance(reason, str) else reason)
+    if not failed.done():
+        failed.set_result(LinkError(reason) if isinstance(reason, str) else reason)

@@ -1,9 +1,9 @@
-"""The rights of a link: it may do here what the user who set its upstream may do.
+"""The permissions of a link: it may do here what the user may do who set its upstream.
 
 An upstream that an administrator set, or an operator by the control socket or a file of definitions, acts as the node
-itself: who may give himself every right is asked for none. Others need `write` here on the exchange or queue that the
-link feeds, and are themselves at a URI without a host; loopback-only users, whose passwords are no secret, are not
-theirs to log in as.
+itself: an administrator can give himself every permission, so none is asked for. Other users need `write` here on the
+exchange or queue that the link feeds, are themselves at a URI without a host, and may not log in on this machine as a
+loopback-only user, whose password is no secret.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 ADMINISTRATOR = "administrator"
 
 
-def acting_user(node: Node, wanted: LinkSpec) -> User | None:
-    """The user as whom the link acts; None for the node itself. Raises LinkError where that user is gone."""
-    if not wanted.user:
+def acting_user(node: Node, spec: LinkSpec) -> User | None:
+    """Return the user as whom the link acts, or None for the node itself. Raises LinkError if the user is deleted."""
+    if not spec.user:
         return None
-    user = node.users.get(wanted.user)
+    user = node.users.get(spec.user)
     if user is None:
-        raise LinkError(f"user '{wanted.user}', who set upstream '{wanted.key.upstream}', does not exist any more")
+        raise LinkError(f"user '{spec.user}', who set upstream '{spec.key.upstream}', does not exist any more")
     return None if ADMINISTRATOR in user.tags else user
 
 
-def check_rights(node: Node, wanted: LinkSpec) -> User | None:
-    """Return `acting_user`. Raises LinkError where that user may not write to what the link feeds."""
-    user, key = acting_user(node, wanted), wanted.key
+def check_rights(node: Node, spec: LinkSpec) -> User | None:
+    """Return `acting_user`. Raises LinkError if that user may not write to what the link feeds."""
+    user, key = acting_user(node, spec), spec.key
     if user is not None:
         permission = user.permissions.get(key.vhost)
         if permission is None or not permission.allows("write", key.name):
@@ -45,16 +45,18 @@ def check_rights(node: Node, wanted: LinkSpec) -> User | None:
     return user
 
 
-def check_login(node: Node, user: User | None, one: Endpoint, socket: asyncio.BaseTransport | None) -> None:
-    """Raises LinkError for a login on this machine as a loopback-only user, which that user here may not use."""
-    if user is None or one.user not in node.users.loopback_only or one.mechanisms == ("external",):
+def check_login(node: Node, user: User | None, endpoint: Endpoint, socket: asyncio.BaseTransport | None) -> None:
+    """Raise LinkError for a login on this machine as a loopback-only user, unless the link acts for the node."""
+    if user is None or endpoint.user not in node.users.loopback_only or endpoint.mechanisms == ("external",):
         return
-    if one.direct or socket is None or is_here(socket):
-        raise LinkError(f"user '{one.user}' can only log in from this machine, and upstreams of '{user.name}' may not")
+    if endpoint.direct or socket is None or is_local_peer(socket):
+        raise LinkError(
+            f"user '{endpoint.user}' can only log in from this machine, and upstreams of '{user.name}' may not"
+        )
 
 
-def is_here(socket: asyncio.BaseTransport) -> bool:
-    """Whether the peer is on this machine, as far as addresses tell."""
+def is_local_peer(socket: asyncio.BaseTransport) -> bool:
+    """Whether the peer is on this machine, by its address."""
     peer, own = socket.get_extra_info("peername"), socket.get_extra_info("sockname")
     try:
         return peer[0] == own[0] or ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback

@@ -1,7 +1,6 @@
-"""What one link is told to do: an upstream's definition, with what an element of a set says in its place.
+"""The settings of one link: an upstream's definition, overridden by an element of a set but for the URIs; pure.
 
-The definitions were validated when they were set (the broker does that); here they become values with defaults
-(spec/federation.md 1.1). A set's element overrides anything but the URIs.
+The broker validated the definitions when they were set; here they become values with defaults.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ PREFETCH_COUNT = 1000
 RECONNECT_DELAY_S = 5.0
 MAX_HOPS = 1
 LONG_MAX = (1 << 63) - 1
-DELAY_MAX_S = 1e7  # some months: what a timer of the loop can wait for
+DELAY_MAX_S = 1e7  # some months: the longest timer of the loop
 NOTHING: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """`uris` are interchangeable ways to one upstream, raw: with passwords, never to be shown.
+    """The settings of a link. `uris` lead to the same upstream, with passwords: they must not be shown.
 
-    exchange, queue   their names at the upstream; None: as the local one
-    expires_ms, message_ttl_ms  of the upstream queue; None: none
-    keeps             what was made at the upstream stays there when the link is gone (resource-cleanup-mode never)
-    single_channel    bindings go over the channel that consumes (channel-use-mode single)
+    exchange, queue   the names upstream; None: as the local one
+    expires_ms, message_ttl_ms  of the upstream queue; None: no limit
+    keeps             nothing upstream is deleted with the link (resource-cleanup-mode never)
+    single_channel    bindings are made on the channel that consumes (channel-use-mode single)
     """
 
     upstream: str
@@ -53,7 +52,7 @@ class LinkSettings:
         return f"LinkSettings({self.upstream!r})"  # without the URIs
 
     def of_kind(self, kind: Kind) -> LinkSettings:
-        """Only what means something to links of this kind, so that these alone change when that does."""
+        """Return the settings that links of this kind use, so that a link is not restarted for any other."""
         if kind == "exchange":
             return replace(self, queue=None, consumer_tag="")
         return LinkSettings(
@@ -71,54 +70,54 @@ class LinkSettings:
 def link_settings(
     upstream: str, definition: Mapping[str, object], element: Mapping[str, object] = NOTHING
 ) -> LinkSettings:
-    """`definition` is the value of the parameter, `element` that of the set. What has a wrong type counts as absent."""
-    given = {**definition, **element, "uri": definition.get("uri")}
-    uri = given["uri"]
+    """Make settings of a parameter's value and an element of a set. A value of a wrong type counts as absent."""
+    values = {**definition, **element, "uri": definition.get("uri")}
+    uri = values["uri"]
     uris = uri if isinstance(uri, list) else [uri]
-    mode = given.get("ack-mode")
+    mode = values.get("ack-mode")
     return LinkSettings(
         upstream=upstream,
         uris=tuple(each for each in uris if isinstance(each, str)),
-        exchange=text(given, "exchange"),
-        queue=text(given, "queue"),
-        consumer_tag=text(given, "consumer-tag") or f"federation-link-{upstream}",
-        prefetch_count=whole(given, "prefetch-count", PREFETCH_COUNT),
-        reconnect_delay_s=number(given, "reconnect-delay", RECONNECT_DELAY_S),
-        max_hops=whole(given, "max-hops", MAX_HOPS),
-        expires_ms=whole(given, "expires", None),
-        message_ttl_ms=whole(given, "message-ttl", None),
-        trust_user_id=given.get("trust-user-id") is True,
+        exchange=text(values, "exchange"),
+        queue=text(values, "queue"),
+        consumer_tag=text(values, "consumer-tag") or f"federation-link-{upstream}",
+        prefetch_count=integer(values, "prefetch-count", PREFETCH_COUNT),
+        reconnect_delay_s=number(values, "reconnect-delay", RECONNECT_DELAY_S),
+        max_hops=integer(values, "max-hops", MAX_HOPS),
+        expires_ms=integer(values, "expires", None),
+        message_ttl_ms=integer(values, "message-ttl", None),
+        trust_user_id=values.get("trust-user-id") is True,
         ack_mode=next((known for known in ACK_MODES if known == mode), "on-confirm"),
-        queue_type=text(given, "queue-type") or "classic",
-        bind_nowait=given.get("bind-nowait") is True,
-        keeps=given.get("resource-cleanup-mode") == "never",
-        single_channel=given.get("channel-use-mode") == "single",
+        queue_type=text(values, "queue-type") or "classic",
+        bind_nowait=values.get("bind-nowait") is True,
+        keeps=values.get("resource-cleanup-mode") == "never",
+        single_channel=values.get("channel-use-mode") == "single",
     )
 
 
-def text(given: Mapping[str, object], key: str) -> str | None:
-    value = given.get(key)
+def text(values: Mapping[str, object], key: str) -> str | None:
+    value = values.get(key)
     return value if isinstance(value, str) else None
 
 
-def number(given: Mapping[str, object], key: str, default: float) -> float:
-    value = given.get(key)
+def number(values: Mapping[str, object], key: str, default: float) -> float:
+    value = values.get(key)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return default
     return float(max(min(value, DELAY_MAX_S), 0))
 
 
 @overload
-def whole(given: Mapping[str, object], key: str, default: int) -> int: ...
+def integer(values: Mapping[str, object], key: str, default: int) -> int: ...
 
 
 @overload
-def whole(given: Mapping[str, object], key: str, default: None) -> int | None: ...
+def integer(values: Mapping[str, object], key: str, default: None) -> int | None: ...
 
 
-def whole(given: Mapping[str, object], key: str, default: int | None) -> int | None:
-    """An integer that a signed long holds; of a fraction the whole part."""
-    value = given.get(key)
+def integer(values: Mapping[str, object], key: str, default: int | None) -> int | None:
+    """Return an integer within the range of a signed long; fractions are cut off."""
+    value = values.get(key)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return default
     return int(max(min(value, LONG_MAX), -LONG_MAX))

@@ -1,7 +1,7 @@
-"""Which links there should be, by what the node's policies and parameters say (spec/federation.md 1, 3); pure.
+"""Link specifications: the links that there should be, by the node's policies and parameters; pure.
 
-A link is one per federated object, upstream, and name of the object there. What a policy asks for is looked up once for
-all that it holds for; an object whose policy says nothing of federation costs three lookups.
+There is one link for each federated object, upstream, and name of the object there. What a policy asks for is looked up
+once for all its objects; an object whose policy does not federate it costs three lookups.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .upstream.endpoint import parse_endpoint
 Definition = Mapping[str, object]
 
 ONE, SET, PATTERN = FEDERATION
-EVERY = "all"  # the set of all upstreams, which nobody defines
+ALL_UPSTREAMS = "all"  # the name of the set of all upstreams, which is not defined
 PURPOSE = "x-internal-purpose"
 RESERVED = "amq."
-SLICE = 2000  # exchanges and queues looked at in one turn of the loop
+SLICE = 2000  # exchanges and queues scanned in one turn of the loop
 
 
 class LinkKey(NamedTuple):
-    """What tells links apart. `upstream_name` is the name of the exchange or queue at the upstream."""
+    """The identity of a link. `upstream_name` is the name of the exchange or queue upstream."""
 
     vhost: str
     kind: Kind
@@ -47,17 +47,17 @@ class LinkKey(NamedTuple):
 
     @property
     def id(self) -> str:
-        """8 hex digits, the same after a restart and on every machine."""
-        octets = b""
+        """The identity as 8 hex digits, the same after a restart and on every machine."""
+        joined = b""
         for part in self:
             encoded = part.encode("utf-8", "surrogatepass")
-            octets += len(encoded).to_bytes(4, "big") + encoded
-        return f"{stable_hash(octets) >> 32:08x}"
+            joined += len(encoded).to_bytes(4, "big") + encoded
+        return f"{stable_hash(joined) >> 32:08x}"
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A link that should run. `policy` is the name of the one that asks for it, `user` who set the upstream."""
+    """A link that should run. `policy` is the name of the policy that asks for it; `user` set the upstream."""
 
     key: LinkKey
     settings: LinkSettings
@@ -68,9 +68,9 @@ class LinkSpec:
 
 
 def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
-    """Add to `targets` all exchanges and queues of the node that are to be federated, SLICE objects at a time.
+    """Add all exchanges and queues to `targets` whose policy federates them, SLICE objects at a time.
 
-    Virtual hosts without upstreams are left out.
+    Virtual hosts without upstreams are skipped.
     """
     seen = 0
     for name in sorted({parameter.vhost for parameter in node.parameters.all(None, UPSTREAM)}):
@@ -79,7 +79,7 @@ def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
             continue
         there: list[Exchange | Queue] = [*vhost.exchanges.values(), *vhost.queues.values()]
         for target in there:
-            if asks(target.effective):
+            if asks_for_federation(target.effective):
                 targets.append(target)
             seen += 1
             if seen % SLICE == 0:
@@ -87,19 +87,19 @@ def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
 
 
 def desired_links(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkKey, LinkSpec]:
-    """The links of those targets that are still there."""
+    """Return the links of those targets that still exist."""
     found: dict[LinkKey, LinkSpec] = {}
     upstreams: dict[str, Upstreams] = {}
     for target in targets:
-        if is_there(node, target) and asks(target.effective) and can_be_federated(target):
+        if still_exists(node, target) and asks_for_federation(target.effective) and can_be_federated(target):
             if target.vhost not in upstreams:
                 upstreams[target.vhost] = Upstreams(node, target.vhost)
             found.update(links_of(target, upstreams[target.vhost]))
     return found
 
 
-def is_there(node: Node, target: Exchange | Queue) -> bool:
-    """Whether it is not deleted, nor its virtual host."""
+def still_exists(node: Node, target: Exchange | Queue) -> bool:
+    """Whether neither the target nor its virtual host is deleted."""
     vhost = node.vhosts.get(target.vhost)
     if vhost is None:
         return False
@@ -107,14 +107,17 @@ def is_there(node: Node, target: Exchange | Queue) -> bool:
     return there.get(target.name) is target
 
 
-def asks(definition: Definition) -> bool:
-    """Whether it says anything of federation."""
+def asks_for_federation(definition: Definition) -> bool:
+    """Whether a policy's definition has a key of federation."""
     return ONE in definition or SET in definition or PATTERN in definition
 
 
 def can_be_federated(target: Exchange | Queue) -> bool:
-    """Not the default exchange nor what the broker has for itself; of queues none that is one connection's, or has a
-    name that the broker made up, since these come and go with their clients."""
+    """Whether an exchange or queue may be federated.
+
+    The default exchange and internal exchanges and queues may not, nor queues that are exclusive or have a name made by
+    the broker: these come and go with their clients.
+    """
     if isinstance(target, Exchange):
         return target.name != "" and not target.internal
     if target.owner is not None or target.name.startswith(RESERVED):
@@ -123,50 +126,50 @@ def can_be_federated(target: Exchange | Queue) -> bool:
 
 
 class Upstreams:
-    """Of one virtual host, as its parameters say now."""
+    """The upstreams of one virtual host, by its parameters."""
 
-    __slots__ = ("_definitions", "users", "_node", "_vhost", "_asked")
+    __slots__ = ("_definitions", "users", "_node", "_vhost", "_settings")
 
     def __init__(self, node: Node, vhost: str) -> None:
         self._node = node
         self._vhost = vhost
         self._definitions: dict[str, dict[str, object]] = {}
-        self.users: dict[str, str] = {}  # who set each
+        self.users: dict[str, str] = {}  # the user who set each
         for parameter in node.parameters.all(vhost, UPSTREAM):
             if isinstance(parameter.value, dict):
                 self._definitions[parameter.name] = parameter.value
                 self.users[parameter.name] = parameter.user
-        # By the identity of a definition, which is kept so that no other can have it.
-        self._asked: dict[int, tuple[Definition, list[LinkSettings]]] = {}
+        # By the id() of a definition, which is kept so that no other object gets the same one.
+        self._settings: dict[int, tuple[Definition, list[LinkSettings]]] = {}
 
-    def asked_by(self, definition: Definition) -> list[LinkSettings]:
-        """The links that a policy's definition asks for, for each object that it holds for."""
-        known = self._asked.get(id(definition))
+    def settings_for(self, definition: Definition) -> list[LinkSettings]:
+        """Return the settings of the links that a policy's definition asks for, for each of its objects."""
+        known = self._settings.get(id(definition))
         if known is None:
-            known = self._asked[id(definition)] = (definition, list(self._looked_up(definition)))
+            known = self._settings[id(definition)] = (definition, list(self._select(definition)))
         return known[1]
 
-    def _looked_up(self, definition: Definition) -> Iterable[LinkSettings]:
+    def _select(self, definition: Definition) -> Iterable[LinkSettings]:
         one, set_, pattern = (definition.get(key) for key in FEDERATION)
         if isinstance(one, str):
-            return self._of([{"upstream": one}])
-        if isinstance(set_, str) and set_ != EVERY:
+            return self._resolve([{"upstream": one}])
+        if isinstance(set_, str) and set_ != ALL_UPSTREAMS:
             elements = self._node.parameters.get(self._vhost, UPSTREAM_SET, set_)
-            return self._of(elements if isinstance(elements, list) else [])
+            return self._resolve(elements if isinstance(elements, list) else [])
         if isinstance(pattern, str):
-            return self._of([{"upstream": name} for name in matching(pattern, self._definitions)])
-        return self._of([{"upstream": name} for name in self._definitions])
+            return self._resolve([{"upstream": name} for name in match_names(pattern, self._definitions)])
+        return self._resolve([{"upstream": name} for name in self._definitions])
 
-    def _of(self, elements: list[object]) -> Iterable[LinkSettings]:
-        """Those whose upstream there is: it may be defined later."""
+    def _resolve(self, elements: list[object]) -> Iterable[LinkSettings]:
+        """Make settings of elements whose upstream is defined; others may be defined later."""
         for element in elements:
             name = element.get("upstream") if isinstance(element, dict) else None
             if isinstance(element, dict) and isinstance(name, str) and name in self._definitions:
                 yield link_settings(name, self._definitions[name], element)
 
 
-def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """Those in which the pattern is found."""
+def match_names(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that the pattern matches anywhere."""
     try:
         compiled = Pattern(pattern or ".*")
     except Invalid:
@@ -175,13 +178,13 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, LinkSpec]:
-    """Of one that can be federated. An element of a set that repeats another one's names adds nothing."""
+    """Return the links of a target that can be federated. Of elements of a set with equal names the first counts."""
     definition = target.effective
     policy = target.policy.name if target.policy is not None else ""
     exchange = isinstance(target, Exchange)
     kind: Kind = "exchange" if exchange else "queue"
     found: dict[LinkKey, LinkSpec] = {}
-    for settings in upstreams.asked_by(definition):
+    for settings in upstreams.settings_for(definition):
         there = (settings.exchange if exchange else settings.queue) or target.name
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)
         deduplicate = exchange and definition.get(DEDUPLICATE) is True
@@ -191,9 +194,11 @@ def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, Li
     return found
 
 
-def reattaches(old: LinkSpec, new: LinkSpec) -> bool:
-    """Whether the upstream queue of the old link serves the new one, so that what waits in it is kept: it would be
-    declared the same, at a broker that is still among those that are named."""
+def keeps_upstream_queue(old: LinkSpec, new: LinkSpec) -> bool:
+    """Whether the new link uses the upstream queue of the old one, so that its messages are kept.
+
+    It does if it declares the queue the same, at a broker that both links name.
+    """
     before, after = old.settings, new.settings
     if old.key != new.key or (before.expires_ms, before.message_ttl_ms, before.queue_type) != (
         after.expires_ms,
@@ -203,12 +208,12 @@ def reattaches(old: LinkSpec, new: LinkSpec) -> bool:
         return False
     if before.uris == after.uris:
         return True
-    there, then = places(before, old.key.vhost), places(after, new.key.vhost)
+    there, then = broker_addresses(before, old.key.vhost), broker_addresses(after, new.key.vhost)
     return any(same_broker(one, other) for one in there for other in then)
 
 
-class Place(NamedTuple):
-    """Where a URI leads."""
+class BrokerAddress(NamedTuple):
+    """The broker and virtual host that a URI leads to."""
 
     host: str
     port: int
@@ -216,18 +221,18 @@ class Place(NamedTuple):
     vhost: str
 
 
-def places(settings: LinkSettings, vhost: str) -> set[Place]:
-    """Of each URI that is one; the virtual host is that of the link where it names none."""
-    found: set[Place] = set()
+def broker_addresses(settings: LinkSettings, vhost: str) -> set[BrokerAddress]:
+    """Return the address of each valid URI; `vhost` is the virtual host of URIs that name none."""
+    found: set[BrokerAddress] = set()
     for uri in settings.uris:
         try:
             one = parse_endpoint(uri)
         except Invalid:
             continue
-        found.add(Place(one.host, one.port, one.tls, vhost if one.vhost is None else one.vhost))
+        found.add(BrokerAddress(one.host, one.port, one.tls, vhost if one.vhost is None else one.vhost))
     return found
 
 
-def same_broker(one: Place, other: Place) -> bool:
-    """As far as URIs tell: with TLS and without, a broker has two ports."""
+def same_broker(one: BrokerAddress, other: BrokerAddress) -> bool:
+    """Whether two addresses are those of one broker; its ports with TLS and without differ."""
     return (one.host, one.vhost) == (other.host, other.vhost) and (one.port == other.port or one.tls != other.tls)

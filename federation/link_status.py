@@ -1,4 +1,4 @@
-"""How a link is doing, and has been: what operators are shown (spec/federation.md 10). Nothing here is a secret."""
+"""The status and counters of a link, as operators see them; they have no secrets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ STARTING, RUNNING, ERROR, SHUTDOWN, INVALID_URI = "starting", "running", "error"
 FLOWING, PAUSED, BLOCKED = "flowing", "paused", "blocked"
 
 
-class Status:
-    """`forwarded` are messages published here, `confirmed` those of them that are safe here; `retries` are attempts
-    since the link last ran, `reconnects` how often it ran and broke. `degraded` says why a link that runs does not do
-    all that is expected of it, empty where it does. Times are wall time, in seconds."""
+class LinkStatus:
+    """The status of a link.
+
+    `forwarded` counts messages published here, `confirmed` those of them that are safe here; `retries` counts attempts
+    since the link last ran, `reconnects` how often it ran and failed. `degraded` is the reason why a running link does
+    not do all that is expected of it, or empty. Times are wall time, in seconds.
+    """
 
     __slots__ = (
         "status",
@@ -39,13 +42,13 @@ class Status:
         "nacked",
         "bindings",
         "_now_s",
-        "_told",
+        "_changed",
     )
 
-    def __init__(self, now_s: Callable[[], float], told: Callable[[], None]) -> None:
-        """`told` is called after each change of `status`."""
+    def __init__(self, now_s: Callable[[], float], changed: Callable[[], None]) -> None:
+        """`changed` is called after each change of `status`."""
         self._now_s = now_s
-        self._told = told
+        self._changed = changed
         self.status = STARTING
         self.error = self.uri = self.connection = self.state = self.reason = ""
         self.degraded = ""
@@ -65,7 +68,7 @@ class Status:
         self._change(RUNNING, connection=connection)
 
     def failed(self, status: str, error: str, next_attempt_s: float | None) -> None:
-        """The link is down; None: until it is configured anew."""
+        """Note that the link is down. `next_attempt_s` is None if it is not tried again."""
         self.reconnects += self.status == RUNNING
         self.retries += 1
         self.unconfirmed = 0
@@ -73,31 +76,31 @@ class Status:
 
     def _change(self, status: str, error: str = "", connection: str = "", next_attempt_s: float | None = None) -> None:
         self.status, self.error, self.connection, self.next_attempt_s = status, error, connection, next_attempt_s
-        if status != RUNNING:  # else it flows, or not, already
+        if status != RUNNING:  # a running link has its state already
             self.state = self.reason = self.degraded = ""
         self.changed_s = self._now_s()
-        self._told()
+        self._changed()
 
     def dropped(self, too_far: bool) -> None:
-        """A message that has made all its hops, or was here before."""
+        """Count a dropped message: one that made all its hops, or else a repeat."""
         if too_far:
             self.dropped_max_hops += 1
         else:
             self.dropped_seen += 1
 
     def degrade(self, reason: str) -> None:
-        """Show until the link is down, besides its other status."""
+        """Add a reason why the link is degraded, until it is down."""
         self.degraded = f"{self.degraded}; {reason}" if self.degraded else reason
 
     def flow(self, state: str, reason: str) -> None:
-        """Of a link that runs: whether it moves messages, and why."""
+        """Set whether a running link moves messages, and why."""
         if (state, reason) != (self.state, self.reason):
             if state != self.state:
                 self.since_s = self._now_s()
             self.state, self.reason = state, reason
 
-    def row(self, wanted: LinkSpec, node: str) -> dict[str, object]:
-        key, settings = wanted.key, wanted.settings
+    def row(self, spec: LinkSpec, node: str) -> dict[str, object]:
+        key, settings = spec.key, spec.settings
         return {
             "vhost": key.vhost,
             "type": key.kind,
@@ -107,7 +110,7 @@ class Status:
             "consumer_tag": settings.consumer_tag if key.kind == "queue" else "",
             "id": key.id,
             "node": node,
-            "policy": wanted.policy,
+            "policy": spec.policy,
             "status": self.status,
             "error": self.error,
             "uri": self.uri,

@@ -1,7 +1,11 @@
-"""A queue link: takes messages from a queue upstream while consumers here want more than the queue here has
-(spec/federation.md 8).
+"""A queue link: consumes from an upstream queue while consumers here can take more than the queue here has.
 
-What it took it puts into the queue here, also when nobody wants it any more; nothing is removed upstream when it ends.
+Its deliveries are published into the queue here, also if no consumer can take them any more. Nothing is deleted
+upstream when the link ends.
+
+Demand is followed by events: consumers that come or go, and alarms, are looked at at once, as are deliveries; changes
+of the queue's length and of its consumers' room, which may come with each message, once in DEMAND_INTERVAL_S. A link at
+which nothing happens does nothing but to look at the length of the upstream queue every BACKLOG_S.
 """
 
 from __future__ import annotations
@@ -13,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Host, Queue, Table
 
-from .demand import Demand, pull
-from .demand_path import Identity, Path, Wants, consume_arguments, wants
+from .demand import Demand, prefetch_for
+from .demand_path import ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
 from .errors import LinkError
-from .forwarder import NO_ACK, Forwarding
+from .forwarder import NO_ACK, Forwarder
 from .hop_headers import QueueStamp
 from .link import Link
 from .link_spec import LinkSpec
@@ -27,27 +31,29 @@ if TYPE_CHECKING:
     from .upstream.delivery_parser import Delivery
 
 NOT_FOUND = 404
-LOOK_S = 0.01  # between two looks at what consumers here want, however often that changes
+DEMAND_INTERVAL_S = 0.01  # between evaluations of demand for changes that may come with each message
 BACKLOG_S = 5.0
-CHANGED = 2  # times as much, or as little, as what was asked for when it began: then the link begins anew to consume
+CHANGED = 2  # the factor by which the prefetch asked for has to change for the link to consume anew
 
 
 class QueueLink(Link):
-    def __init__(self, host: Host, wanted: LinkSpec, queue: Queue) -> None:
-        super().__init__(host, wanted, queue)
+    """A link of the queue `queue`."""
+
+    def __init__(self, host: Host, spec: LinkSpec, queue: Queue) -> None:
+        super().__init__(host, spec, queue)
         self.queue = queue
         self._demand = Demand()
-        self._forwarding: Forwarding | None = None
+        self._forwarder: Forwarder | None = None
         self._connection: UpstreamConnection | None = None
         self._channel: UpstreamChannel | None = None
         self._consuming = False
-        self._missing = False  # the queue upstream: it is made when something is wanted of it
-        self._deleted = False  # it was, while we consumed from it
-        self._path: Path = ()  # for whom it consumes
-        self._pull = 0  # the prefetch that it consumes with
-        self._turn = asyncio.Event()
-        self._at_once = False  # the next look waits for nothing, as an acknowledgement waits for it
-        self._counting: UpstreamChannel | None = None
+        self._missing = False  # the upstream queue: it is declared when there is demand
+        self._deleted = False  # the upstream queue, while the link consumed from it
+        self._path: Path = ()  # the demand path that it consumes with
+        self._prefetch = 0  # that it consumes with
+        self._changed = asyncio.Event()  # demand is to be evaluated
+        self._urgent = asyncio.Event()  # without waiting for the end of DEMAND_INTERVAL_S
+        self._passive_channel: UpstreamChannel | None = None
 
     # Setting up
 
@@ -55,19 +61,19 @@ class QueueLink(Link):
         if "consumer_priorities" not in connection.capabilities:
             raise LinkError("upstream_lacks_consumer_priorities")
         self._connection = connection
-        await self._find_upstream_queue(connection)
+        await self._ensure_upstream_queue(connection)
         self._channel = await connection.channel()
         self._channel.cancelled = self._cancelled
-        self.needs(self._channel)
-        self._forwarding = self._forwarding_from(connection)
-        self.queue.demand_followers += (self._turn.set,)
+        self.end_with(self._channel)
+        self._forwarder = self._make_forwarder(connection)
+        self.queue.demand_followers += (self._changed.set,)
         self.node.alarms.hooks.append(self._alarm_changed)
         self.status.flow(PAUSED, "no consumer here wants more")
-        self.look()
+        self.check_demand()
 
-    def _forwarding_from(self, connection: UpstreamConnection) -> Forwarding:
-        key, settings = self.wanted.key, self.settings
-        identity = self._upstream(connection) if self.wanted.multi_hop else None
+    def _make_forwarder(self, connection: UpstreamConnection) -> Forwarder:
+        key, settings = self.spec.key, self.settings
+        identity = self._upstream(connection) if self.spec.multi_hop else None
         stamp = QueueStamp(connection.safe_uri, key.name, settings.trust_user_id, identity)
 
         def prepare(delivery: Delivery) -> bytes:
@@ -75,35 +81,40 @@ class QueueLink(Link):
             routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
             return stamp(delivery.properties, delivery.redelivered, exchange, routing_key)
 
-        inflow = self.inflow()
-        inflow.comes_from(key.upstream, key.upstream_name)
-        forwarding = Forwarding(
-            self.node, inflow, connection.transport, self.status, settings.ack_mode, "", key.name, prepare, self.lose
+        publisher = self.open_publisher()
+        publisher.comes_from(key.upstream, key.upstream_name)
+        forwarder = Forwarder(
+            self.node, publisher, connection.transport, self.status, settings.ack_mode, "", key.name, prepare, self.fail
         )
-        forwarding.gone = lambda: self.queue.deleted
-        forwarding.free = self.look
-        forwarding.rejected = self.report_rejected
-        return forwarding
+        forwarder.gone = lambda: self.queue.deleted
+        forwarder.free = self.check_demand
+        forwarder.rejected = self.report_rejected
+        return forwarder
 
     def _upstream(self, connection: UpstreamConnection) -> Identity:
-        return connection.cluster_name or "", connection.vhost, self.wanted.key.upstream_name
+        return connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name
 
-    async def _find_upstream_queue(self, connection: UpstreamConnection) -> None:
-        """Whatever it is like; made like ours where there is none. One that was deleted while we consumed from it is
-        not made again before something is wanted: else nobody could delete what several brokers federate."""
-        self._missing = not await self._count(connection)
+    async def _ensure_upstream_queue(self, connection: UpstreamConnection) -> None:
+        """Declare the upstream queue like the queue here, unless there is one, of whatever kind.
+
+        One that was deleted while the link consumed from it is declared again when there is demand, not before: else a
+        queue that several brokers federate could not be deleted. Raises LinkError.
+        """
+        self._missing = not await self._look_at_backlog(connection)
         if self._missing and not self._deleted:
             await self._declare(connection)
 
-    async def _count(self, connection: UpstreamConnection) -> bool:
-        """See how much is upstream; whether the queue is there at all."""
-        if self._counting is None:
-            self._counting = await connection.channel()
-        name = self.wanted.key.upstream_name
+    async def _look_at_backlog(self, connection: UpstreamConnection) -> bool:
+        """Look at the length of the upstream queue. Returns whether it exists. Raises LinkError."""
+        if self._passive_channel is None:
+            self._passive_channel = await connection.channel()
+        name = self.spec.key.upstream_name
         try:
-            self.status.backlog, _ = await self._counting.declare_queue(name, True, False, Table.EMPTY, passive=True)
+            self.status.backlog, _ = await self._passive_channel.declare_queue(
+                name, True, False, Table.EMPTY, passive=True
+            )
         except LinkError as fault:
-            self._counting = None
+            self._passive_channel = None
             if fault.code != NOT_FOUND:
                 raise
             self.status.backlog = None
@@ -113,91 +124,98 @@ class QueueLink(Link):
     async def _declare(self, connection: UpstreamConnection) -> None:
         channel = await connection.channel()
         queue = self.queue
-        name = self.wanted.key.upstream_name
+        name = self.spec.key.upstream_name
         self.status.backlog, _ = await channel.declare_queue(name, queue.durable, queue.auto_delete, queue.arguments)
         await channel.close()
         self._missing = False
 
     def _cancelled(self, tag: str) -> None:
         self._deleted = True
-        self.lose("basic_cancel")
+        self.fail("basic_cancel")
 
     # Demand
 
-    def look(self) -> None:
-        """Something may be different with the queue here or with its consumers."""
-        self._at_once = True
-        self._turn.set()
+    def check_demand(self) -> None:
+        """Evaluate demand at once: the queue here or its consumers may have changed."""
+        self._urgent.set()
+        self._changed.set()
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
-        self.look()
+        self.check_demand()
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
-        assert self._connection is not None and self._channel is not None and self._forwarding is not None
-        follow = self._follow_demand(self._connection, self._channel, self._forwarding)
-        return [follow, self._keep_counting(self._connection)]
+    def background_work(self) -> list[Coroutine[Any, Any, None]]:
+        assert self._connection is not None and self._channel is not None and self._forwarder is not None
+        follow = self._follow_demand(self._connection, self._channel, self._forwarder)
+        return [follow, self._watch_backlog(self._connection)]
 
-    async def _keep_counting(self, connection: UpstreamConnection) -> None:
+    async def _watch_backlog(self, connection: UpstreamConnection) -> None:
         while True:
             await asyncio.sleep(BACKLOG_S)
-            await self._count(connection)
+            await self._look_at_backlog(connection)
 
     async def _follow_demand(
-        self, connection: UpstreamConnection, channel: UpstreamChannel, forwarding: Forwarding
+        self, connection: UpstreamConnection, channel: UpstreamChannel, forwarder: Forwarder
     ) -> None:
         loop, clock, demand = asyncio.get_running_loop(), self.node.clock, self._demand
         while True:
-            self._turn.clear()
-            self._at_once = False
-            await self._look(connection, channel, forwarding)
-            looked_s = loop.time()
-            patience_s = None if demand.look_at_ms is None else max(demand.look_at_ms - clock.now_ms(), 0) / 1000
+            self._changed.clear()
+            self._urgent.clear()
+            await self._evaluate_demand(connection, channel, forwarder)
+            evaluated_s = loop.time()
+            timeout_s = None if demand.check_at_ms is None else max(demand.check_at_ms - clock.now_ms(), 0) / 1000
             with suppress(TimeoutError):
-                async with asyncio.timeout(patience_s):
-                    await self._turn.wait()
-            if not self._at_once:
-                await asyncio.sleep(max(looked_s + LOOK_S - loop.time(), 0))
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
+            if not self._urgent.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(evaluated_s + DEMAND_INTERVAL_S):
+                        await self._urgent.wait()
 
-    async def _look(self, connection: UpstreamConnection, channel: UpstreamChannel, forwarding: Forwarding) -> None:
-        key, demand = self.wanted.key, self._demand
+    async def _evaluate_demand(
+        self, connection: UpstreamConnection, channel: UpstreamChannel, forwarder: Forwarder
+    ) -> None:
+        """Start or cancel the consumer upstream as demand here asks for."""
+        key, demand = self.spec.key, self._demand
         self.queue.consumers.put_off()
         own = (self.cluster_name, key.vhost, key.name)
-        now = wants(self.queue, own, self._upstream(connection), self.wanted.multi_hop, self._path)
+        now = consumer_demand(self.queue, own, self._upstream(connection), self.spec.multi_hop, self._path)
         alarm = self.node.alarms.reason
         room = 0 if alarm else now.room
-        step = demand.look(self.node.clock.now_ms(), self.queue.ready, now.priority, room)
+        step = demand.update(self.node.clock.now_ms(), self.queue.ready, now.priority, room)
         if step == "run":
             await self._consume(connection, channel, now)
-        elif step == "pause" and not self.queue.auto_delete:  # or the queue upstream might go with its consumer
+        elif (
+            step == "pause" and not self.queue.auto_delete
+        ):  # else the upstream queue might be deleted with its consumer
             await self._cancel(channel)
-        elif self._consuming and demand.wants and not self.queue.auto_delete and self._changed(now):
+        elif self._consuming and demand.wants and not self.queue.auto_delete and self._differs(now):
             await self._cancel(channel)
             await self._consume(connection, channel, now)
-        forwarding.hold(self._consuming and not demand.wants)
+        forwarder.hold(self._consuming and not demand.wants)
         if demand.running:
             self.status.flow(FLOWING, "" if demand.wants else demand.reason)
         else:
             self.status.flow(BLOCKED if alarm else PAUSED, f"this broker is {alarm}" if alarm else demand.reason)
 
-    def _changed(self, now: Wants) -> bool:
-        """Whether what is wanted now is much different from what the link consumes with."""
-        asked = pull(self.settings.prefetch_count, now.room)
-        return now.path != self._path or asked > CHANGED * self._pull or CHANGED * asked < self._pull
+    def _differs(self, now: ConsumerDemand) -> bool:
+        """Whether demand is much different from what the link consumes with."""
+        asked = prefetch_for(self.settings.prefetch_count, now.room)
+        return now.path != self._path or asked > CHANGED * self._prefetch or CHANGED * asked < self._prefetch
 
-    async def _consume(self, connection: UpstreamConnection, channel: UpstreamChannel, now: Wants) -> None:
+    async def _consume(self, connection: UpstreamConnection, channel: UpstreamChannel, now: ConsumerDemand) -> None:
         if self._consuming:
             return
         if self._missing:
             await self._declare(connection)
         settings = self.settings
-        self._path, self._pull = now.path, pull(settings.prefetch_count, now.room)
+        self._path, self._prefetch = now.path, prefetch_for(settings.prefetch_count, now.room)
         no_ack = settings.ack_mode == NO_ACK
         if not no_ack:
-            await channel.qos(self._pull)
-        arguments = consume_arguments(self._path, self.wanted.multi_hop)
+            await channel.qos(self._prefetch)
+        arguments = consume_arguments(self._path, self.spec.multi_hop)
         self._consuming = True
         self._deleted = False
-        name = self.wanted.key.upstream_name
+        name = self.spec.key.upstream_name
         await channel.consume(name, settings.consumer_tag, no_ack, arguments, nowait=True)
 
     async def _cancel(self, channel: UpstreamChannel) -> None:
@@ -208,20 +226,22 @@ class QueueLink(Link):
     # Messages
 
     def take(self, deliveries: list[Delivery]) -> None:
-        if self._forwarding is not None:
-            # An acknowledgement asks for more: first is to be seen what the consumers here leave of these.
-            self._forwarding.hold(True)
-            self._forwarding.take(deliveries)
-            self.look()
+        if self._forwarder is not None:
+            # An acknowledgement asks for more, so demand is evaluated first, with these in the queue here.
+            self._forwarder.hold(True)
+            self._forwarder.take(deliveries)
+            self.check_demand()
 
-    def broken(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.close()
+    def disconnected(self) -> None:
+        if self._forwarder is not None:
+            self._forwarder.close()
             self.node.alarms.hooks.remove(self._alarm_changed)
-        self.queue.demand_followers = tuple(one for one in self.queue.demand_followers if one != self._turn.set)
-        self._forwarding = self._connection = self._channel = self._counting = None
+        self.queue.demand_followers = tuple(
+            follower for follower in self.queue.demand_followers if follower != self._changed.set
+        )
+        self._forwarder = self._connection = self._channel = self._passive_channel = None
         self._consuming = False
-        self._demand.disconnected()
+        self._demand.reset()
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
-        """Nothing upstream is the link's own."""
+        """Do nothing: nothing upstream is the link's own."""

@@ -1,5 +1,8 @@
-"""The service: which links run. It compares what policies ask for with what there is, after each event and every few
-seconds, so that no order of events leaves a link too many or too few (spec/federation.md 13, line 3)."""
+"""The federation service: starts and ends links.
+
+It reconciles the links that policies ask for with those there are, after each event and every few seconds, so that no
+order of events leaves a link too many or too few.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +31,28 @@ from warren.broker.plugin import (
 from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
 from .link import Link
-from .link_spec import LinkKey, LinkSpec, asks, desired_links, is_there, reattaches, scan
+from .link_spec import LinkKey, LinkSpec, asks_for_federation, desired_links, keeps_upstream_queue, scan, still_exists
 from .queue_link import QueueLink
 
-SOON_S = 0.05  # after an event, for what comes with it
-LOOK_S = 5.0
+SOON_S = 0.05  # after an event, for further ones
+TICK_S = 5.0
 NO_EXCHANGE_LINKS: list[ExchangeLink] = []
 NO_QUEUE_LINKS: list[QueueLink] = []
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "policy")
 
 
 class FederationService(Service):
-    """`links` are those that are wanted, or still end."""
+    """The service "federation". `links` are the links that should run; those that end are in `_ending`."""
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, Link] = {}
-        self._ending: dict[LinkKey, Link] = {}  # the last of each that was told to end
+        self._ending: dict[LinkKey, Link] = {}  # the last one of each key
         self._host: Host | None = None
         self._watcher: Watcher | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
-        self._looks = False  # a look is under way, and goes on in the next turn of the loop
-        self._seen: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate
+        self._scanning = False  # a scan goes on in the next turn of the loop
+        self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and name here
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
 
@@ -57,10 +60,10 @@ class FederationService(Service):
         self._host = host
         self._watcher = Watcher(self)
         host.node.observers.add(self._watcher)
-        self._look_in(0.0)
+        self._tick_in(0.0)
 
     async def stop(self) -> None:
-        """What is at the upstreams stays there, and gathers what is published meanwhile."""
+        """End all links. Upstream queues stay, and keep what is published meanwhile."""
         if self._host is None:
             return
         if self._watcher is not None:
@@ -86,68 +89,68 @@ class FederationService(Service):
         return [link.row() for _, link in sorted(self.links.items())]
 
     def restart(self, id_: str) -> bool:
-        """Stop and start the link with that id; what is at its upstream stays. False when there is none."""
+        """Restart the link with that id; what it declared upstream stays. Returns whether there is one."""
         assert self._host is not None
         for key, link in self.links.items():
             if key.id == id_ and key in desired_links(self._host.node, [link.target]):
-                self._start(link.wanted, self._end(key, removing=False))
+                self._start(link.spec, self._end(key, removing=False))
                 self._index()
                 return True
         return False
 
-    # Looking
+    # Reconciling
 
-    def look_soon(self) -> None:
+    def reconcile_soon(self) -> None:
         if not self._soon:
             self._soon = True
-            if not self._looks:
-                self._look_in(SOON_S)
+            if not self._scanning:
+                self._tick_in(SOON_S)
 
-    def _look_in(self, after_s: float) -> None:
+    def _tick_in(self, after_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._look)
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._tick)
 
-    def _look(self) -> None:
+    def _tick(self) -> None:
         self._soon = False
         assert self._host is not None
         targets: list[Exchange | Queue] = []
-        self._go_on(scan(self._host.node, targets), targets)
+        self._scan_slice(scan(self._host.node, targets), targets)
 
-    def _go_on(self, slices: Iterator[None], targets: list[Exchange | Queue]) -> None:
-        """Look at some objects more; when all are seen, start and end links."""
-        self._looks = False
+    def _scan_slice(self, slices: Iterator[None], targets: list[Exchange | Queue]) -> None:
+        """Scan the next slice of exchanges and queues; after the last one, start and end links."""
+        self._scanning = False
         try:
             for _ in slices:
-                self._looks = True
-                self._timer = asyncio.get_running_loop().call_later(0, self._go_on, slices, targets)
+                self._scanning = True
+                self._timer = asyncio.get_running_loop().call_later(0, self._scan_slice, slices, targets)
                 return
-            self._compare(targets)
-        finally:  # whatever became of this one, another look may find more
-            if not self._looks:
-                self._look_in(SOON_S if self._soon else LOOK_S)
+            self._reconcile(targets)
+        finally:  # also after an error the next tick has to come
+            if not self._scanning:
+                self._tick_in(SOON_S if self._soon else TICK_S)
 
-    def _compare(self, targets: list[Exchange | Queue]) -> None:
+    def _reconcile(self, targets: list[Exchange | Queue]) -> None:
         assert self._host is not None
         node = self._host.node
-        # A link has its target among them, whatever has changed since the look began.
+        # The targets of running links are looked at in any case, whatever has changed since the scan began.
         found = desired_links(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
         for key in [key for key in self.links if key not in found]:
             ended = self._end(key, removing=True)
-            if isinstance(ended, ExchangeLink) and is_there(node, ended.exchange):
-                ended.forsake()
-            self._removed(key)
+            if isinstance(ended, ExchangeLink) and still_exists(node, ended.exchange):
+                ended.detach()
+            self._emit_removed(key)
         for key, now in found.items():
             link = self.links.get(key)
             if link is None:
                 self._start(now, self._ending.get(key))
             elif self._target(key) is not link.target or link.cluster_name != node.cluster_name:
                 self._start(now, self._end(key, removing=True))
-            elif link.wanted != now:
-                self._start(now, self._end(key, removing=not reattaches(link.wanted, now)))
+            elif link.spec != now:
+                self._start(now, self._end(key, removing=not keeps_upstream_queue(link.spec, now)))
         self._index()
-        self._ending = {key: link for key, link in self._ending.items() if not link.over}
-        self._seen = {place: seen for place, seen in self._seen.items() if deduplicates(node, *place)}
+        self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
+        self._windows = {place: window for place, window in self._windows.items() if deduplicates(node, *place)}
 
     def _target(self, key: LinkKey) -> Exchange | Queue:
         assert self._host is not None
@@ -161,8 +164,8 @@ class FederationService(Service):
         if isinstance(target, Exchange):
             check_s = self._host.config.federation.internal_exchange_check_interval / 1000
             place = (now.key.vhost, now.key.name)
-            seen = self._seen.setdefault(place, DuplicateWindow()) if now.deduplicate else None
-            link = ExchangeLink(self._host, now, target, check_s, seen)
+            window = self._windows.setdefault(place, DuplicateWindow()) if now.deduplicate else None
+            link = ExchangeLink(self._host, now, target, check_s, window)
             if isinstance(after, ExchangeLink) and after.exchange is target:
                 link.origin = after.origin
         else:
@@ -185,7 +188,7 @@ class FederationService(Service):
             elif isinstance(link, QueueLink):
                 self._queue_links.setdefault(place, []).append(link)
 
-    def _removed(self, key: LinkKey) -> None:
+    def _emit_removed(self, key: LinkKey) -> None:
         assert self._host is not None
         fields = dict(zip(("vhost", "type", "name", "upstream", "upstream_name"), key, strict=True))
         self._host.node.events.emit("warren.federation.link.removed", fields | {"id": key.id})
@@ -200,7 +203,7 @@ class FederationService(Service):
 
 
 async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> None:
-    """End the links of a node that stops, a batch at a time; after `shutdown_timeout` all that are left at once.
+    """End links in batches; after `shutdown_timeout`, all that are left at once.
 
     The keys are RabbitMQ's, federation.exchanges.shutdown.* and federation.queues.shutdown.*.
     """
@@ -218,32 +221,32 @@ async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> 
 
 
 def deduplicates(node: Node, vhost: str, name: str) -> bool:
-    """Whether there is that exchange, and its policy says so."""
+    """Whether the exchange exists and its policy deduplicates."""
     there = node.vhosts.get(vhost)
     exchange = there.exchanges.get(name) if there is not None else None
     return exchange is not None and exchange.effective.get(DEDUPLICATE) is True
 
 
 class Watcher(Observer):
-    """Tells the service of what may change which links run, and links of what they follow."""
+    """An observer of the node: has the service reconcile after events that may change links, and notifies links."""
 
     def __init__(self, service: FederationService) -> None:
         self._service = service
 
     def exchange_declared(self, exchange: Exchange) -> None:
-        if asks(exchange.effective):
-            self._service.look_soon()
+        if asks_for_federation(exchange.effective):
+            self._service.reconcile_soon()
 
     exchange_deleted = exchange_declared
 
     def queue_declared(self, queue: Queue) -> None:
-        if asks(queue.effective):
-            self._service.look_soon()
+        if asks_for_federation(queue.effective):
+            self._service.reconcile_soon()
 
     queue_deleted = queue_declared
 
     def policy_changed(self, target: Queue | Exchange) -> None:
-        self._service.look_soon()
+        self._service.reconcile_soon()
 
     def configured(self, change: Change) -> None:
         record = change.record
@@ -254,10 +257,10 @@ class Watcher(Observer):
         else:
             concerns = isinstance(record, StoredVHost)
         if concerns:
-            self._service.look_soon()
+            self._service.reconcile_soon()
         if isinstance(record, (StoredUser, StoredPermission)):
             for link in self._service.links.values():
-                link.look_at_rights()
+                link.recheck_permissions()
 
     def bound(self, vhost: str, binding: Binding) -> None:
         for link in self._service.exchange_links(vhost, binding.source):
@@ -269,4 +272,4 @@ class Watcher(Observer):
 
     def consumers_changed(self, queue: Queue) -> None:
         for link in self._service.queue_links(queue):
-            link.look()
+            link.check_demand()

@@ -1,10 +1,9 @@
-"""The exchange type x-federation-upstream: what downstream links declare here to feed their queues
-(spec/federation.md 6.3).
+"""The exchange type x-federation-upstream: downstream links declare exchanges of it here, which feed their queues.
 
-It is a fanout for all that may go to that downstream: what has made as many hops as the link allows, or has been in the
-downstream's cluster and virtual host, would be dropped there, and is spared the way. Brokers that give no name for the
-downstream, or no virtual host, are told nothing about identity. With the argument x-deduplicate, which Warren's links
-give where their exchange deduplicates, messages get an identity on their way (see `seen`).
+It is a fanout for messages that may go to that downstream: a message that has made as many hops as the link allows, or
+was in the downstream's cluster and virtual host, would be dropped there, so it is not routed at all. If the downstream
+gives no cluster name or no virtual host, only hops count. With the argument x-deduplicate, which Warren's links give if
+their exchange deduplicates, messages get an identity on their way (see `deduplication`).
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from warren.broker.plugin import (
 )
 
 from . import hop_headers
-from .deduplication import Identities, carried, reach, with_identity
+from .deduplication import Identities, effective_max_hops, identity_from_header, with_identity
 
 MAX_HOPS = "x-max-hops"
 DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-downstream-name", "x-downstream-vhost"
 DEDUPLICATE = "x-deduplicate"
 
-_identities = Identities()  # of this process: all internal exchanges that a publish reaches give it the same
+_identities = Identities()  # one for the process: all internal exchanges that a publish reaches give it the same one
 
 
 class FederationUpstreamExchange(ExchangeType):
@@ -49,7 +48,7 @@ class FederationUpstreamExchange(ExchangeType):
         "_cluster_name",
         "_vhost",
         "_deduplicates",
-        "_identified",
+        "_stamp",
     )
 
     routes_by_key_only = False
@@ -67,12 +66,12 @@ class FederationUpstreamExchange(ExchangeType):
         self._vhost = arguments.text(DOWNSTREAM_VHOST)
         self._deduplicates = arguments.flag(DEDUPLICATE) is True
         self._bound = Destinations()
-        self._identified: list[Destination] = []
-        # By what it says alone, a message is kept back; but each that has no identity gets one.
+        self._stamp: list[Destination] = []
+        # Only messages with x-received-from may be dropped; with x-deduplicate, each may get an identity.
         self.routes_by_key_unless_header = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
 
     def on_created(self, context: ExchangeContext) -> None:
-        self._identified = [Identified(context, self._bound)]
+        self._stamp = [IdentityStamp(context, self._bound)]
 
     def on_bind(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
@@ -87,23 +86,23 @@ class FederationUpstreamExchange(ExchangeType):
         limit = self._max_hops
         known = True
         if self._deduplicates:
-            # What has no identity yet gets one here: either way it has one from here on.
-            known = bool(carried(raw, crc32(message.body)))
-            limit = reach(limit, b"\x01")
-        if not self._bound or hop_headers.obstacle(raw, limit, self._cluster_name, self._vhost):
+            # A message without an identity gets one here, so it has one from here on.
+            known = bool(identity_from_header(raw, crc32(message.body)))
+            limit = effective_max_hops(limit, b"\x01")
+        if not self._bound or hop_headers.drop_reason(raw, limit, self._cluster_name, self._vhost):
             return []
-        return self._bound.all() if known else self._identified
+        return self._bound.all() if known else self._stamp
 
 
-class Identified(Sink):
-    """Gives messages their identity and hands them on."""
+class IdentityStamp(Sink):
+    """A destination that gives messages their identity and passes them on."""
 
     __slots__ = ("_bound", "_forgets")
 
     def __init__(self, context: ExchangeContext, bound: Destinations) -> None:
         super().__init__(context)
         self._bound = bound
-        self._forgets = False  # soon: the messages of this turn of the loop would be kept alive until the next ones
+        self._forgets = False  # a timer will release the messages of this turn of the loop
 
     def _forget(self) -> None:
         self._forgets = False

@@ -1,19 +1,19 @@
-"""The names that a link of an exchange gives to what it makes at its upstream (spec/federation.md 5).
+"""The names of what an exchange link declares upstream: its queue and its internal exchanges.
 
-They are RabbitMQ's to the letter: a link that is taken over from one finds its queue again, and so does the next start.
+They are RabbitMQ's, letter for letter: a link that takes over from a RabbitMQ finds its queue, and so does a restart.
 """
 
 from __future__ import annotations
 
 from warren.broker.plugin import SHORT_STRING, Invalid
 
-LETTERS = ("A", "B")  # of the internal exchange, which take turns
+GENERATIONS = ("A", "B")  # of the internal exchange, in turns
 
 
 def base_name(upstream_exchange: str, cluster_name: str, vhost: str, exchange: str, upstream_vhost: str) -> str:
-    """That of the upstream queue. `cluster_name`, `vhost`, `exchange` are of the downstream, which is here.
+    """Return the name of the upstream queue. `cluster_name`, `vhost`, `exchange` are the downstream's, which is here.
 
-    Raises Invalid where the internal exchange could not be called after it.
+    Raises Invalid if the internal exchange's name would be too long.
     """
     suffix = ""
     if vhost != upstream_vhost:
@@ -21,22 +21,22 @@ def base_name(upstream_exchange: str, cluster_name: str, vhost: str, exchange: s
     elif exchange != upstream_exchange:
         suffix = f":{exchange}"
     base = f"federation: {upstream_exchange} -> {cluster_name}{suffix}"
-    internal_name(base, LETTERS[0])
+    internal_name(base, GENERATIONS[0])
     return base
 
 
-def internal_name(base: str, letter: str) -> str:
-    """That of the internal exchange. Raises Invalid where it is too long for AMQP."""
-    name = f"{base} {letter}"
-    octets = len(name.encode("utf-8", "surrogateescape"))
-    if octets > SHORT_STRING:
+def internal_name(base: str, generation: str) -> str:
+    """Return the name of the internal exchange. Raises Invalid if it is too long for AMQP."""
+    name = f"{base} {generation}"
+    size = len(name.encode("utf-8", "surrogateescape"))
+    if size > SHORT_STRING:
         raise Invalid(
-            f"'{name}' has {octets} octets, and a name {SHORT_STRING} at most: shorten the name of the exchange, "
+            f"'{name}' has {size} bytes, and a name {SHORT_STRING} at most: shorten the name of the exchange, "
             "the virtual host or the cluster"
         )
     return name
 
 
-def other_letter(letter: str) -> str:
-    """The one that comes next. What is unknown counts as A, so the first one ever is B."""
-    return "A" if letter == "B" else "B"
+def next_generation(generation: str) -> str:
+    """Return the generation after this one. An unknown one counts as A, so the first one ever is B."""
+    return "A" if generation == "B" else "B"

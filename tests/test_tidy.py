@@ -28,7 +28,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
     "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; ends that link alone",
-    "federation/link.py::Link._try_for_ever": "the root of a link; a bug ends this attempt alone",
+    "federation/link.py::Link._retry_loop": "the root of a link; a bug ends this attempt alone",
     "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
 }
@@ -322,7 +322,7 @@ CLOCK_READERS: dict[str, str] = {
     "test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/federation/acceptance/test_status.py::"
     "test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
-    "tests/federation/test_ending.py::EndedLink.ended": "takes longer than the time limit that is tested",
+    "tests/federation/test_shutdown.py::EndedLink.ended": "takes longer than the time limit that is tested",
     "tests/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
     "tests/federation/faults.py": "a program that says how long each fault took",
     "tests/federation/ring.py": "a program that watches real brokers, and waits for what must not come",

@@ -199,7 +199,7 @@ def encode_short(text: str) -> bytes:
     """Encode a short string. Raises LinkError if it is too long."""
     encoded = text.encode("utf-8", "surrogateescape")
     if len(encoded) > SHORT_MAX:
-        raise LinkError(f"a name or a routing key has {len(encoded)} octets, {SHORT_MAX} are allowed")
+        raise LinkError(f"a name or a routing key has {len(encoded)} bytes, {SHORT_MAX} are allowed")
     return bytes((len(encoded),)) + encoded
 
 

@@ -13,10 +13,10 @@ from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
 from warren.federation import binding_sync
 from warren.federation.binding_sync import BindingSync
-from warren.federation.hop_headers import array, table
+from warren.federation.hop_headers import as_array, as_table
 from warren.federation.link_settings import link_settings
 from warren.federation.link_spec import LinkKey, LinkSpec
-from warren.federation.link_status import Status
+from warren.federation.link_status import LinkStatus
 
 pytestmark = pytest.mark.asyncio
 
@@ -61,11 +61,11 @@ def channel() -> RecordingChannel:
 
 
 @pytest.fixture
-def status() -> Status:
-    return Status(time.time, lambda: None)
+def status() -> LinkStatus:
+    return LinkStatus(time.time, lambda: None)
 
 
-def synchronise(vhost: VHost, channel: RecordingChannel, status: Status, max_hops: int = 1) -> BindingSync:
+def synchronise(vhost: VHost, channel: RecordingChannel, status: LinkStatus, max_hops: int = 1) -> BindingSync:
     """A synchronisation that follows the exchange x."""
     exchange: Exchange = vhost.exchanges["x"]
     settings = link_settings("up", {"uri": "amqp://there", "max-hops": max_hops})
@@ -93,7 +93,7 @@ def unbind(vhost: VHost, key: str, queue: str = "q1") -> None:
 
 
 async def test_the_present_bindings_are_sent_first_equal_ones_once(
-    vhost: VHost, channel: RecordingChannel, status: Status
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
 ) -> None:
     bind(vhost, "a")
     bind(vhost, "a", "q2")
@@ -104,7 +104,7 @@ async def test_the_present_bindings_are_sent_first_equal_ones_once(
 
 
 async def test_changes_are_sent_and_new_bindings_before_deleted_ones(
-    vhost: VHost, channel: RecordingChannel, status: Status
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
 ) -> None:
     bind(vhost, "old")
     sync = synchronise(vhost, channel, status)
@@ -118,7 +118,7 @@ async def test_changes_are_sent_and_new_bindings_before_deleted_ones(
 
 
 async def test_a_binding_that_is_deleted_before_it_is_sent_is_not_sent(
-    vhost: VHost, channel: RecordingChannel, status: Status
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
 ) -> None:
     bind(vhost, "kept")
     sync = synchronise(vhost, channel, status)
@@ -133,7 +133,7 @@ async def test_a_binding_that_is_deleted_before_it_is_sent_is_not_sent(
 
 
 async def test_an_upstream_binding_stays_while_another_queue_has_it(
-    vhost: VHost, channel: RecordingChannel, status: Status
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
 ) -> None:
     bind(vhost, "k", "q1")
     bind(vhost, "k", "q2")
@@ -149,7 +149,7 @@ async def test_an_upstream_binding_stays_while_another_queue_has_it(
 
 
 async def test_bindings_are_sent_again_in_rounds_without_those_deleted_meanwhile(
-    vhost: VHost, channel: RecordingChannel, status: Status, monkeypatch: pytest.MonkeyPatch
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(binding_sync, "RESEND_LIMIT", 2)
     for key in "abc":
@@ -171,14 +171,14 @@ async def test_bindings_are_sent_again_in_rounds_without_those_deleted_meanwhile
 
 
 async def test_bindings_carry_where_they_come_from_and_stop_where_hops_end(
-    vhost: VHost, channel: RecordingChannel, status: Status
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
 ) -> None:
     bind(vhost, "near")
     await synchronise(vhost, channel, status, max_hops=0).send()
     assert channel.take() == [] and status.bindings == 0
     await synchronise(vhost, channel, status, max_hops=2).send()
     assert channel.take() == [("bind", "near")]
-    (entry,) = array(channel.arguments[-1].get("x-bound-from")) or []
-    fields = table(entry)
+    (entry,) = as_array(channel.arguments[-1].get("x-bound-from")) or []
+    fields = as_table(entry)
     assert fields is not None
     assert (fields.text("cluster-name"), fields.text("exchange"), fields.integer("hops")) == ("here", "/:x B", 2)

@@ -1,39 +1,39 @@
 """When a queue link runs and when it pauses (spec/federation.md 8.2)."""
 
-from warren.federation.demand import LINGER_MS, Demand, pull
+from warren.federation.demand import LINGER_MS, Demand, prefetch_for
 
 
 def test_078_it_runs_when_the_queue_is_empty_and_somebody_wants_more() -> None:
     demand = Demand()
-    assert demand.look(0, 0, None) is None
+    assert demand.update(0, 0, None) is None
     assert demand.reason == "no consumer here can take more"
-    assert demand.look(0, 0, 0, 5) == "run"
-    assert demand.look(0, 0, 0, 5) is None
+    assert demand.update(0, 0, 0, 5) == "run"
+    assert demand.update(0, 0, 0, 5) is None
     assert (demand.running, demand.holding, demand.reason) == (True, False, "")
 
 
 def test_084_it_waits_until_the_queue_is_drained() -> None:
     demand = Demand()
-    assert demand.look(0, 3, 0, 5) is None
+    assert demand.update(0, 3, 0, 5) is None
     assert demand.reason == "messages wait in the queue here"
-    assert demand.look(0, 0, 0, 5) == "run"
+    assert demand.update(0, 0, 0, 5) == "run"
 
 
 def test_086_consumers_of_a_negative_priority_want_nothing() -> None:
     demand = Demand()
-    assert demand.look(0, 0, -5, 10) is None
+    assert demand.update(0, 0, -5, 10) is None
     assert demand.reason == "only consumers of a negative priority here"
-    assert demand.look(0, 0, 7, 10) == "run"
+    assert demand.update(0, 0, 7, 10) == "run"
 
 
 def test_085_it_holds_for_a_while_before_it_pauses() -> None:
     demand = Demand()
-    demand.look(0, 0, 0, 1)
-    assert demand.look(10, 1, None) is None
-    assert demand.holding and demand.look_at_ms == 10 + LINGER_MS
-    assert demand.look(9 + LINGER_MS, 1, None) is None
-    assert demand.look(10 + LINGER_MS, 1, None) == "pause"
-    assert not demand.running and not demand.holding and demand.look_at_ms is None
+    demand.update(0, 0, 0, 1)
+    assert demand.update(10, 1, None) is None
+    assert demand.holding and demand.check_at_ms == 10 + LINGER_MS
+    assert demand.update(9 + LINGER_MS, 1, None) is None
+    assert demand.update(10 + LINGER_MS, 1, None) == "pause"
+    assert not demand.running and not demand.holding and demand.check_at_ms is None
 
 
 def test_a_consumer_that_takes_one_at_a_time_does_not_make_it_pause() -> None:
@@ -41,17 +41,17 @@ def test_a_consumer_that_takes_one_at_a_time_does_not_make_it_pause() -> None:
     steps = []
     for now_ms in range(0, 10_000, 10):
         busy = now_ms // 10 % 2
-        steps.append(demand.look(now_ms, busy, None if busy else 0, 1))
+        steps.append(demand.update(now_ms, busy, None if busy else 0, 1))
     assert [step for step in steps if step] == ["run"]
 
 
 def test_where_nobody_is_left_it_pauses_at_once() -> None:
     demand = Demand()
-    demand.look(0, 0, 0, 1)
-    assert demand.look(10, 1, None, 1) is None
-    assert demand.look(20, 1, None, 0) == "pause"
-    assert demand.look(30, 0, 0, 1) == "run"
-    assert demand.look(40, 0, None, 0) == "pause"
+    demand.update(0, 0, 0, 1)
+    assert demand.update(10, 1, None, 1) is None
+    assert demand.update(20, 1, None, 0) == "pause"
+    assert demand.update(30, 0, 0, 1) == "run"
+    assert demand.update(40, 0, None, 0) == "pause"
 
 
 def test_it_consumes_and_cancels_three_times_a_second_at_most() -> None:
@@ -59,22 +59,22 @@ def test_it_consumes_and_cancels_three_times_a_second_at_most() -> None:
     steps = []
     for now_ms in range(0, 10_000, 10):
         wanted = now_ms % (LINGER_MS + 10) == 0
-        steps.append(demand.look(now_ms, 0, 0 if wanted else None, 1))
+        steps.append(demand.update(now_ms, 0, 0 if wanted else None, 1))
     assert steps.count("run") <= 34
 
 
 def test_a_new_connection_begins_anew() -> None:
     demand = Demand()
-    demand.look(0, 0, 0, 1)
-    demand.disconnected()
+    demand.update(0, 0, 0, 1)
+    demand.reset()
     assert not demand.running
-    assert demand.look(1, 0, 0, 1) == "run"
+    assert demand.update(1, 0, 0, 1) == "run"
 
 
 def test_no_more_is_pulled_than_consumers_have_room_for() -> None:
-    assert pull(1000, None) == 1000
-    assert pull(1000, 200) == 400
-    assert pull(1000, 900) == 1000
-    assert pull(1000, 1) == 10, "the way there and back would count for each message"
-    assert pull(5, 1) == 5
-    assert pull(0, 200) == 400, "no prefetch is no limit"
+    assert prefetch_for(1000, None) == 1000
+    assert prefetch_for(1000, 200) == 400
+    assert prefetch_for(1000, 900) == 1000
+    assert prefetch_for(1000, 1) == 10, "the way there and back would count for each message"
+    assert prefetch_for(5, 1) == 5
+    assert prefetch_for(0, 200) == 400, "no prefetch is no limit"

@@ -17,7 +17,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.federation import upstream_exchange
-from warren.federation.deduplication import carried
+from warren.federation.deduplication import identity_from_header
 from warren.federation.upstream_exchange import FederationUpstreamExchange
 
 TYPE = "x-federation-upstream"
@@ -142,7 +142,7 @@ def test_an_exchange_that_lost_its_queue_routes_nowhere(vhost: VHost) -> None:
 
 
 def identities(queue: Queue) -> list[bytes]:
-    return [carried(message.property_bytes, crc32(message.body)) for message in messages(queue)]
+    return [identity_from_header(message.property_bytes, crc32(message.body)) for message in messages(queue)]
 
 
 def test_all_downstreams_of_a_publish_get_it_with_one_identity(vhost: VHost) -> None:

@@ -1,6 +1,6 @@
 """Scenarios 69 and 72 to 77: what breaks at the upstream or on the way to it, and what becomes of the link.
 
-Brokers that are killed are in test_lives.py.
+Brokers that are killed are in test_broker_restarts.py.
 """
 
 import asyncio

@@ -219,7 +219,7 @@ def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
     assert down.bodies(here, 1) == [b"wanted"]
 
 
-# 47; a broker that is killed is in test_lives.py
+# 47; a broker that is killed is in test_broker_restarts.py
 
 
 def test_047_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: Place, proxied: NewProxy) -> None:

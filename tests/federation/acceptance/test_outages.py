@@ -81,8 +81,8 @@ def test_a_link_whose_task_was_cancelled_by_somebody_else_is_started_again_and_s
     down.site.log.clear()
 
     def cancel() -> None:
-        assert link._life is not None and link._life._task is not None
-        link._life._task.cancel()
+        assert link._task is not None and link._task._task is not None
+        link._task._task.cancel()
 
     down.site.loop.call(cancel)
     lines = until(lambda: [fields for event, _, fields in down.site.log if event == "task_failed"], "a line")
@@ -98,5 +98,5 @@ def test_a_link_that_ends_is_not_started_again(up: Place, down: Place) -> None:
     down.site.log.clear()
     down.clear_policy()
     down.without_links()
-    until(lambda: link.over, "its end")
+    until(lambda: link.is_over, "its end")
     assert link.status.retries == 0 and not [event for event, _, _ in down.site.log if event == "task_failed"]

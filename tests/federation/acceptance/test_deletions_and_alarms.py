@@ -43,12 +43,12 @@ def test_what_an_exchange_had_is_forgotten_with_it(up: Place, down: Place) -> No
     assert down.get(here).body == b"once"
     place = (down.vhost, "fed.x")
     service = down.site.federation
-    assert len(service._seen[place]) == 1
+    assert len(service._windows[place]) == 1
     down.clear_upstream("u")
     down.without_links()
-    assert len(service._seen[place]) == 1  # an upstream that comes again finds it
+    assert len(service._windows[place]) == 1  # an upstream that comes again finds it
     down.ch.delete_exchange("fed.x")
-    until(lambda: place not in service._seen, "forgotten")
+    until(lambda: place not in service._windows, "forgotten")
 
 
 @pytest.mark.parametrize("delay_s", [1e6, 1e-6, 0])
@@ -123,7 +123,7 @@ def test_a_virtual_host_that_goes_while_its_links_start_is_no_fault_of_ours(up: 
             node = down.site.node
             node.parameters.set(down.vhost, "federation-upstream", "u", {"uri": up.inside})
             node.policies.set(down.vhost, "p", "^fed", {"federation-upstream": "u"}, 0, "all")
-            service._look()
+            service._tick()
             started = [link for key, link in service.links.items() if key.vhost == down.vhost]
             assert len(started) == 2
             node.delete_vhost(down.vhost)

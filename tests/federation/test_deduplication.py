@@ -13,12 +13,12 @@ from warren.federation.deduplication import (
     AGE_MS,
     DuplicateWindow,
     Identities,
-    carried,
-    identified,
-    reach,
+    effective_max_hops,
+    identify,
+    identity_from_header,
     with_identity,
 )
-from warren.federation.hop_headers import ExchangeStamp, obstacle
+from warren.federation.hop_headers import ExchangeStamp, drop_reason
 
 
 def number(value: int) -> bytes:
@@ -61,7 +61,7 @@ def test_what_was_refused_may_come_again() -> None:
 
 
 def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deduplication, "GENERATION", 10)
+    monkeypatch.setattr(deduplication, "HALF_SIZE", 10)
     window = DuplicateWindow()
     for value in range(1000):
         assert not window.is_repeat(number(value), 0)
@@ -101,37 +101,37 @@ def test_an_identity_is_read_back_as_it_was_written() -> None:
     one = message(message_id="m")
     (identity,) = Identities().of([one])
     raw = with_identity(one.property_bytes, identity)
-    assert carried(raw, crc32(b"body")) == identity
+    assert identity_from_header(raw, crc32(b"body")) == identity
     found = Properties.decode(raw)
     assert found.message_id == "m" and found.headers is not None
     assert found.headers.text("x-federation-id") == identity.hex()
-    assert identified(raw, b"k", body_frames(one)) == (identity, raw)
+    assert identify(raw, b"k", body_frames(one)) == (identity, raw)
 
 
 def test_an_identity_does_not_fit_another_body() -> None:
     (identity,) = Identities().of([message()])
     raw = with_identity(message().property_bytes, identity)
     mine = message(b"something of my own")
-    assert carried(raw, crc32(mine.body)) == b""
-    assert identified(raw, b"k", body_frames(mine)) == (b"", raw)
+    assert identity_from_header(raw, crc32(mine.body)) == b""
+    assert identify(raw, b"k", body_frames(mine)) == (b"", raw)
 
 
 @pytest.mark.parametrize("value", ["", "xy" * 20, "ä" * 40, "00", 5, None, ["a"], "0" * 41])
 def test_what_clients_write_there_is_no_identity(value: object) -> None:
     raw = Properties(headers=Table.of({"x-federation-id": value})).encode()
-    assert carried(raw, 0) == b""
-    assert identified(raw, b"k", b"")[0] == b""
+    assert identity_from_header(raw, 0) == b""
+    assert identify(raw, b"k", b"")[0] == b""
 
 
 def test_bytes_that_are_no_properties_have_no_identity() -> None:
     for broken in (b"", b"\x20", b"\x20\x00\x00\x00\x00\x20x-federation-id", b"\x00\x80\x09m"):
-        assert identified(broken, b"k", b"") == (b"", broken)
+        assert identify(broken, b"k", b"") == (b"", broken)
 
 
 def test_without_an_identity_a_message_gets_one_of_its_message_id_key_and_body() -> None:
     def of(body: bytes, key: bytes, **properties: str) -> bytes:
         one = message(body, **properties)
-        return identified(one.property_bytes, key, body_frames(one))[0]
+        return identify(one.property_bytes, key, body_frames(one))[0]
 
     identity = of(b"body", b"k", message_id="1")
     assert len(identity) == 20
@@ -143,10 +143,10 @@ def test_without_an_identity_a_message_gets_one_of_its_message_id_key_and_body()
 
 def test_the_identity_that_a_link_makes_goes_on_with_the_message() -> None:
     one = message(message_id="1")
-    identity, raw = identified(one.property_bytes, b"k", body_frames(one))
-    again, same = identified(ExchangeStamp("amqp://h", "x", "a", "/", False)(raw, True), b"k", body_frames(one))
+    identity, raw = identify(one.property_bytes, b"k", body_frames(one))
+    again, same = identify(ExchangeStamp("amqp://h", "x", "a", "/", False)(raw, True), b"k", body_frames(one))
     assert again == identity
-    assert carried(same, crc32(one.body)) == identity
+    assert identity_from_header(same, crc32(one.body)) == identity
 
 
 def test_a_body_in_several_frames_is_one_body() -> None:
@@ -154,15 +154,15 @@ def test_a_body_in_several_frames_is_one_body() -> None:
         return b"\x03\x00\x01" + len(part).to_bytes(4, "big") + part + b"\xce"
 
     raw = message(message_id="1").property_bytes
-    whole = identified(raw, b"k", frame(b"some body"))
-    assert identified(raw, b"k", frame(b"some ") + frame(b"body")) == whole
-    assert identified(raw, b"k", b"")[0] != whole[0]
+    whole = identify(raw, b"k", frame(b"some body"))
+    assert identify(raw, b"k", frame(b"some ") + frame(b"body")) == whole
+    assert identify(raw, b"k", b"")[0] != whole[0]
 
 
 def test_hops_do_not_end_the_way_of_what_has_an_identity() -> None:
-    assert reach(1, number(1)) > 1000
-    assert reach(3, b"") == 3
-    assert reach(0, number(1)) == 0, "no hops is no federation"
+    assert effective_max_hops(1, number(1)) > 1000
+    assert effective_max_hops(3, b"") == 3
+    assert effective_max_hops(0, number(1)) == 0, "no hops is no federation"
 
 
 # Any graph of brokers, with links as slow as they like
@@ -179,7 +179,7 @@ class Broker:
 def arrive(broker: Broker, copy: Message, raw: bytes, links: list[tuple[str, str]]) -> list[tuple[str, str, bytes]]:
     """What the broker's internal exchanges then have for its downstreams."""
     broker.copies += 1
-    if not carried(raw, crc32(copy.body)):
+    if not identity_from_header(raw, crc32(copy.body)):
         raw = with_identity(raw, broker.identities.of([copy])[0])
     return [(broker.name, downstream, raw) for upstream, downstream in links if upstream == broker.name]
 
@@ -191,8 +191,10 @@ def copies(links: list[tuple[str, str]], at: str, max_hops: int, dice: random.Ra
     while travelling:
         upstream, downstream, raw = travelling.pop(dice.randrange(len(travelling)))
         broker = brokers[downstream]
-        identity, raw = identified(raw, b"k", body_frames(published))
-        if obstacle(raw, reach(max_hops, identity), downstream, "/") or broker.window.is_repeat(identity, 0):
+        identity, raw = identify(raw, b"k", body_frames(published))
+        if drop_reason(raw, effective_max_hops(max_hops, identity), downstream, "/") or broker.window.is_repeat(
+            identity, 0
+        ):
             continue
         stamped = ExchangeStamp("amqp://" + upstream, "x", upstream, "/", False)(raw, False)
         travelling += arrive(broker, published, stamped, links)

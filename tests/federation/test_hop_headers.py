@@ -6,7 +6,7 @@ import pytest
 
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
-from warren.federation.hop_headers import MAX, SEEN, ExchangeStamp, QueueStamp, bound_from, hops_left, obstacle
+from warren.federation.hop_headers import MAX, SEEN, ExchangeStamp, QueueStamp, bound_from, drop_reason, hops_left
 
 URI = "amqp://host/v"
 
@@ -47,22 +47,22 @@ def text(value: str) -> Value:
 
 
 def test_a_message_goes_on_until_it_has_made_as_many_hops_as_the_link_allows() -> None:
-    assert obstacle(raw(), 1, "d", "/") == ""
-    assert obstacle(raw({"a": 1}), 1, "d", "/") == ""
-    assert obstacle(came_from("a"), 1, "d", "/") == MAX
-    assert obstacle(came_from("a"), 2, "d", "/") == ""
-    assert obstacle(came_from("b", "a"), 2, "d", "/") == MAX
+    assert drop_reason(raw(), 1, "d", "/") == ""
+    assert drop_reason(raw({"a": 1}), 1, "d", "/") == ""
+    assert drop_reason(came_from("a"), 1, "d", "/") == MAX
+    assert drop_reason(came_from("a"), 2, "d", "/") == ""
+    assert drop_reason(came_from("b", "a"), 2, "d", "/") == MAX
 
 
 def test_066_with_no_hops_nothing_goes() -> None:
-    assert obstacle(raw(), 0, "d", "/") == MAX
-    assert obstacle(came_from("a"), 0, "d", "/") == MAX
+    assert drop_reason(raw(), 0, "d", "/") == MAX
+    assert drop_reason(came_from("a"), 0, "d", "/") == MAX
 
 
 def test_a_message_does_not_go_where_it_has_been() -> None:
-    assert obstacle(came_from("b", "a"), 9, "a", "/") == SEEN
-    assert obstacle(came_from("b", "a"), 9, "a", "other") == "", "another virtual host is another place"
-    assert obstacle(came_from("b", "a"), 9, None, "/") == "", "who has no name has been nowhere"
+    assert drop_reason(came_from("b", "a"), 9, "a", "/") == SEEN
+    assert drop_reason(came_from("b", "a"), 9, "a", "other") == "", "another virtual host is another place"
+    assert drop_reason(came_from("b", "a"), 9, None, "/") == "", "who has no name has been nowhere"
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_a_message_does_not_go_where_it_has_been() -> None:
     ["text", 5, {"cluster-name": "d", "vhost": "/"}, None, [], [1, "text", {}], [{"cluster-name": "d"}]],
 )
 def test_what_clients_write_there_stops_nothing_but_what_it_says(value: object) -> None:
-    assert obstacle(raw({"x-received-from": value}), 9, "d", "/") == ""
+    assert drop_reason(raw({"x-received-from": value}), 9, "d", "/") == ""
 
 
 def test_entries_that_are_no_tables_count_as_hops() -> None:
-    assert obstacle(raw({"x-received-from": [1, 2]}), 2, "d", "/") == MAX
+    assert drop_reason(raw({"x-received-from": [1, 2]}), 2, "d", "/") == MAX
 
 
 def test_bytes_that_are_no_properties_stop_nothing() -> None:
     broken = came_from("d")[:-3]
-    assert obstacle(broken, 9, "d", "/") == ""
-    assert obstacle(b"", 9, "d", "/") == "" == obstacle(b"\x20", 9, "d", "/")
+    assert drop_reason(broken, 9, "d", "/") == ""
+    assert drop_reason(b"", 9, "d", "/") == "" == drop_reason(b"\x20", 9, "d", "/")
 
 
 # Messages of exchanges
@@ -325,7 +325,7 @@ class Graph:
             broker, properties = work.pop(random.randrange(len(work)))
             copies[broker] += 1
             for upstream, downstream in self.links:
-                if upstream == broker and not obstacle(properties, self.max_hops, downstream, "/"):
+                if upstream == broker and not drop_reason(properties, self.max_hops, downstream, "/"):
                     stamp = ExchangeStamp(f"amqp://{upstream}", "x", upstream, "/", False)
                     work.append((downstream, stamp(properties, False)))
         return copies

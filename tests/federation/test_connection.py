@@ -134,7 +134,7 @@ def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: 
                 await channel.cancel("tag", nowait=True)
             await channel.close()
         assert (await connection.channel()).number == 1
-        with pytest.raises(LinkError, match="256 octets"):
+        with pytest.raises(LinkError, match="256 bytes"):
             await (await connection.channel()).delete_queue("q" * 256)
         assert not connection.ended.done()
         await connection.close(PATIENCE_S)

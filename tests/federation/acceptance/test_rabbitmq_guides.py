@@ -21,11 +21,11 @@ EXCHANGES = """
 what is published upstream comes here as though it had been published here
     messages::test_042_a_message_is_the_same_after_a_link_but_for_where_it_was
 upstreams need not be configured; all of that is on the broker that receives
-    seeds::test_upstreams_need_no_configuration
+    rabbitmq_guides::test_upstreams_need_no_configuration
 an exchange may have several upstreams
     matching::test_012_all_are_the_upstreams_of_this_virtual_host
 an exchange may be the upstream of several
-    seeds::test_one_exchange_feeds_several_brokers
+    rabbitmq_guides::test_one_exchange_feeds_several_brokers
 copied is only what needs to be
     bindings::test_033_without_a_binding_here_nothing_is_brought
 an exchange receives what it is bound for
@@ -35,19 +35,19 @@ bindings are grouped
 bindings go upstream when they change
     bindings::test_035_a_binding_ends_with_its_queue_however_that_ends
 bindings go upstream in their own time
-    seeds::test_who_binds_does_not_wait_for_the_upstream
+    rabbitmq_guides::test_who_binds_does_not_wait_for_the_upstream
 links speak AMQP
     status::test_101_the_connections_of_a_link_say_whose_they_are
 links may use TLS
-    federation/test_dialling_tls.py::test_tls_is_verified_as_the_uri_says
+    federation/test_connection_tls.py::test_tls_is_verified_as_the_uri_says
 an upstream is a URI whose query controls the connection
-    federation/test_dialling.py::test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are
+    federation/test_connection.py::test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are
 an upstream may be a cluster
     links::test_028_of_several_uris_one_that_answers_is_enough
 replication outlives what happens to connections
     failures::test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes
 messages wait in a queue upstream
-    lives::test_070_what_comes_while_this_broker_is_dead_waits_for_it
+    broker_restarts::test_070_what_comes_while_this_broker_is_dead_waits_for_it
 the queue is bound with the grouped bindings
     links::test_016_a_link_makes_the_queue_the_internal_exchange_and_the_exchange
 properties of the queue can be chosen
@@ -55,11 +55,11 @@ properties of the queue can be chosen
 a standby is kept with times to live
     links::test_019_messages_that_nobody_takes_expire
 what is published at the downstream does not go upstream
-    seeds::test_what_is_published_here_does_not_go_upstream
+    rabbitmq_guides::test_what_is_published_here_does_not_go_upstream
 some exchanges are federated, others stay local
-    seeds::test_exchanges_that_no_policy_matches_stay_local
+    rabbitmq_guides::test_exchanges_that_no_policy_matches_stay_local
 all built-in types can be federated, others by their own nature
-    seeds::test_every_type_can_be_federated
+    rabbitmq_guides::test_every_type_can_be_federated
 types that differ link, and route each by its own
     links::test_020_an_exchange_that_is_there_may_be_of_another_type
 neither the default exchange nor internal ones are federated
@@ -97,20 +97,20 @@ of several policies that of the highest priority holds, and none is combined
 of equal priorities one holds
     core/test_policies.py::test_of_equal_priorities_the_lower_name_wins_whatever_came_first
 there is a link for each pair of a matching exchange and an upstream
-    federation/test_wanted.py::test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object
+    federation/test_link_spec.py::test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object
 without a match there is none
-    federation/test_wanted.py::test_nothing_is_wanted_without_a_policy_or_after_it
+    federation/test_link_spec.py::test_nothing_is_wanted_without_a_policy_or_after_it
 """
 
 QUEUES = """
 messages come from upstream to satisfy consumers here
     queues::test_078_a_message_moves_where_somebody_wants_it
 upstream queues need not be configured
-    seeds::test_upstreams_need_no_configuration
+    rabbitmq_guides::test_upstreams_need_no_configuration
 one logical queue lies on many brokers
     queues::test_080_of_two_mutual_queues_one_consumer_gets_everything
 in a complete graph each has all others upstream
-    beyond::test_in_a_complete_graph_demand_ends_with_its_consumer
+    deduplication_and_multi_hop::test_in_a_complete_graph_demand_ends_with_its_consumer
 what is consumed where it was published is not moved
     queues::test_082_consumers_upstream_come_first
 applications declare federated queues as any other
@@ -130,23 +130,23 @@ a queue takes only what is to spare upstream
 order holds along one way
     queues::test_080_of_two_mutual_queues_one_consumer_gets_everything
 each queue applies its own arguments
-    queue_corners::test_090_arguments_hold_for_each_queue_alone
+    queue_edge_cases::test_090_arguments_hold_for_each_queue_alone
 a time to live begins anew with a move
-    queue_corners::test_090_a_time_to_live_begins_anew_with_each_move
+    queue_edge_cases::test_090_a_time_to_live_begins_anew_with_each_move
 a message moves as often as it is wanted elsewhere
-    queue_corners::test_087_a_message_that_goes_to_and_fro_counts_its_visits
+    queue_edge_cases::test_087_a_message_that_goes_to_and_fro_counts_its_visits
 basic.get takes nothing from upstream
     queues::test_081_basic_get_pulls_nothing
 an upstream of another version serves
     federation/interop/test_upstream.py::test_106_a_queue_pulls_from_a_rabbitmq
 an upstream without consumer priorities does not
-    seeds::test_an_upstream_without_consumer_priorities_feeds_no_queue
+    rabbitmq_guides::test_an_upstream_without_consumer_priorities_feeds_no_queue
 messages go over one hop alone
-    beyond::test_without_the_key_they_come_one_hop
+    deduplication_and_multi_hop::test_without_the_key_they_come_one_hop
 in between somebody has to consume
-    queue_corners::test_086_the_demand_of_a_link_is_not_passed_on
+    queue_edge_cases::test_086_the_demand_of_a_link_is_not_passed_on
 a federated queue at a federated exchange may have copies
-    queue_corners::test_094_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two
+    queue_edge_cases::test_094_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two
 """
 
 

@@ -43,8 +43,8 @@ def close_consuming_channel(down: Place) -> None:
     """The upstream does, by a mistake of the link's."""
     link = link_of(down)
     assert isinstance(link, (ExchangeLink, QueueLink)) and link._connection is not None
-    line = link._connection.line
-    down.site.loop.call(line.ack, CONSUMING, UNKNOWN_TAG, False)
+    transport = link._connection.transport
+    down.site.loop.call(transport.ack, CONSUMING, UNKNOWN_TAG, False)
 
 
 # What comes after a link with the same names
@@ -59,22 +59,22 @@ def test_a_link_starts_when_all_before_it_have_ended(up: Place, down: Place, pro
 
     def change(hops: int) -> None:
         down.upstream("u0", up.through(proxy.port), max_hops=hops)
-        down.site.loop.call(service._look)
+        down.site.loop.call(service._tick)
 
     down.clear_policy()
-    down.site.loop.call(service._look)
-    assert not first.over
+    down.site.loop.call(service._tick)
+    assert not first.is_over
     down.policy("^fed", {"federation-upstream-set": "all"})
-    down.site.loop.call(service._look)
+    down.site.loop.call(service._tick)
     second = link_of(down)
     change(2)
     third = link_of(down)
     assert second is not first and third is not second
-    assert not first.over and not second.over
-    until(lambda: first.over, "the first has ended")
+    assert not first.is_over and not second.is_over
+    until(lambda: first.is_over, "the first has ended")
     proxy.delay_s = 0.0
     down.running()
-    assert second.over and up.queues() == [base(down)] and down.row()["reconnects"] == 0
+    assert second.is_over and up.queues() == [base(down)] and down.row()["reconnects"] == 0
 
 
 def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
@@ -84,9 +84,9 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
     linked(up, down, up.through(proxy.port))
     proxy.silence()
     down.upstream("u0", up.through(proxy.port), max_hops=2)
-    until(lambda: link_of(down).wanted.settings.max_hops == 2, "the next")
+    until(lambda: link_of(down).spec.settings.max_hops == 2, "the next")
     down.clear_policy()
-    down.site.loop.call(down.site.federation._look)
+    down.site.loop.call(down.site.federation._tick)
     assert base(down) in up.queues() and not down.rows()
     proxy.restore()
     until(lambda: not up.queues(), lambda: f"no queues: {up.queues()}")
@@ -130,7 +130,7 @@ class Witness(Observer):
 
 def restart(down: Place) -> None:
     before = link_of(down)
-    assert down.site.loop.call(lambda: down.site.federation.restart(before.wanted.key.id))
+    assert down.site.loop.call(lambda: down.site.federation.restart(before.spec.key.id))
     until(lambda: link_of(down) is not before, "another link")
     down.running()
 

@@ -15,8 +15,8 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.node.node import Node
 from warren.broker.session.internal_publisher import InternalPublisher
 from warren.broker.session.settings import Settings
-from warren.federation.forwarder import WAITING_BYTES, Forwarding
-from warren.federation.link_status import Status
+from warren.federation.forwarder import WAITING_BYTES, Forwarder
+from warren.federation.link_status import LinkStatus
 from warren.federation.upstream.delivery_parser import Delivery
 from warren.federation.upstream.transport import UpstreamTransport
 
@@ -61,12 +61,12 @@ class House:
         self.vhost = self.node.vhosts["/"]
         self.lost: list[str] = []
         self.transport = FakeTransport()
-        self.status = Status(lambda: 0.0, lambda: None)
+        self.status = LinkStatus(lambda: 0.0, lambda: None)
         loop = asyncio.get_running_loop()
         self.inflow = InternalPublisher(
             self.node, Settings(Table.EMPTY), self.vhost, "link", lambda *told: None, loop.call_soon, lambda: None
         )
-        self.forwarding = Forwarding(
+        self.forwarder = Forwarder(
             self.node,
             self.inflow,
             cast(UpstreamTransport, self.transport),
@@ -117,7 +117,7 @@ def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
         async def work() -> None:
             house = House()
             await test(house)
-            house.forwarding.close()
+            house.forwarder.close()
 
         asyncio.run(work())
 
@@ -127,14 +127,14 @@ def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
 
 @on_a_loop
 async def test_what_is_safe_at_once_is_acknowledged_at_once(house: House) -> None:
-    house.forwarding.take([delivery(1), delivery(2)])
+    house.forwarder.take([delivery(1), delivery(2)])
     assert house.transport.acked == [2] and house.bodies() == [b"1", b"2"]
 
 
 @on_a_loop
 async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: House) -> None:
-    house.forwarding.take([delivery(1, delivery_mode=2)])
-    house.forwarding.take([delivery(2)])
+    house.forwarder.take([delivery(1, delivery_mode=2)])
+    house.forwarder.take([delivery(2)])
     assert house.transport.acked == []
     house.journal.commit(house.journal.ticket())
     assert house.transport.acked == [2]
@@ -142,8 +142,8 @@ async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: House) ->
 
 @on_a_loop
 async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(house: House) -> None:
-    house.forwarding.take([delivery(1, delivery_mode=2)])
-    house.forwarding.close()
+    house.forwarder.take([delivery(1, delivery_mode=2)])
+    house.forwarder.close()
     house.journal.commit(house.journal.ticket())
     assert house.transport.acked == []
 
@@ -153,7 +153,7 @@ async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledg
     definition = {"max-length-bytes": 10, "overflow": "reject-publish"}
     house.node.policies.set("/", "full", "^q$", definition, 0, "queues")
     house.channel.fill("q", b"x" * 5)
-    house.forwarding.take([delivery(1, b"1" * 6), delivery(2, b"2"), delivery(3, b"3")])
+    house.forwarder.take([delivery(1, b"1" * 6), delivery(2, b"2"), delivery(3, b"3")])
     assert house.transport.acked == []
     await until(lambda: house.status.nacked >= 2)
     house.node.policies.clear("/", "full")
@@ -163,11 +163,11 @@ async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledg
 @on_a_loop
 async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_taken(house: House) -> None:
     house.channel.delete_exchange("x")
-    house.forwarding.take([delivery(1)])
+    house.forwarder.take([delivery(1)])
     assert house.lost and house.transport.acked == []
     house.channel.exchange("x", "direct")  # by somebody else, before the link has ended
     house.channel.bind("q", "x", "k")
-    house.forwarding.take([delivery(2)])
+    house.forwarder.take([delivery(2)])
     assert house.transport.acked == [] and house.bodies() == []
 
 
@@ -176,7 +176,7 @@ async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: Hou
     house.node.alarms.set("memory")
     text, tag = "x" * 200, 0
     while not house.transport.paused and tag < WAITING_BYTES // 200:
-        house.forwarding.take([delivery(tag + at, b"", correlation_id=text) for at in range(1, 501)])
+        house.forwarder.take([delivery(tag + at, b"", correlation_id=text) for at in range(1, 501)])
         tag += 500
     assert house.transport.paused
     house.node.alarms.clear("memory")
@@ -187,8 +187,8 @@ async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: Hou
 @on_a_loop
 async def test_properties_that_nobody_can_read_end_nothing(house: House) -> None:
     broken = delivery(1)._replace(properties=b"\x20\x00\x00\x00\x00\x09\x01aZ")  # headers of an unknown type
-    house.forwarding.take([broken, delivery(2)])
-    house.forwarding.take([delivery(3), delivery(4)._replace(properties=broken.properties)])
+    house.forwarder.take([broken, delivery(2)])
+    house.forwarder.take([delivery(3), delivery(4)._replace(properties=broken.properties)])
     assert house.transport.acked[-1] == 3 and house.bodies() == [b"2", b"3"]
     assert house.transport.rejected == [1, 4] and house.status.dropped_invalid == 2
 
@@ -198,11 +198,11 @@ async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_a
     house: House,
 ) -> None:
     reasons: list[str] = []
-    house.forwarding.rejected = reasons.append
+    house.forwarder.rejected = reasons.append
     huge = delivery(2)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
-    house.forwarding.take([delivery(1), huge, delivery(3, delivery_mode=2), delivery(4, correlation_id="c" * 200)])
+    house.forwarder.take([delivery(1), huge, delivery(3, delivery_mode=2), delivery(4, correlation_id="c" * 200)])
     wide = delivery(6)._replace(properties=b"\x20\x00" + (200_000).to_bytes(4, "big") + b"\1a" * 100_000)
-    house.forwarding.take([delivery(5), wide])
+    house.forwarder.take([delivery(5), wide])
     assert house.transport.rejected == [2, 6] and house.status.dropped_invalid == 2
     assert house.transport.acked == []
     house.journal.commit(house.journal.ticket())
@@ -213,13 +213,13 @@ async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_a
 @on_a_loop
 async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: House) -> None:
     huge = delivery(1)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
-    house.forwarding.take([huge, huge._replace(tag=2)])
+    house.forwarder.take([huge, huge._replace(tag=2)])
     assert (house.transport.rejected, house.transport.acked) == ([1, 2], [])
-    house.forwarding.take([delivery(3)])
+    house.forwarder.take([delivery(3)])
     assert house.transport.acked == [3]
 
 
 @on_a_loop
 async def test_a_time_that_nobody_can_read_ends_nothing(house: House) -> None:
-    house.forwarding.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
+    house.forwarder.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
     assert house.transport.rejected == [1]

@@ -15,14 +15,14 @@ from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.demand_path import (
     DEMAND,
     PATH_LIMIT,
+    ConsumerDemand,
     Identity,
     Path,
-    Wants,
+    choose_path,
     consume_arguments,
-    is_open,
-    path_of,
-    shortest,
-    wants,
+    consumer_demand,
+    decode_path,
+    is_usable,
 )
 
 A, B, C, D = ((name, "/", "q") for name in "ABCD")
@@ -48,40 +48,40 @@ class Taker(ChannelConsumer):
 
 
 def test_without_consumers_nothing_is_wanted(queue: Queue) -> None:
-    assert wants(queue, B, A, False) == Wants(None, 0, ())
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
 
 
 def test_while_one_consumer_is_active_as_much_is_wanted_as_all_may_have(queue: Queue) -> None:
     busy, free = Taker(queue, 3, 0, 20), Taker(queue, 0, 1, 30)
     queue.add_consumer(busy)
     queue.add_consumer(free)
-    assert wants(queue, B, A, False) == Wants(0, 50, (B,))
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(0, 50, (B,))
     free.waiting = True
-    assert wants(queue, B, A, False) == Wants(None, 50, ())
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 50, ())
     busy.free = 1
-    assert wants(queue, B, A, False) == Wants(3, 50, (B,))
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(3, 50, (B,))
 
 
 def test_a_consumer_without_a_limit_wants_all(queue: Queue) -> None:
     queue.add_consumer(Taker(queue, 0, 1, 0))
-    assert wants(queue, B, A, False).room >= 1 << 30
+    assert consumer_demand(queue, B, A, False).room >= 1 << 30
 
 
 def test_086_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
     queue.add_consumer(Taker(queue, -5, 10))
-    assert wants(queue, B, A, True) == Wants(-5, 0, ())
+    assert consumer_demand(queue, B, A, True) == ConsumerDemand(-5, 0, ())
     queue.add_consumer(Taker(queue, 2))
-    assert wants(queue, B, A, False) == Wants(2, 10, (B,))
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(2, 10, (B,))
 
 
 def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
     node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
     arguments = Table.of({"x-single-active-consumer": True})
     queue = node.add_vhost("/").declare_queue("q", True, False, False, arguments, None)
-    assert wants(queue, B, A, False) == Wants(None, 0, ())
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
     queue.add_consumer(Taker(queue, 0, 0))
     queue.add_consumer(Taker(queue, 5, 5))
-    assert wants(queue, B, A, False) == Wants(None, 10, ())
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 10, ())
 
 
 # Over several hops
@@ -99,9 +99,9 @@ class LinkConsumer(Taker):
 def test_a_path_is_read_back_as_it_was_written() -> None:
     arguments = consume_arguments((B, C), True)
     assert arguments.get("x-priority") == ("l", -2)
-    assert path_of(arguments) == (B, C)
+    assert decode_path(arguments) == (B, C)
     assert consume_arguments((B,), False) == Table.of({"x-priority": ("l", -1)}), "as RabbitMQ's links have it"
-    assert path_of(consume_arguments((B,), False)) == ()
+    assert decode_path(consume_arguments((B,), False)) == ()
 
 
 @pytest.mark.parametrize(
@@ -117,42 +117,42 @@ def test_a_path_is_read_back_as_it_was_written() -> None:
     ],
 )
 def test_what_is_no_path_asks_for_nothing(value: object) -> None:
-    assert path_of(Table.of({DEMAND: value})) == ()
+    assert decode_path(Table.of({DEMAND: value})) == ()
 
 
 def test_a_link_consumer_counts_where_the_policy_says_so(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (C,)))
     queue.add_consumer(LinkConsumer(queue, (D,), 0))
-    assert wants(queue, B, A, False) == Wants(-1, 0, ())
-    assert wants(queue, B, A, True) == Wants(0, 10, (B, C)), "of those that are active"
+    assert consumer_demand(queue, B, A, False) == ConsumerDemand(-1, 0, ())
+    assert consumer_demand(queue, B, A, True) == ConsumerDemand(0, 10, (B, C)), "of those that are active"
 
 
 def test_a_consumer_here_comes_before_those_of_others(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (C,), 5))
     queue.add_consumer(Taker(queue))
-    assert wants(queue, B, A, True) == Wants(0, 10, (B,))
+    assert consumer_demand(queue, B, A, True) == ConsumerDemand(0, 10, (B,))
 
 
 def test_nobody_is_asked_for_what_he_wants_himself(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (A,)))
     queue.add_consumer(LinkConsumer(queue, (D, A)))
     queue.add_consumer(LinkConsumer(queue, (D, B, C)))
-    assert wants(queue, B, A, True) == Wants(-1, 0, ())
-    assert wants(queue, B, C, True) == Wants(0, 20, (B, A)), "but another one is"
+    assert consumer_demand(queue, B, A, True) == ConsumerDemand(-1, 0, ())
+    assert consumer_demand(queue, B, C, True) == ConsumerDemand(0, 20, (B, A)), "but another one is"
 
 
 def test_a_path_has_an_end() -> None:
     longest = tuple((f"c{index}", "/", "q") for index in range(PATH_LIMIT))
-    assert not is_open(longest, B, A)
-    assert is_open(longest[1:], B, A)
-    assert not is_open((), B, A)
+    assert not is_usable(longest, B, A)
+    assert is_usable(longest[1:], B, A)
+    assert not is_usable((), B, A)
 
 
 def test_the_shortest_path_is_taken_and_kept() -> None:
-    assert shortest([(C, D), (D,), (C,)], ()) == (C,)
-    assert shortest([(C,), (D,)], (D,)) == (D,)
-    assert shortest([(C,), (D, C)], (D, C)) == (C,)
-    assert shortest([], (C,)) == ()
+    assert choose_path([(C, D), (D,), (C,)], ()) == (C,)
+    assert choose_path([(C,), (D,)], (D,)) == (D,)
+    assert choose_path([(C,), (D, C)], (D, C)) == (C,)
+    assert choose_path([], (C,)) == ()
 
 
 # Whole graphs: pairs of upstream and downstream, each with the path that the downstream consumes with
@@ -176,7 +176,7 @@ def settle(links: Links, consumers: set[str], dice: random.Random) -> int:
             path: Path = (own,)
         else:
             told = [path for (at, _), path in links.items() if at == downstream and path]
-            best = shortest([path for path in told if is_open(path, own, identity(upstream))], current[1:])
+            best = choose_path([path for path in told if is_usable(path, own, identity(upstream))], current[1:])
             path = (own, *best) if best else ()
         if path != current:
             links[link] = path

@@ -13,7 +13,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.federation.link_spec import SLICE, LinkKey, LinkSpec, desired_links, reattaches, scan
+from warren.federation.link_spec import SLICE, LinkKey, LinkSpec, desired_links, keeps_upstream_queue, scan
 
 URI = "amqp://u:p@host/v"
 
@@ -246,13 +246,13 @@ def test_the_upstream_queue_is_kept_where_it_would_be_the_same(
 ) -> None:
     before, after = link(node, vhost), link(node, vhost, **settings)
     assert before != after
-    assert reattaches(before, after) is kept
+    assert keeps_upstream_queue(before, after) is kept
 
 
 def test_a_virtual_host_that_is_named_is_the_one_that_was_meant(node: Node, vhost: VHost) -> None:
     before = link(node, vhost, uri="amqp://host")
-    assert reattaches(before, link(node, vhost, uri="amqp://host/%2f"))
-    assert not reattaches(before, link(node, vhost, uri="amqp://host/other"))
+    assert keeps_upstream_queue(before, link(node, vhost, uri="amqp://host/%2f"))
+    assert not keeps_upstream_queue(before, link(node, vhost, uri="amqp://host/other"))
 
 
 def test_many_queues_of_which_few_are_federated_are_looked_through_quickly(node: Node, vhost: VHost) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from warren.broker.amqp.errors import Invalid
-from warren.federation.upstream_names import base_name, internal_name, other_letter
+from warren.federation.upstream_names import base_name, internal_name, next_generation
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ def test_017_the_name_says_what_differs(
 def test_a_name_that_amqp_has_no_room_for_is_refused() -> None:
     room = 255 - len("federation:  -> c B")
     assert len(internal_name(base_name("x" * room, "c", "/", "x" * room, "/"), "A")) == 255
-    with pytest.raises(Invalid, match="has 256 octets, and a name 255 at most"):
+    with pytest.raises(Invalid, match="has 256 bytes, and a name 255 at most"):
         base_name("x" * (room + 1), "c", "/", "x" * (room + 1), "/")
-    with pytest.raises(Invalid, match="octets"):
+    with pytest.raises(Invalid, match="bytes"):
         base_name("ä" * 120, "c", "/", "x", "/")
 
 
 def test_the_letters_take_turns_and_the_first_is_b() -> None:
-    assert [other_letter(letter) for letter in ("", "A", "B")] == ["B", "B", "A"]
+    assert [next_generation(letter) for letter in ("", "A", "B")] == ["B", "B", "A"]

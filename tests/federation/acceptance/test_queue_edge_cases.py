@@ -7,6 +7,7 @@ import pytest
 from tests.support.channel import Channel
 from tests.support.codec import Typed
 from tests.support.federation import Place, headers, quiet, until
+from warren.federation import queue_link
 from warren.federation.queue_link import QueueLink
 
 from ..conftest import NewPlaces
@@ -308,13 +309,13 @@ def test_links_of_queues_at_which_nothing_happens_do_nothing(
     up: Place, down: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
-    look = QueueLink._look
+    look = QueueLink._evaluate_demand
 
     async def counted(self: QueueLink, *args: Any) -> None:
         looks.append(self.queue.name)
         await look(self, *args)
 
-    monkeypatch.setattr(QueueLink, "_look", counted)
+    monkeypatch.setattr(QueueLink, "_evaluate_demand", counted)
     ch = down.channel()
     ch.qos(1)
     for name in ("fed.idle", "fed.full", "fed.without"):
@@ -345,3 +346,21 @@ def test_a_consumer_that_has_room_again_asks_for_more_though_the_queue_stayed_em
     up.ch.fill("fed.q", b"second")
     ch.ack(first.tag)
     assert ch.delivery().body == b"second"
+
+
+def test_a_consumer_that_comes_is_served_at_once(up: Place, down: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_link, "DEMAND_INTERVAL_S", 3600.0)  # which consumers that come need not wait for
+    up.ch.declare("fed.q")
+    down.ch.declare("fed.q")
+    down.federate("^fed", up.inside)
+    down.running()
+    for body in (b"first", b"second"):
+        up.ch.fill("fed.q", body)
+        ch = down.channel()
+        ch.qos(1)
+        tag = ch.consume("fed.q")
+        message = ch.delivery()
+        assert message.body == body
+        ch.ack(message.tag)
+        ch.cancel(tag)
+        until(lambda: down.row()["state"] == "paused", lambda: str(down.row()))
