@@ -11,7 +11,6 @@ import platform
 import signal
 import sys
 import time
-from array import array
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from ..core.definitions.recorder import Recorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.recovered import RecoveredMessages
 from ..core.exchanges.registry import Registry
-from ..core.messages.ports import Clock, Journal, Pages
+from ..core.messages.ports import Clock, Journal, RecoveredQueue
 from ..core.metadata.records import Definitions, first_definitions
 from ..core.node.node import Node
 from ..core.node.queue_churn import QueueChurn
@@ -88,11 +87,8 @@ class Store:
         self.journal: Journal = MemoryJournal()
         self.metadata: Metadata | None = None
         self.definitions: Definitions | None = None
-        self.queues: dict[int, Pages] = {}
+        self.queues: dict[int, RecoveredQueue] = {}
         self.next_queue = 1  # after all that the log names: without syncs it may know of more than the metadata
-        self.body_bytes: dict[int, int] = {}
-        self.levels: dict[int, bytes] = {}
-        self.deadlines: dict[int, array[int]] = {}
         self._disk: FolderDisk | None = None
         if config.memory:
             return
@@ -106,8 +102,6 @@ class Store:
         gc.disable()  # what is read makes no cycles; looking for some again and again takes longer than reading
         self.queues = journal.recover(self.definitions.numbers)
         gc.enable()
-        self.body_bytes = journal.recovered_bytes
-        self.levels, self.deadlines = journal.recovered_levels, journal.recovered_deadlines
         self.next_queue = journal.next_queue
         for line in journal.report:
             log.warning("log_damaged", what=line)
@@ -175,13 +169,9 @@ def build_node(
     for loss in restored.lost:
         log.error("not_restored", what=loss.text)
     for queue in restored.queues:
-        number = queue.number
-        pages, levels = store.queues.pop(number, Pages()), store.levels.pop(number, b"")
-        timed = store.deadlines.pop(number, None) is not None
-        queue.restore(pages, store.body_bytes.pop(number, 0), levels, timed)
+        queue.restore(store.queues.pop(queue.number, RecoveredQueue()))
     for exchange in restored.exchanges:
-        number = exchange.number
-        exchange.type.restore(RecoveredMessages(store.queues.pop(number, Pages()), store.deadlines.pop(number, None)))
+        exchange.type.restore(RecoveredMessages(store.queues.pop(exchange.number, RecoveredQueue())))
     node.numbering.next = max(node.numbering.next, store.next_queue)
     node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn))
     node.start_events()

@@ -11,7 +11,6 @@ itself (`id`, `place`), so the journal holds one bit for each message, and 8 byt
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -105,16 +104,22 @@ class Batch(ports.Batch):
 
 
 class Journal(ports.Journal):
-    """`recover` first, once. `report` is what it found to be wrong, a line each."""
+    """A segmented write-ahead log for the messages of all durable queues.
+
+    Call `recover` once before anything else.
+
+    durable     number of the last batch that is durable
+    report      damage that `recover` found, one line each
+    next_queue  greater than the number of any queue that `recover` found a trace of
+    segments    by number; the last one is being filled
+    next_id     of the next message
+    """
 
     def __init__(self, disk: Disk, metadata: Metadata, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.durable = 0
         self.report: list[str] = []
         self.reader = Reader(disk, self.report.append)
-        self.recovered_bytes: dict[int, int] = {}  # by queue, the sum of the bodies that `recover` found
-        self.recovered_levels: dict[int, bytes] = {}  # and, where any is not 0, each message's priority
-        self.recovered_deadlines: dict[int, array[int]] = {}  # likewise, where any has one
-        self.next_queue = 1  # greater than the number of any queue that `recover` found a trace of
+        self.next_queue = 1
         self.segments: dict[int, Segment] = {}
         self.next_id = self._first_id = 1
         self.disk = disk
@@ -148,19 +153,16 @@ class Journal(ports.Journal):
     def damaged_records(self) -> int:
         return self.reader.damaged
 
-    def recover(self, known: set[int] | None = None) -> dict[int, ports.Pages]:
-        """By queue, id and place of each message that is still wanted, in order; `known` are the queues there are.
+    def recover(self, known: set[int] | None = None) -> dict[int, ports.RecoveredQueue]:
+        """Read the log and return the messages of each queue; queues that are not `known` are deleted.
 
-        From here on a power cut takes nothing of what is found. Raises StorageFault, OSError.
+        A power cut after this loses none of them. Raises StorageFault, OSError.
         """
         self._metadata.sync()
         found = recover(self.disk, self.report, known)
         self._salt = found.salt
         self.segments = {segment.number: segment for segment in found.segments}
         self.next_id = self._first_id = self._batch_first_id = found.next_id
-        self.recovered_bytes = found.body_bytes
-        self.recovered_levels = found.levels
-        self.recovered_deadlines = found.deadlines
         self.next_queue = found.next_queue
         last = found.segments[-1] if found.segments else None
         self._current = last if last is not None else Segment(1, self.next_id, self._salt)

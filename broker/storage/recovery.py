@@ -22,7 +22,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from struct import Struct
 
-from ..core.messages.ports import Pages
+from ..core.messages.ports import RecoveredQueue
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import Disk, File
@@ -38,11 +38,15 @@ _LEVEL, _DEADLINE = 0xFF, 8  # of a mark: the bits of the priority, and those be
 
 
 class Recovered:
-    """`queues`: by queue, (id, place) in order; `body_bytes`: by queue, the sum of their bodies.
+    """The state of the journal that was read from its files.
 
-    `levels` and `deadlines`: by queue, the priority and the deadline of each message in the same order, where any has
-    one; `counted`: by queue and id, the attempts where a queue counted any.
-    `checkpointed` says whether there was a checkpoint that could be used.
+    salt          what records are checked with
+    checkpointed  whether there was a checkpoint that could be used
+    segments      in ascending order
+    queues        by number, the messages that are not settled
+    counted       by queue and id, how often the message has returned to the queue, if ever
+    next_id       greater than the id of any message
+    next_queue    greater than the number of any queue
     """
 
     __slots__ = (
@@ -50,9 +54,6 @@ class Recovered:
         "checkpointed",
         "segments",
         "queues",
-        "body_bytes",
-        "levels",
-        "deadlines",
         "counted",
         "next_id",
         "next_queue",
@@ -62,10 +63,7 @@ class Recovered:
         self.salt = salt
         self.checkpointed = checkpointed
         self.segments: list[Segment] = []
-        self.queues: dict[int, Pages] = {}
-        self.body_bytes: dict[int, int] = {}
-        self.levels: dict[int, bytes] = {}
-        self.deadlines: dict[int, array[int]] = {}
+        self.queues: dict[int, RecoveredQueue] = {}
         self.counted: dict[tuple[int, int], int] = {}
         self.next_id = 1
         self.next_queue = 1
@@ -338,7 +336,7 @@ class _Scan:
         strand = entries.single
         if there and strand is not None and self._finish_strand(queue, strand):
             return
-        wanted = Pages()
+        wanted = RecoveredQueue()
         levels, deadlines = bytearray(), array("Q")
         total = marks = 0
         for copies in entries.in_order():
@@ -367,13 +365,13 @@ class _Scan:
                 if kept and self._counted:
                     self._carry(queue, old, id_)
                 self._unwanted(self._segments[old_place >> OFFSET_BITS], queue, old)
+        wanted.body_bytes = total
+        if marks & _LEVEL:
+            wanted.levels = bytes(levels)
+        if marks >> _DEADLINE:
+            wanted.deadlines_ms = deadlines
         if len(wanted):
             found.queues[queue] = wanted
-            found.body_bytes[queue] = total
-        if marks & _LEVEL:
-            found.levels[queue] = bytes(levels)
-        if marks >> _DEADLINE:
-            found.deadlines[queue] = deadlines
 
     def _finish_strand(self, queue: int, strand: _Strand) -> bool:
         """Leave what is wanted where that is only a matter of which messages are dead; False where it is not."""
@@ -382,7 +380,7 @@ class _Scan:
         counts = Counter(place >> OFFSET_BITS for place in strand.places)
         if any(self._segments[number].sharing is not None for number in counts):
             return False
-        wanted, total = Pages(), 0
+        wanted, total = RecoveredQueue(), 0
         if all(self._segments[number].untouched for number in counts):
             wanted.ids, wanted.places, total = strand.ids, strand.places, sum(strand.bodies)
         else:
@@ -399,8 +397,8 @@ class _Scan:
         for number, count in counts.items():
             self._segments[number].live += count
         if len(wanted):
+            wanted.body_bytes = total
             self._found.queues[queue] = wanted
-            self._found.body_bytes[queue] = total
         return True
 
     def _carry(self, queue: int, id_: int, newest: int) -> None:

@@ -9,7 +9,7 @@ from tests.support.examples import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import Pages
+from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.paged_tail import PagedTail
@@ -87,9 +87,10 @@ def bodies(log: list[Delivery]) -> list[int]:
     return [int(each.frames) for _, _, each, _ in log]
 
 
-def pages_of(pages: list[tuple[int, int]]) -> Pages:
+def recovered(pages: list[tuple[int, int]], body_bytes: int = 0) -> RecoveredQueue:
     """State that a journal has found at a start."""
-    found = Pages()
+    found = RecoveredQueue()
+    found.body_bytes = body_bytes
     for page in pages:
         found.append(*page)
     return found
@@ -212,7 +213,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     journal = journal_of(before)
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
     pages = [(each.id, each.place) for each in journal.live.values()]
-    queue.restore(pages_of(pages), 300)
+    queue.restore(recovered(pages, 300))
     enqueue(numbered(30, 2, True), queue)
     assert (queue.ready, queue.ready_bytes) == (32, 320)
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
@@ -225,7 +226,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
 def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
-    queue.restore(pages_of([(each.id, each.place) for each in journal.live.values()]), 300)
+    queue.restore(recovered([(each.id, each.place) for each in journal.live.values()], 300))
     queue.purge()
     enqueue(numbered(30, 1), queue)
     found = queue.get(True)

@@ -18,7 +18,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import RETRY_MS, DelayedExchange
 from warren.broker.core.exchanges.recovered import RecoveredMessages
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.messages.ports import Pages
+from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.node.node import Node
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.journal import Journal
@@ -309,13 +309,13 @@ class Restarting:
 
     def start(self) -> None:
         self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), 4096)
-        pages = self.journal.recover({1, 2})
+        recovered = self.journal.recover({1, 2})
         node = new_node(self.journal)
         self.vhost = VHost("/", replace(node.services, clock=self.clock))
         exchange = self.vhost.declare_exchange("x", "fanout", True, False, False, Table.of(ON), 1)
         self.queue = self.vhost.declare_queue("q", True, False, False, Table.EMPTY, None, 2)
         self.vhost.bind("x", self.queue, "", Table.EMPTY)
-        exchange.type.restore(RecoveredMessages(pages.get(1, Pages()), self.journal.recovered_deadlines.get(1)))
+        exchange.type.restore(RecoveredMessages(recovered.get(1) or RecoveredQueue()))
 
     def crash(self) -> None:
         self.disk = self.disk.crash()

@@ -10,7 +10,7 @@ from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import Pages
+from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import reread
 from warren.broker.core.queues.memory_budget import MemoryBudget
@@ -247,10 +247,11 @@ def test_what_could_not_be_read_at_first_was_never_delivered() -> None:
 def test_what_a_restart_brought_back_counts_as_redelivered_whenever_it_is_read() -> None:
     journal = paged(6)[1]
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
-    pages = Pages()
+    pages = RecoveredQueue()
+    pages.body_bytes = 21
     for each in journal.live.values():
         pages.append(each.id, each.place)
-    queue.restore(pages, 21)
+    queue.restore(pages)
     journal.unreadable = {2}
     assert drained(queue) == [1, 3, 4, 5, 6]
     journal.unreadable.clear()

@@ -17,7 +17,7 @@ from tests.simulation.model import ALWAYS, NEVER, Content, Entry, Queue, attempt
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages import message_state as core_life
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.ports import EXHAUSTED, RecoveredQueue
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Batch, Journal
@@ -107,14 +107,14 @@ class Life:
             there = queue.number in world.metadata.queues
             if queue.deleted is None or queue.deleted > durable:
                 assert there or queue.declared > durable or queue.deleted is not None, f"queue {queue.number} is lost"
-            pages = found.get(queue.number, [])
-            assert there or not pages, f"queue {queue.number} is gone, its messages are not"
-            messages = [each for each in self.journal.read(pages, queue.number) if each is not None]
+            pages = found.get(queue.number) or RecoveredQueue()
+            assert there or not len(pages), f"queue {queue.number} is gone, its messages are not"
+            messages = [each for each in self.journal.read(list(pages), queue.number) if each is not None]
             assert len(messages) == len(pages), f"queue {queue.number} has what cannot be read"
             numbers = [world.numbers.get(content(message), -1) for message in messages]
             self.trace(f"recovered queue {queue.number}: {numbers}")
             check(queue, numbers, durable)
-            self._restore(queue, numbers, messages, durable)
+            self._restore(queue, numbers, messages, durable, pages)
         for number in [number for number in world.queues if number not in world.metadata.queues]:
             del world.queues[number]
         for queue in world.queues.values():
@@ -122,7 +122,9 @@ class Life:
         world.disk.before = self._between
         self.journal.reader.now_s = lambda: len(world.trace)
 
-    def _restore(self, queue: Queue, numbers: list[int], messages: list[Message], durable: int) -> None:
+    def _restore(
+        self, queue: Queue, numbers: list[int], messages: list[Message], durable: int, pages: RecoveredQueue
+    ) -> None:
         """The queue is what was found from now on; the lives of its messages are as they were."""
         before = {entry.number: entry for entry in queue.entries}
         queue.entries = []
@@ -132,11 +134,9 @@ class Life:
             queue.entries[-1].counted = [(ALWAYS, attempts_of(message))]
         lives = [message.life or core_life.MessageState() for message in messages]
         levels = bytes(life.level for life in lives)
-        assert self.journal.recovered_levels.get(queue.number, bytes(len(lives))) == levels
-        assert (queue.number in self.journal.recovered_levels) == any(levels)
+        assert pages.levels == (levels if any(levels) else b"")
         deadlines = [life.deadline_ms for life in lives]
-        assert list(self.journal.recovered_deadlines.get(queue.number, [0] * len(lives))) == deadlines
-        assert (queue.number in self.journal.recovered_deadlines) == any(deadlines)
+        assert list(pages.deadlines_ms or []) == (deadlines if any(deadlines) else [])
 
     # The work
 

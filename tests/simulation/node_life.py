@@ -84,8 +84,6 @@ class SimulatedStore(Store):
         self.definitions = world.metadata.load()
         journal = Journal(world.disk, cast("Metadata", world.metadata), world.segment_bytes)
         self.queues = journal.recover(self.definitions.numbers)
-        self.body_bytes = journal.recovered_bytes
-        self.levels, self.deadlines = journal.recovered_levels, journal.recovered_deadlines
         self.next_queue = journal.next_queue
         self.segments = journal
         self.journal = journal

@@ -13,6 +13,7 @@ from tests.simulation.metadata import MemoryMetadata
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
+from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal
 
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 Attempts = dict[bytes, int]
 
 
-def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> tuple[Journal, dict[int, list[tuple[int, int]]]]:
+def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> tuple[Journal, dict[int, RecoveredQueue]]:
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     return journal, journal.recover()
+
+
+def levels(found: dict[int, RecoveredQueue]) -> dict[int, bytes]:
+    return {queue: recovered.levels for queue, recovered in found.items() if recovered.levels}
 
 
 def commit(journal: Journal) -> None:
@@ -79,7 +84,7 @@ def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> 
     kept, behind = journal.read(found[1], 1)
     assert (kept.blind, kept.died, kept.body, kept.address.routing_key) == (blind, True, b"kept", "q")
     assert (behind.blind, behind.body) == ((), b"behind it")
-    assert journal.recovered_levels == {1: b"\x04\x00"}
+    assert levels(found) == {1: b"\x04\x00"}
 
 
 def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -> None:
@@ -91,9 +96,9 @@ def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -
     append(journal, [2], b"x", MessageState(attempts=1))
     append(journal, [3], b"x")
     journal, found = opened(disk.crash())
-    assert journal.recovered_levels == {1: bytes((0, 5, 255, 1, 0))}
+    assert levels(found) == {1: bytes((0, 5, 255, 1, 0))}
     assert [len(found[queue]) for queue in (1, 2, 3)] == [5, 1, 1]
-    assert not journal.recovered_deadlines
+    assert all(recovered.deadlines_ms is None for recovered in found.values())
 
 
 def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> None:
@@ -105,7 +110,8 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> No
     append(journal, [2], b"x", MessageState(level=1))
     journal.settle(2, gone.id, gone.place)
     commit(journal)
-    assert opened(disk.crash())[0].recovered_deadlines == {1: array("Q", (5, 0))}
+    found = opened(disk.crash())[1]
+    assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
 
 
 def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
@@ -157,7 +163,7 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
     journal, found = opened(disk.power_loss(Random(1)))
     assert attempts(journal, found[1], 1) == {b"kept 0": 3, b"kept 1": 0}
     assert attempts(journal, found[2], 2) == {b"kept 0": 0, b"kept 1": 7}
-    assert journal.recovered_levels == {1: b"\x04\x04", 2: b"\x04\x04"}
+    assert levels(found) == {1: b"\x04\x04", 2: b"\x04\x04"}
 
 
 def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> None:

@@ -1,21 +1,28 @@
-"""What an exchange had stored when the broker stopped."""
+"""The messages of one exchange that recovery found in the journal."""
+
+from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
 
-from ..messages.ports import Pages
+from ..messages.ports import RecoveredQueue
 
 
 class RecoveredMessages:
-    """`pages` are the id and place of each message, in the order in which they were stored; `deadlines_ms` those of
-    their lives, NEVER where there is none. Messages with and without a deadline are of different keepers."""
+    """The messages that an exchange type had stored when the broker stopped, in that order.
+
+    pages         id and place of each
+    deadlines_ms  the deadline in the `MessageState` of each, NEVER for none. Messages with and without a deadline are
+                  stored by different exchange types.
+    """
 
     __slots__ = ("pages", "deadlines_ms")
 
-    def __init__(self, pages: Pages, deadlines_ms: "array[int] | None") -> None:
-        self.pages = pages
-        self.deadlines_ms = deadlines_ms if deadlines_ms is not None else array("Q", bytes(8 * len(pages)))
+    def __init__(self, recovered: RecoveredQueue) -> None:
+        deadlines_ms = recovered.deadlines_ms
+        self.pages = recovered
+        self.deadlines_ms = deadlines_ms if deadlines_ms is not None else array("Q", bytes(8 * len(recovered)))
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Each as (deadline, id, place)."""
+        """Yield (deadline, id, place) of each message."""
         return ((due_ms, *page) for due_ms, page in zip(self.deadlines_ms, self.pages, strict=True))

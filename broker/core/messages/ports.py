@@ -67,6 +67,23 @@ class Pages:
         self.places.append(place)
 
 
+class RecoveredQueue(Pages):
+    """The messages of one durable queue or exchange that recovery found in the log, oldest first.
+
+    body_bytes    sum of their bodies
+    levels        the priority level of each message, one byte each (`QueueSettings.level`); empty if all are 0
+    deadlines_ms  the deadline of each message, 0 for none; None if no message has one
+    """
+
+    __slots__ = ("body_bytes", "levels", "deadlines_ms")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body_bytes = 0
+        self.levels = b""
+        self.deadlines_ms: array[int] | None = None
+
+
 class Batch:
     """Records that a journal writes and syncs together."""
 

@@ -14,7 +14,7 @@ from ..counters.statistics import DISABLED, DeliveryCounters
 from ..messages.binding import Binding
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import MessageState
-from ..messages.ports import Pages
+from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
 from ..queues.consumers import Consumer
 from .consumers import Consumers, SingleActiveConsumers
@@ -214,11 +214,11 @@ class Queue(RouteTarget):
         self._came_back = True
         self.schedule_pump()
 
-    def restore(self, pages: Pages, body_bytes: int, levels: bytes = b"", timed: bool = False) -> None:
-        """What a stop of the broker left."""
-        self.journal.add(len(pages), body_bytes)
-        self.lines.restore(pages, body_bytes, levels if self.rules.levels else b"", timed)
-        if timed or self.rules.trims:
+    def restore(self, recovered: RecoveredQueue) -> None:
+        """Take over the messages that recovery found, as redelivered."""
+        self.journal.add(len(recovered), recovered.body_bytes)
+        self.lines.restore(recovered, self.rules.levels > 0)
+        if recovered.deadlines_ms is not None or self.rules.trims:
             self.schedule_pump()
 
     def schedule_pump(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER
-from ..messages.ports import Pages
+from ..messages.ports import Pages, RecoveredQueue
 from .fifo import LEVEL_SHIFT, Fifo, Removed
 from .memory_budget import MemoryBudget
 from .queue_journal import QueueJournal
@@ -95,21 +95,18 @@ class ReadyMessages:
         self.count += 1
         self.body_bytes += message.body_bytes
 
-    def restore(self, pages: Pages, body_bytes: int, levels: bytes, timed: bool) -> None:
-        """What the journal has, oldest first; `levels` are theirs, where any is not 0.
-
-        `timed` says that some may have a deadline.
-        """
-        self.count += len(pages)
+    def restore(self, recovered: RecoveredQueue, by_priority: bool) -> None:
+        """Take over recovered messages; without `by_priority` all of them get the default priority."""
+        self.count += len(recovered)
+        self.body_bytes += recovered.body_bytes
         by_level: dict[int, Pages] = {}
-        if levels:
-            for level, page in zip(levels, pages, strict=True):
+        if by_priority and recovered.levels:
+            for level, page in zip(recovered.levels, recovered, strict=True):
                 by_level.setdefault(level, Pages()).append(*page)
         else:
-            by_level[0] = pages
-        for level, some in by_level.items():
-            self.at(level).restore(some, timed)
-        self.body_bytes += body_bytes
+            by_level[0] = recovered
+        for level, pages in by_level.items():
+            self.at(level).restore(pages, recovered.deadlines_ms is not None)
 
     def first(self) -> Fifo | None:
         """The line with what is to go next; it may still have to be read back."""
