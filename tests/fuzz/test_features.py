@@ -301,10 +301,11 @@ class FeaturesMachine(RuleBasedStateMachine):
             assert not len(queue.outbox)
             if rules.trims:
                 assert not -1 < rules.max_length < queue.ready and not -1 < rules.max_bytes < queue.ready_bytes
-            front = queue.lines.front()
+            first = queue.lines.first_loaded()
+            front = first.ensure_loaded() if first is not None else None
             if front is None:
                 continue
-            assert not fifo.due(front.next, self.clock.now_ms())
+            assert not fifo.due(front, self.clock.now_ms())
             turns = queue.consumers.any_ready()
             assert not turns, "who has room is served"
 

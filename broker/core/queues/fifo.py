@@ -1,36 +1,40 @@
-"""The ready messages of one queue that have one priority, oldest first. A queue without priorities is one line.
+"""The ready messages of one queue that have one priority, oldest first. A queue without priorities has one of these.
 
-A position numbers the messages of one line in the order in which they were published. Fresh messages, never delivered
-before, need no number of their own: the one at the front of `fresh` has position `head`, and so on. A message that
-comes back was delivered before all that are still fresh, so those that came back form a heap in front of them, and
-every message returns to its original place (spec/core.md 9.5, 9.9).
+A position numbers the messages of one fifo in the order in which they were published. Fresh messages, never delivered
+before, need no number of their own: the first of `fresh` has position `head`, the next one `head` + 1, and so on. A
+requeued message was delivered before all that are still fresh, so requeued messages form a heap in front of them, and
+every message returns to its original place.
 
-When the node's memory for messages is spent, what comes is stored and only its place remembered: the backlog, behind
-all that is fresh, read back when that has been delivered. Messages of it that the disk did not give are read later, and
-come back to their places as those do that were delivered.
+When the node's memory for messages is spent, new messages are stored in the journal and only their location is kept:
+the backlog, behind all that is fresh, which is read back when that has been delivered. Messages of it that the disk
+does not return are set aside and read again later; they return to their places as requeued messages do.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
-from ..messages.message import Message
+from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
 from .paged_tail import PagedTail, Unread
 from .queue_journal import QueueJournal
 
-LEVEL_SHIFT = 48  # a position's bits above it are the level (`Rules.level`)
+if TYPE_CHECKING:
+    from .ready_messages import ReadyMessages
+
+LEVEL_SHIFT = 48  # a position's bits above it are the priority level (`QueueSettings.level`)
 BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
-PAGE_ABOVE = 4_000  # messages that a line may have in memory even when the node's budget is spent
+PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
 UNREAD_LIMIT = 10_000  # messages that are set aside at once, one after the other, because they cannot be read
-UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and octets by their average
+UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and bytes by their average
 
 
 class Removed:
-    """All that one line had: `fresh`, `returned` and `backlog` as the line has them."""
+    """All messages that were removed from one fifo: `fresh`, `returned` and `backlog` as in the fifo."""
 
     __slots__ = ("fresh", "returned", "backlog")
 
@@ -41,13 +45,16 @@ class Removed:
 
 
 class Fifo:
-    """`number` is what the journal knows the queue by, 0 where it is not durable.
+    """The ready messages of one priority level, which it counts in the totals of its `ReadyMessages`.
 
-    `returned` is a heap of (position, message, redelivered). `unread` are those that the disk did not give: they are
-    not ready, and come back to their places when it does. `exhausted` says that the backlog could not be read because
-    the system had no descriptor or memory to spare: it stays as it is.
-    `timed` says that some of them may have a deadline. Positions below `restored_until` were there before a restart,
-    and count as delivered before.
+    level           of the priority (`QueueSettings.level`)
+    fresh           messages in memory that were not requeued; the first has the position `head`
+    returned        requeued messages: a heap of (position, message, redelivered)
+    backlog         messages behind `fresh` that are in the journal alone
+    unread          messages of the backlog that could not be read and are not ready; None if there are none
+    exhausted       the backlog could not be read for lack of a descriptor or memory: it stays as it is
+    restored_until  messages at positions below it were recovered at the start, and count as redelivered
+    timed           some messages may have a deadline
     """
 
     __slots__ = (
@@ -60,11 +67,12 @@ class Fifo:
         "exhausted",
         "restored_until",
         "timed",
+        "_ready",
         "_journal",
         "_budget",
     )
 
-    def __init__(self, level: int, journal: QueueJournal, budget: MemoryBudget) -> None:
+    def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, budget: MemoryBudget) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
@@ -74,6 +82,7 @@ class Fifo:
         self.exhausted = False
         self.restored_until = 0
         self.timed = False
+        self._ready = ready
         self._journal = journal
         self._budget = budget
 
@@ -86,67 +95,88 @@ class Fifo:
         return self.head + len(self.fresh) + len(self.backlog)
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
-        """At the tail, already stored if they are to be; `body_bytes` is the sum of their bodies. HOT: bench A-M."""
+        """Append messages without deadlines, stored if they must be; `body_bytes` is their sum. HOT: bench A-M."""
         if len(self.backlog) or (self._budget.exceeded and len(self.fresh) > PAGE_ABOVE):
-            self._page(messages)
+            self._page_out(messages)
         else:
             self.fresh.extend(messages)
             self._budget.add(len(messages), body_bytes)
+        ready = self._ready
+        ready.count += len(messages)
+        ready.body_bytes += body_bytes
 
-    def back(self, position: int, message: Message, redelivered: bool = True) -> None:
+    def push_timed(self, messages: list[Message], body_bytes: int) -> None:
+        """Append messages that may have deadlines."""
+        self.timed = self.timed or any(
+            message.life is not None and message.life.deadline_ms != NEVER for message in messages
+        )
+        self.push(messages, body_bytes)
+
+    def requeue(self, position: int, message: Message, redelivered: bool = True) -> None:
         """Put a message back in its original place."""
         heappush(self.returned, (position, message, redelivered))
         if message.life is not None and message.life.deadline_ms != NEVER:
             self.timed = True
+        self._ready.count += 1
+        self._ready.body_bytes += message.body_bytes
         self._budget.add(1, message.body_bytes)
 
     def restore(self, pages: Pages, timed: bool) -> None:
-        """What a stop of the broker left: the journal has it. Nobody knows what of it had been delivered."""
+        """Take over recovered messages; `ReadyMessages.restore` counts them."""
         self.restored_until = self.head + len(pages)
         self.timed = timed
         self.backlog.restore(pages)
 
-    def front(self, average_bytes: int) -> Message | None:
-        """Return the next to go, read back if need be; a body takes about that many bytes.
+    def ensure_loaded(self) -> Message | None:
+        """Return the first message, read back if necessary.
 
-        None also where so many cannot be read that others are to have their turn first, and where the line is
-        `exhausted`.
+        Messages that cannot be read are set aside. None if no message is left; or if some are left in the backlog, but
+        so many could not be read that others must have their turn first, or the fifo is `exhausted`.
         """
         if self.returned:
             return self.returned[0][1]
+        if self.fresh:
+            return self.fresh[0]
+        if not len(self.backlog):
+            return None
+        average_bytes = self._ready.average_bytes
         passed = 0
         self.exhausted = False
         while not self.fresh and len(self.backlog) and passed < UNREAD_LIMIT and not self.exhausted:
-            passed += self._unpage(average_bytes)
+            passed += self._page_in(average_bytes)
+        self._ready.after_page_in(self, passed, average_bytes)
         return self.fresh[0] if self.fresh else None
 
-    @property
-    def next(self) -> Message:
-        """The one at the front. It must be in memory, as after `front`."""
-        return self.returned[0][1] if self.returned else self.fresh[0]
-
     def pop(self) -> tuple[int, Message, bool]:
-        """Take it as (position, message, redelivered)."""
+        """Remove the first message, which is in memory; return (position, message, redelivered)."""
+        taken = self._pop()
+        if self._ready.awaits_room and not self.returned:
+            self._ready.start_rereading()
+        return taken
+
+    def _pop(self) -> tuple[int, Message, bool]:
         if self.returned:
             position, message, again = heappop(self.returned)
         else:
             position, message = self.head, self.fresh.popleft()
             again = position < self.restored_until
             self.head += 1
+        self._ready.count -= 1
+        self._ready.body_bytes -= message.body_bytes
         self._budget.add(-1, -message.body_bytes)
         return position, message, again
 
-    def take(self, count: int, all_bytes: int, now_ms: int) -> tuple[list[Message], int]:
-        """Fresh messages from the front, and the sum of their bodies. Nothing has come back, and the first is alive.
+    def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
+        """Remove fresh messages from the front; return them and the sum of their bodies.
 
-        That many, or fewer: where they are long, and in front of one that is due. `all_bytes` is the sum where the
-        count is all there are, and -1 where it is not. HOT: bench A-M.
+        No message has been requeued, and the first is not due. Returns at most `count` messages: fewer if they
+        are long, or if one of them is due. HOT: bench A-M.
         """
-        fresh = self.fresh
-        if 0 <= all_bytes <= BATCH_BYTES and not self.timed:
+        fresh, ready = self.fresh, self._ready
+        if count == ready.count and 0 <= ready.body_bytes <= BATCH_BYTES and not self.timed:
             messages = list(fresh)
             fresh.clear()
-            taken_bytes = all_bytes
+            taken_bytes = ready.body_bytes
         else:
             messages = []
             taken_bytes = 0
@@ -156,28 +186,31 @@ class Fifo:
                 message = fresh.popleft()
                 taken_bytes += message.body_bytes
                 messages.append(message)
-        self.head += len(messages)
-        self._budget.add(-len(messages), -taken_bytes)
+        taken = len(messages)
+        self.head += taken
+        ready.count -= taken
+        ready.body_bytes -= taken_bytes
+        self._budget.add(-taken, -taken_bytes)
         return messages, taken_bytes
 
-    def expired(self, now_ms: int, average_bytes: int, limit: int) -> list[Message]:
-        """Remove from the front what is due, so many at the most. Only the front expires (spec/core.md 14)."""
+    def remove_due(self, now_ms: int, limit: int) -> list[Message]:
+        """Remove at most `limit` messages from the front that are due. Only the front expires, as in RabbitMQ."""
         dead: list[Message] = []
-        message = self.front(average_bytes)
+        message = self.ensure_loaded()
         while message is not None and len(dead) < limit and due(message, now_ms):
-            dead.append(self.pop()[1])
-            message = self.front(average_bytes)
-        if message is None and not self.backlog:  # else it is one that the disk does not give now
+            dead.append(self._pop()[1])
+            message = self.ensure_loaded()
+        if message is None and not self.backlog:  # else it is one that the disk does not return now
             self.timed = False
         return dead
 
     def deadline_ms(self) -> int:
-        """Of the one at the front, if it is in memory."""
+        """Return the deadline of the first message if it is in memory, else NEVER."""
         message = self.returned[0][1] if self.returned else self.fresh[0] if self.fresh else None
         return message.life.deadline_ms if message is not None and message.life is not None else NEVER
 
     def remove_all(self) -> Removed:
-        """Take out all, at once however many they are. The budget and the journal still count them (`release`)."""
+        """Remove all messages at once, however many; the budget and the journal still count them (`release`)."""
         if self.unread is not None:
             self.backlog.extend(self.unread.pages)
             self.unread = None
@@ -187,13 +220,15 @@ class Fifo:
         self.timed = False
         return removed
 
-    def _page(self, messages: list[Message]) -> None:
-        """Keep of each message only where it stands; the journal gets what it has not for this queue already."""
+    # Paging
+
+    def _page_out(self, messages: list[Message]) -> None:
+        """Keep only the location of each message; the journal stores those that it has not for this queue already."""
         for page in self._journal.page_out(messages):
             self.backlog.append(page.id, page.place, page.seq)
 
-    def _unpage(self, average_bytes: int) -> int:
-        """Read the next of the backlog; how many in front of them the disk did not give, which are set aside."""
+    def _page_in(self, average_bytes: int) -> int:
+        """Read the next messages of the backlog, set aside those that cannot be read, and return how many these are."""
         read = self._journal.read(self.backlog.peek(slice_of(average_bytes)))
         self.exhausted = not read
         seqs = self.backlog.seqs(len(read))
@@ -208,52 +243,53 @@ class Fifo:
                 self.unread.average_bytes = average_bytes
                 self.head += 1
         self.fresh.extend(fresh)
-        self._budget.add(len(fresh), sum(message.body_bytes for message in fresh))
+        self._budget.add(len(fresh), total_bytes(fresh))
         return len(read) - len(fresh)
 
     @property
     def unread_count(self) -> int:
+        """The number of messages that could not be read."""
         return len(self.unread) if self.unread is not None else 0
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be read into memory than is asked for."""
+        """Whether more may be read into memory than consumers ask for."""
         return not self._budget.exceeded or len(self.fresh) + len(self.returned) <= PAGE_ABOVE
 
-    def reread(self) -> tuple[int, list[Message]]:
-        """Try again a slice of those that could not be read: how many were tried, and which are in their places now.
+    def reread(self) -> tuple[int, int]:
+        """Read some of the unread messages again and requeue those that can be read; return (tried, requeued).
 
-        None is tried where there is none, or the system has no descriptor or memory to spare.
+        Tries none if there are none, or if the system has no descriptor or memory to spare.
         """
         if self.unread is None:
-            return 0, []
+            return 0, 0
         entries = self.unread.peek(slice_of(self.unread.average_bytes))
         read = self._journal.read_all([(id_, place) for _, id_, place, _ in entries])
         self.unread.take(len(read))  # not before the read, which may fail
-        messages: list[Message] = []
+        requeued = 0
         for (position, id_, place, seq), message in zip(entries, read, strict=False):
             if message is None:
                 self.unread.append(position, id_, place, seq)
             else:
-                messages.append(self._resident(message, seq))
-                self.back(position, messages[-1], position < self.restored_until)
+                self.requeue(position, self._resident(message, seq), position < self.restored_until)
+                requeued += 1
         if not len(self.unread):
             self.unread = None
-        return len(read), messages
+        return len(read), requeued
 
     def _resident(self, message: Message, seq: int) -> Message:
-        """One that was read, as it was before it was paged out."""
+        """Return a message that was read as it was before it was paged out."""
         message.seq = seq
         self._journal.page_in(message)
         return message.counted(message.life) if message.life and message.life.attempts else message
 
 
 def slice_of(average_bytes: int) -> int:
-    """How many messages with bodies of about that size are read at once."""
+    """Return how many messages with bodies of about that size are read at once."""
     return min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
 
 
 def due(message: Message, now_ms: int) -> bool:
-    """Whether it must not be delivered any more."""
+    """Whether the deadline of the message has passed, so that it must not be delivered."""
     life = message.life
     return life is not None and NEVER < life.deadline_ms <= now_ms

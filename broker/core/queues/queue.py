@@ -13,7 +13,7 @@ from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
 from ..messages.binding import Binding
 from ..messages.message import Message, total_bytes
-from ..messages.message_state import MessageState
+from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
 from ..queues.consumers import Consumer
@@ -22,7 +22,7 @@ from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
 from .enqueue import ACCEPTED, DURABLE, EnqueueResult, PerMessageEnqueue
 from .expiry import MessageExpiry, QueueExpiry
-from .fifo import LEVEL_SHIFT, Fifo, due
+from .fifo import LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED
 from .queue_host import QueueHost
@@ -144,18 +144,15 @@ class Queue(RouteTarget):
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
         """Take messages at the tail, stored if they are to be; `body_bytes` is all their bodies. HOT: bench A-M."""
-        lines, count = self.lines, len(messages)
-        lines.default.push(messages, body_bytes)
-        lines.count += count
-        lines.body_bytes += body_bytes
-        self.published += count
+        self.lines.default.push(messages, body_bytes)
+        self.published += len(messages)
         if not self.dirty:
             self.dirty = True
             self.home.pending.append(self)
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
         """Likewise, at the tail of what has that priority; any of them may have a deadline."""
-        self.lines.push(level, messages, body_bytes)
+        self.lines.at(level).push_timed(messages, body_bytes)
         self.published += len(messages)
         self.schedule_pump()
 
@@ -210,7 +207,7 @@ class Queue(RouteTarget):
             self.journal.count_delivery(message, life.attempts)
             message = message.counted(life)
         self.home.requeued(self, message, reason)
-        self.lines.back(position, message)
+        self.lines.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
         self.schedule_pump()
 
@@ -285,43 +282,39 @@ class Queue(RouteTarget):
 
     def _deliver(self) -> None:
         consumers, lines = self.consumers, self.lines
-        while (line := lines.first()) is not None:
-            if line.timed:
+        while (fifo := lines.first_nonempty()) is not None:
+            if fifo.timed:
                 self._expire()
                 if not self._slice:
-                    return  # what is in front may be due as well
-            if not line.fresh and not line.returned:
+                    return  # the first message may be due as well
+            if not fifo.fresh and not fifo.returned:
                 if not consumers.any_ready():
                     return
-                lines.read_back(line)
-                if not line.fresh:
-                    if len(line.backlog):
-                        if not line.exhausted:  # very many cannot be read: others have their turn first
+                fifo.ensure_loaded()
+                if not fifo.fresh:
+                    if len(fifo.backlog):
+                        if not fifo.exhausted:  # very many cannot be read: others have their turn first
                             self._message_expiry.pump_again()
                         return
                     continue
-            # When something has come back it goes first, one by one: it is rare, and has a position of its own.
-            takers, room = consumers.take_turn(1 if line.returned else len(line.fresh), lines.average_bytes)
+            # Requeued messages go first, one by one: they are rare, and each has a position of its own.
+            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), lines.average_bytes)
             if not takers:
                 return
-            if line.returned:
-                position, message, again = lines.pop(line)
+            if fifo.returned:
+                position, message, again = fifo.pop()
                 self.delivered_bytes += message.body_bytes
                 self._hand(takers[0], [message], position, 1, again, message.body_bytes)
             else:
-                self._hand_fresh(line, takers, min(len(line.fresh), room * len(takers)))
+                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers)))
 
-    def _hand_fresh(self, line: Fifo, takers: list[Consumer], count: int) -> None:
-        """Up to so many to these consumers in turn."""
-        position = line.head
-        again = position < line.restored_until
+    def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
+        """Deliver at most `count` fresh messages to these consumers in turn."""
+        position = fifo.head
+        again = position < fifo.restored_until
         if again:
-            count = min(count, line.restored_until - position)
-        lines = self.lines
-        all_bytes = lines.body_bytes if count == lines.count else -1
-        messages, taken_bytes = line.take(count, all_bytes, self.home.clock.now_ms() if line.timed else 0)
-        lines.count -= len(messages)
-        lines.body_bytes -= taken_bytes
+            count = min(count, fifo.restored_until - position)
+        messages, taken_bytes = fifo.take(count, self.home.clock.now_ms() if fifo.timed else 0)
         self.delivered_bytes += taken_bytes
         step = len(takers)
         if step == 1:
@@ -354,11 +347,11 @@ class Queue(RouteTarget):
             self._slice = SLICE
             self._expire()
             self.schedule_pump()
-        line = self.lines.front()
-        if line is None or line.timed and due(line.next, self.home.clock.now_ms()):
+        fifo = self.lines.first_loaded()
+        if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.home.clock.now_ms():
             self.delivering.found_nothing()
             return None  # of very many that are due, some are left
-        position, message, redelivered = self.lines.pop(line)
+        position, message, redelivered = fifo.pop()
         self._expire()  # what was due behind it does not count as left
         self.delivering.got(no_ack, redelivered)
         if not no_ack:
@@ -409,7 +402,7 @@ class Queue(RouteTarget):
             self.journal.settle(messages, body_bytes)
 
     def _expire(self) -> None:
-        dead = self.lines.expired(self.home.clock.now_ms(), self._slice)
+        dead = self.lines.remove_due(self.home.clock.now_ms(), self._slice)
         if dead:
             self._slice -= len(dead)
             self.expired += len(dead)
@@ -417,7 +410,7 @@ class Queue(RouteTarget):
 
     def _trim(self) -> None:
         """Drop from the front what is too much (spec/core.md 15)."""
-        dropped = self.lines.surplus(self.rules.max_length, self.rules.max_bytes, self._slice)
+        dropped = self.lines.drop_excess(self.rules.max_length, self.rules.max_bytes, self._slice)
         if dropped:
             self._slice -= len(dropped)
             self.dropped += len(dropped)
@@ -441,7 +434,7 @@ class Queue(RouteTarget):
             self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
         )
         self.publishers.release()
-        if count or any(len(line.backlog) for line in removed):  # also what the disk did not give, and is not ready
+        if count or any(len(fifo.backlog) for fifo in removed):  # also what the disk did not give, and is not ready
             job = release(self, removed, average_bytes, reason, finished)
             self.home.scheduler.start(f"purge of {self}", job, failed)
         else:

@@ -1,4 +1,4 @@
-"""The release of what a purge, or the end of a queue, took out of its lines, as a job: there may be millions.
+"""The release of what a purge, or the end of a queue, removed from it, as a job: there may be millions.
 
 Nobody can see these messages any more. What is left to do is to give up their memory and what the journal keeps.
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: str, finished: Callable[[], None]) -> Job:
     """`finished` is called when all is settled in the journal; `average_bytes` is that of a body."""
-    for line in removed:
-        while line.fresh:
-            fresh = line.fresh
+    for fifo in removed:
+        while fifo.fresh:
+            fresh = fifo.fresh
             yield _settle(queue, [fresh.popleft() for _ in range(min(SLICE, len(fresh)))], reason)
-        while line.returned:
-            returned = line.returned[-SLICE:]
-            del line.returned[-SLICE:]
+        while fifo.returned:
+            returned = fifo.returned[-SLICE:]
+            del fifo.returned[-SLICE:]
             yield _settle(queue, [message for _, message, _ in returned], reason)
-        while len(line.backlog):
-            queue.home.left_paged(queue, line.backlog.seqs(SLICE), average_bytes, reason)
-            pages = line.backlog.take(SLICE)
+        while len(fifo.backlog):
+            queue.home.left_paged(queue, fifo.backlog.seqs(SLICE), average_bytes, reason)
+            pages = fifo.backlog.take(SLICE)
             queue.journal.settle_pages(pages)
             yield len(pages)
     finished()

@@ -66,25 +66,25 @@ class Reread:
         self._scheduler.pump()
 
     def _job(self, queue: Queue) -> Job:
-        """Each message that could not be read is tried once; whatever comes of that, none is forgotten."""
+        """Each message that could not be read is tried once; none is forgotten, whatever happens."""
         wait_ms = REREAD_MS
         lines = queue.lines
         lines.awaits_room = False
         try:
             queue.schedule_pump()  # its backlog may be readable again
             yield PUMP_COST
-            for line in list(lines.all):
-                left, refused = line.unread_count, 0
-                while left > 0 and line.unread_count and refused < REFUSED_LIMIT:
-                    if not line.has_room:
+            for fifo in list(lines.all):
+                left, refused = fifo.unread_count, 0
+                while left > 0 and fifo.unread_count and refused < REFUSED_LIMIT:
+                    if not fifo.has_room:
                         lines.awaits_room = True
                         break
-                    tried, there = lines.reread(line)
+                    tried, requeued = fifo.reread()
                     if not tried:
                         wait_ms = EXHAUSTED_MS
                         break
                     left -= tried
-                    refused += tried - there
+                    refused += tried - requeued
                     queue.schedule_pump()
                     yield READ_COST * tried
         finally:
