@@ -191,7 +191,7 @@ class Metadata:
             ]
             found.users = [
                 StoredUser(_text(name), password_hash, tuple(json.loads(tags)), _text(algorithm), json.loads(limits))
-                for name, password_hash, algorithm, tags, limits in rows(StoredUser)
+                for name, password_hash, tags, algorithm, limits in rows(StoredUser)
             ]
             found.permissions = [StoredPermission(*map(_text, row)) for row in rows(StoredPermission)]
             found.topic_permissions = [StoredTopicPermission(*map(_text, row)) for row in rows(StoredTopicPermission)]

@@ -131,7 +131,7 @@ def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
 def test_what_is_put_again_is_changed(metadata: Metadata) -> None:
     metadata.apply(puts([StoredUser("u", b"old", ("a",)), StoredPermission("u", "/", "", "", "")]))
     metadata.apply(puts([StoredUser("u", b"new", ()), StoredPermission("u", "/", "c", "w", "r")]))
-    user = ("StoredUser", "u", b"new", SHA256, (), {})
+    user = ("StoredUser", "u", b"new", (), SHA256, {})
     assert told(metadata.load()) == [user, ("StoredPermission", "u", "/", "c", "w", "r")]
 
 
@@ -403,6 +403,6 @@ def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(path
     earlier.close()
     assert told(loaded(path)) == [
         ("StoredVHost", "/", "", (), "", False),
-        ("StoredUser", "u", b"h", SHA256, ("administrator",), {}),
+        ("StoredUser", "u", b"h", ("administrator",), SHA256, {}),
     ]
     assert told(loaded(path))[1][3] == SHA256, "not the same when it is opened again"

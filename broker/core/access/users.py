@@ -218,7 +218,7 @@ class Users:
         """An empty hash lets no password in. Raises Invalid, also for a name that is taken."""
         if name in self._users:
             raise Invalid(f'User "{name}" already exists')
-        stored = StoredUser(name, password_hash, tuple(tags), hashing_algorithm, limits)
+        stored = StoredUser(name, password_hash, tuple(tags), hashing_algorithm, limits or {})
         self.put(stored)
         return self._users[name]
 
