@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from warren.broker.app.main import default_cluster_name
+from warren.broker.app.build import default_cluster_name
 from warren.broker.config import Config
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.channel import Channel
 from tests.support.scraping import Samples, Scraper
-from warren.broker.app.main import Store
+from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.storage.journal import Journal as SegmentJournal
 from warren.broker.storage.segment import Segment

@@ -8,7 +8,7 @@ from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, PreconditionFailed, ResourceLocked
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.app.main import build_settings
+from warren.broker.app.build import build_settings
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.transport import Peer

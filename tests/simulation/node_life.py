@@ -24,7 +24,8 @@ from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.received import Content, Silence, describe
 from tests.support.session import connected, pipe_of
-from warren.broker.app.main import Store, build_node
+from warren.broker.app.build import build_node
+from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.queues import fifo as line

@@ -10,7 +10,8 @@ import pytest
 import uvloop
 
 from warren.broker.amqp.field_table import Table, Value
-from warren.broker.app.main import Store, build_node, build_settings
+from warren.broker.app.build import build_node, build_settings
+from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.access.users import User
 from warren.broker.hosting.host import Host

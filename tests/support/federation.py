@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar
 
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
+from warren.broker.app.build import build_node, build_settings
 from warren.broker.app.listeners import tls
-from warren.broker.app.main import Store, build_node, build_settings
+from warren.broker.app.store import Store
 from warren.broker.config import Config, SSLOptions
 from warren.broker.config.config import Federation
 from warren.broker.core.exchanges.exchange import Exchange

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from warren.broker.app.main import build_settings
+from warren.broker.app.build import build_settings
 from warren.broker.hosting.host import Host
 from warren.broker.net.tls import TLS
 from warren.broker.runtime.resource_monitor import Resources

@@ -1,0 +1,159 @@
+"""Builds the node and the settings of its sessions from the configuration."""
+
+from __future__ import annotations
+
+import base64
+import os
+import platform
+from pathlib import Path
+
+import structlog
+
+from ..config import NO_LOGIN, Config, default_node
+from ..core.access.passwords import Hashing, PasswordRules
+from ..core.access.users import Users
+from ..core.definitions.recorder import Recorder
+from ..core.definitions.restore import restore
+from ..core.exchanges.recovered import RecoveredMessages
+from ..core.exchanges.registry import Registry
+from ..core.messages.ports import Clock, RecoveredQueue
+from ..core.metadata.records import Definitions, first_definitions
+from ..core.node.node import Node
+from ..core.node.queue_churn import QueueChurn
+from ..core.policies.parameters import CLUSTER_ID
+from ..core.telemetry.log_exchange import LOG
+from ..hosting.default_user import default_user
+from ..hosting.stable_hash import stable_hash
+from ..session.settings import Settings, server_properties
+from .store import Store
+
+MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+def build_node(
+    config: Config, clock: Clock, store: Store, hashing: Hashing | None = None, registry: Registry | None = None
+) -> Node:
+    """Build the node and restore what was stored.
+
+    A new node has the default virtual host and user, or nothing if definitions are configured to be loaded.
+    """
+    users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
+    node = Node(
+        config.node,
+        default_cluster_name(config),
+        clock,
+        store.journal,
+        users,
+        message_memory_bytes(config),
+        registry,
+        config.default_vhost,
+    )
+    node.product, node.version = config.product, config.version
+    node.default_queue_type = config.default_queue_type
+    if config.log.exchange:
+        node.system_exchanges.append(LOG)
+    definitions = store.definitions or Definitions()
+    if definitions.empty and not config.load_definitions:
+        user = default_user(config, report)
+        rights = config.default_permissions
+        permission = (rights.configure, rights.write, rights.read)
+        definitions = first_definitions(config.default_vhost, [user], permission)
+        for change in definitions.changes():
+            store.journal.change(change)
+    restored = restore(node, definitions)
+    # Limits come after what is restored: they hold for what is new.
+    node.limits.queues = config.cluster_queue_limit
+    node.limits.exchanges = config.cluster_exchange_limit
+    node.limits.vhosts = config.vhost_max
+    node.parameters.limits.update(config.runtime_parameter_limits)
+    for loss in restored.lost:
+        log.error("not_restored", what=loss.text)
+    for queue in restored.queues:
+        queue.restore(store.queues.pop(queue.number, RecoveredQueue()))
+    for exchange in restored.exchanges:
+        exchange.type.restore(RecoveredMessages(store.queues.pop(exchange.number, RecoveredQueue())))
+    node.numbering.next = max(node.numbering.next, store.next_queue)
+    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn))
+    node.start_events()
+    if CLUSTER_ID not in node.parameters.globals():
+        unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
+    node.pump()  # what was due, or is too much, while the broker was down
+    return node
+
+
+def message_memory_bytes(config: Config) -> int:
+    """Return the limit of memory for ready messages; no limit if messages cannot be paged out."""
+    if config.memory:
+        return 1 << 62
+    if config.message_memory_bytes is not None:
+        return config.message_memory_bytes
+    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5, MESSAGE_MEMORY_LIMIT)
+
+
+def default_cluster_name(config: Config) -> str:
+    """Return the cluster's name until an operator sets one: as configured, or else the node's name.
+
+    Brokers of one machine without either have the same node name, and would share their queues at an upstream,
+    which are named after the cluster. So four digits of a hash follow: of the data folder's path or, in memory, of the
+    listeners.
+    """
+    if config.cluster_name or config.node != default_node():
+        return config.cluster_name or config.node
+    place = str(config.listeners_tcp) if config.memory else os.path.realpath(config.data_dir)
+    return f"{config.node}-{stable_hash(os.fsencode(place)) >> 48:04x}"
+
+
+def password_rules(config: Config) -> PasswordRules:
+    """Return the password rule that the configuration has chosen, or none."""
+    chosen = config.credential_validator
+    return PasswordRules(
+        config.password_min_length if chosen == "min_password_length" else 0,
+        config.password_regexp if chosen == "password_regexp" else "",
+    )
+
+
+def load_definitions(node: Node, config: Config) -> bool:
+    """Import the configured definition files before the first batch of the journal; log the failure and return False if
+    that is not possible."""
+    from ..core.definitions.files import DefinitionsError, load  # 10 ms that most starts need not spend
+
+    try:
+        skipped = load(node, Path(config.load_definitions), config.definitions_skip_if_unchanged)
+    except DefinitionsError as error:
+        log.error("cannot_load_definitions", reason=str(error))
+        return False
+    for line in skipped or ():
+        log.warning("definitions", what=line)
+    log.info("definitions_loaded" if skipped is not None else "definitions_unchanged", path=config.load_definitions)
+    return True
+
+
+def build_settings(config: Config) -> Settings:
+    """Return the settings of sessions."""
+    runs_on = f"Python {platform.python_version()}"
+    anonymous = config.anonymous_login_user if config.anonymous_login_user != NO_LOGIN else None
+    return Settings(
+        server_properties(config.product, config.version, runs_on),
+        mechanisms=config.mechanisms,
+        anonymous_user=anonymous,
+        anonymous_pass=config.anonymous_login_pass,
+        channel_max=config.channel_max,
+        frame_max=config.frame_max,
+        heartbeat_s=config.heartbeat_s,
+        initial_frame_max=config.initial_frame_max,
+        max_message_size=config.max_message_size,
+        connection_max=config.connection_max,
+        channel_max_per_node=config.channel_max_per_node,
+        consumer_max_per_channel=config.consumer_max_per_channel,
+        default_consumer_prefetch=config.default_consumer_prefetch,
+        consumer_timeout_ms=config.consumer_timeout_ms,
+        transaction_max_bytes=config.transaction_max_bytes,
+    )
+
+
+def report(event: str, level: str, fields: dict[str, object]) -> None:
+    """Log an event, for folders that do not import the logger."""
+    getattr(log, level)(event, **fields)
