@@ -26,7 +26,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/hosting/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
     "broker/runtime/committer.py::Committer._run": "the root of the worker; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
-    "broker/net/transport.py::Transport.data_received": "called by the loop; a failure ends this connection alone",
+    "broker/net/transport.py::Transport._serve": "called by the loop; a failure ends this connection alone",
     "federation/upstream/transport.py::UpstreamTransport.data_received": "called by the loop; ends that link alone",
     "federation/link.py::Link._retry_loop": "the root of a link; a bug ends this attempt alone",
     "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",

@@ -2,13 +2,14 @@
 
 Fairness. uvloop reads a ready socket up to 32 times before it looks at the next, 256 KiB at a time, so that a flooding
 publisher would be served 8 MiB for every few acknowledgements of its consumer. After a full read the socket is not
-read again before the next turn (architecture 3).
+read again before the next turn; and what was read is served in pieces, a turn for each, that take few milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -24,7 +25,9 @@ from .tls import TLS
 if TYPE_CHECKING:
     from .server import Server
 
-FULL_READ = 1 << 16  # octets: a read of this size may be followed by more at once
+FULL_READ = 1 << 16  # bytes: a read of this size may be followed by more at once
+MIN_PIECE, MAX_PIECE = 1 << 14, 1 << 18  # bytes of a long read that are served in one turn
+PIECE_S = 0.008  # of processor time that a piece may take before the next one is shorter
 # Octets that wait in the transport before deliveries stop. Less than one full write of ours, so that uvloop makes it at
 # once and does not join it with the next (it gathers what stays below this mark until the end of the turn).
 WRITE_HIGH = 32 << 10
@@ -32,6 +35,7 @@ DRAIN_S = 3.0  # for the last octets to leave a socket that is to be closed
 DEPARTED = "client unexpectedly closed TCP connection"
 # Of connections without heartbeats: the first probe after two minutes without a byte, and an end after four lost ones.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
+FLUSH_S = 0.005  # for the writes of one connection in one turn
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
@@ -51,6 +55,8 @@ class Transport(asyncio.Protocol, TransportPort):
         self._reading = True
         self._held = False  # by the session, while queues are congested
         self._resting = False  # until the next turn, after a full read
+        self._unserved = b""  # of a long read
+        self._piece_bytes = FULL_READ  # that are served in one turn
         self._running = False  # the handshake is over
         self._watched = False  # whether the peer is still there, as an alarm or a login keeps us from reading
         self._heartbeat_s = 0
@@ -76,7 +82,36 @@ class Transport(asyncio.Protocol, TransportPort):
         self._end_timer = self._loop.call_later(self._server.handshake_timeout_s, self._handshake_late)
 
     def data_received(self, data: bytes) -> None:
-        """HOT: bench A-M."""
+        """Serve a short read at once, a long one piece by piece. HOT: bench A-M."""
+        if len(data) >= FULL_READ or self._unserved:
+            self._unserved += data
+            self._serve_piece()
+            return
+        self._serve(data)
+        self._read_or_rest()
+
+    def _serve_piece(self) -> None:
+        """Serve a piece of a long read, and what is left of it in the next turns.
+
+        Pieces get shorter or longer until one takes a few milliseconds: what a publish costs depends on its route and
+        on the rules of the queues.
+        """
+        data, piece_bytes = self._unserved, self._piece_bytes
+        self._unserved = data[piece_bytes:]
+        begun_s = time.thread_time()
+        self._serve(data[:piece_bytes])
+        took_s = time.thread_time() - begun_s
+        if took_s > PIECE_S:
+            self._piece_bytes = max(piece_bytes // 2, MIN_PIECE)
+        elif took_s < PIECE_S / 2 and len(data) >= piece_bytes:
+            self._piece_bytes = min(piece_bytes * 2, MAX_PIECE)
+        if not self._resting:
+            self._resting = True
+            self._loop.call_soon(self._rested)
+        self._read_or_rest()
+
+    def _serve(self, data: bytes) -> None:
+        """Give the bytes to the connection. HOT: bench A-M."""
         assert self._connection is not None
         self._server.turns.last_served = self
         try:
@@ -85,10 +120,6 @@ class Transport(asyncio.Protocol, TransportPort):
             self.report("internal_error", "error", {"exc_info": error})
             self._connection.close(InternalFault("the broker failed to serve this connection"))
         self._server.commit_soon()
-        if len(data) >= FULL_READ and not self._resting:
-            self._resting = True
-            self._loop.call_soon(self._rested)
-        self._read_or_rest()
 
     def _read_or_rest(self) -> None:
         """Read on, unless something speaks against it."""
@@ -156,6 +187,7 @@ class Transport(asyncio.Protocol, TransportPort):
         if connection is None:
             return
         output = connection.output
+        begun_s = time.perf_counter()
         for _ in range(WRITES):
             if not output.writable:
                 break
@@ -163,6 +195,8 @@ class Transport(asyncio.Protocol, TransportPort):
             # Consumers and requests that waited for this may give us more to write.
             connection.flushed()
             if not output.waits():
+                break
+            if time.perf_counter() - begun_s > FLUSH_S:  # such as where messages are read back from the disk
                 break
         self._read_or_rest()
 
@@ -239,7 +273,10 @@ class Transport(asyncio.Protocol, TransportPort):
 
     def _rested(self) -> None:
         self._resting = False
-        self._read_or_rest()
+        if self._unserved and self._connection is not None:
+            self._serve_piece()
+        else:
+            self._read_or_rest()
 
     def _look_at_hold(self) -> None:
         self._hold_timer = None

@@ -257,6 +257,17 @@ class Channel:
 
         return finished
 
+    def start_job(self, name: str, job: Job) -> None:
+        """Do a job in turns of the loop; the connection is suspended until it is done."""
+        finished = self.begin_job()
+
+        def complete() -> Job:
+            yield from job
+            finished()
+
+        full_name = f"{name} of channel {self.number} of connection {self.connection.name}"
+        self.connection.node.scheduler.start(full_name, complete(), self.connection.job_failed)
+
     def _durable(self, frames: bytes) -> None:
         if not self.closing:
             self.send(frames)
@@ -295,7 +306,7 @@ class Channel:
                 self.remove(subscription)
                 yield CONSUMER_COST
             if self.transaction is not None:
-                self.transaction.rollback(self)
+                yield from self.transaction.rollback(self)
             yield from acknowledge.requeue_in_steps(self)
         finally:
             for queue in self._paused:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable
 from enum import Enum
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ..amqp.errors import PreconditionFailed
+from ..core.jobs.scheduler import SLICE, Job
 from ..core.messages.message import Message
 from ..core.queues.queue import Queue
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
 SPAN = 100_000  # tags that are tried one by one to find the outstanding ones
+MERGE_COST = 2  # of one delivery that a rollback makes outstanding again, in the scheduler's units
 MANY = 5_000  # tags from which on a list of as many as are outstanding is taken to be all of them
 
 
@@ -116,11 +121,26 @@ class UnackedDeliveries:
         self.entries.clear()
         return deliveries
 
-    def put_back(self, deliveries: Iterable[tuple[int, Unacked]]) -> None:
-        """Make deliveries outstanding again that were removed before."""
-        self.entries.update(deliveries)
-        self.entries = dict(sorted(self.entries.items()))
-        self._lowest_tag = min(self.entries, default=self._lowest_tag)
+    def put_back(self, deliveries: list[tuple[int, Unacked]]) -> Job:
+        """Make deliveries outstanding again that were removed before, in steps; the list is emptied.
+
+        Nothing may be removed before the job is done. What is delivered meanwhile has higher tags.
+        """
+        runs: list[list[tuple[int, Unacked]]] = []
+        while deliveries:
+            runs.append(sorted(deliveries[-SLICE:], key=itemgetter(0)))
+            del deliveries[-SLICE:]
+            yield SLICE
+        runs.append(list(self.entries.items()))
+        outstanding = len(self.entries)
+        merged: dict[int, Unacked] = {}
+        for count, (tag, delivery) in enumerate(merge(*runs, key=itemgetter(0)), 1):
+            merged[tag] = delivery
+            if not count % SLICE:
+                yield MERGE_COST * SLICE
+        merged.update(islice(self.entries.items(), outstanding, None))
+        self.entries = merged
+        self._lowest_tag = next(iter(merged), self._lowest_tag)
 
 
 def unknown_tag(tag: int) -> PreconditionFailed:

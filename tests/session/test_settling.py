@@ -98,6 +98,13 @@ class Large:
     def channel(self) -> Any:
         return self.connection.channels[1]
 
+    def ack_all(self) -> None:
+        """Acknowledge all in the transaction, which takes several turns."""
+        self.ch.ack(0, multiple=True)
+        assert self.connection.waits and self.channel.unacked
+        self.turns()
+        assert not self.connection.waits and not self.channel.unacked and self.queue.unacked == LARGE
+
     def turns(self) -> list[int]:
         """Let the job end; how much each turn of it settled."""
         assert isinstance(self.node.clock, FakeClock)
@@ -121,7 +128,7 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
     elif how == "recover":
         large.ch.send(Basic.RecoverAsync, requeue=True)
     elif how == "commit":
-        large.ch.ack(0, multiple=True)
+        large.ack_all()
         large.ch.send(Tx.Commit)
     else:
         large.ch.nack(LARGE, multiple=True, requeue=how == "requeue")
@@ -182,6 +189,42 @@ def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     large.ch.ack(150, multiple=True)
     large.ch.commit()
     assert large.queue.unacked == LARGE - 150 and large.channel.unacked.oldest()[0] == 151
+
+
+@pytest.mark.parametrize("step", ["settling", "rolling back"])
+def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_in_order(step: str) -> None:
+    large = Large(transaction=True)
+    if step == "settling":
+        large.ch.ack(0, multiple=True)
+    else:
+        large.ack_all()
+        large.ch.send(Tx.Rollback)
+    assert large.connection.waits
+    large.connection.lost("gone")
+    assert max(large.turns()) <= TURN_COST
+    assert large.queue.unacked == 0 and large.queue.ready == LARGE
+    other = connected(large.node).channel(1)
+    other.send(Basic.Consume, queue="queue", consumer_tag="c")
+    connection = pipe_of(other.client).connection
+    while connection.take_output():
+        connection.flushed()
+    assert [entry[2] for entry in connection.channels[1].unacked.values()] == list(range(1, LARGE + 1))
+
+
+def test_a_long_rollback_is_answered_when_all_is_outstanding_again() -> None:
+    large = Large(transaction=True)
+    large.ack_all()
+    large.ch.send(Tx.Rollback)
+    assert large.connection.waits
+    large.turns()
+    large.ch.reply_to(Tx.Rollback)
+    assert large.channel.unacked.tags() == list(range(1, LARGE + 1))
+    large.ch.ack(0, multiple=True)
+    large.turns()
+    large.ch.send(Tx.Commit)
+    large.turns()
+    large.ch.reply_to(Tx.Commit)
+    assert not large.queue.unacked
 
 
 CLOSE = b"\x00\x14\x00\x28"

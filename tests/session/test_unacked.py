@@ -50,7 +50,8 @@ def test_what_is_put_back_has_its_place_again() -> None:
     unacked = outstanding(1, 2, 3, 4)
     assert unacked.tags_up_to(2) == [1, 2]
     removed = [(tag, unacked.pop(tag)) for tag in (1, 2)]
-    unacked.put_back(reversed(removed))
+    for _ in unacked.put_back(removed[::-1]):
+        pass
     assert unacked.tags() == [1, 2, 3, 4] and unacked.oldest() == (1, delivery(1))
     assert unacked.tags_up_to(3) == [1, 2, 3]
 

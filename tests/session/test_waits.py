@@ -36,7 +36,7 @@ class Durable:
 @pytest.mark.parametrize("durable_first", [True, False])
 def test_a_commit_that_waits_for_its_settlements_and_for_the_journal_waits_for_both(durable_first: bool) -> None:
     large = Large(True)
-    large.ch.ack(0, multiple=True)
+    large.ack_all()
     large.ch.publish("", "queue", b"x", {"delivery_mode": 2})
     durable = Durable(large)
     large.ch.send(Tx.Commit)
@@ -63,7 +63,7 @@ def test_a_job_that_fails_closes_the_connection_that_waits_for_it(monkeypatch: p
     log: list[tuple[str, dict[str, object]]] = []
     large.node.scheduler.report = lambda event, level, fields: log.append((event, fields))
     if how == "commit":
-        large.ch.ack(0, multiple=True)
+        large.ack_all()
     if how == "purge":
         other = connected(large.node).channel(1)
         large.connection.lost("gone")

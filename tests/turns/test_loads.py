@@ -3,63 +3,40 @@
 Steps are measured in processor time, so that it does not matter what else the machine does.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from pamqp.commands import Queue
 
+from tests.bench.loads import LOADS, Load
 from tests.support.in_process import FakeSocket, InProcessPeer
 
-from .meter import LIMIT_MS
+from .broker import MeasuredPeer, StepMeter, StoredPeer, Traffic
 
 MESSAGES = 5000
 MANY = 100_000
-
-
-class Meter:
-    """`longest_s` is the longest step since `begin`."""
-
-    def __init__(self) -> None:
-        self.longest_s = 0.0
-
-    def measured(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        def measure(*arguments: Any) -> Any:
-            begun_s = time.thread_time()
-            try:
-                return step(*arguments)
-            finally:
-                self.longest_s = max(self.longest_s, time.thread_time() - begun_s)
-
-        return measure
-
-    def begin(self) -> None:
-        self.longest_s = 0.0
-
-    def check(self) -> None:
-        assert self.longest_s * 1000 <= LIMIT_MS
+FEW = 10_000  # of the loads whose messages cost most, behind M
+LOAD_BYTES = 128 << 20  # of bodies in all
 
 
 @pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
-    made = Meter()
+def meter(monkeypatch: pytest.MonkeyPatch) -> StepMeter:
+    made = StepMeter()
     monkeypatch.setattr(FakeSocket, "feed", made.measured(FakeSocket.feed))
     return made
 
 
 @pytest.fixture
-def broker(meter: Meter) -> Iterator[InProcessPeer]:
-    peer = InProcessPeer()
-    call_soon = peer.loop.call_soon
-    peer.loop.call_soon = lambda callback, *arguments: call_soon(meter.measured(callback), *arguments)  # type: ignore[method-assign]
+def broker(meter: StepMeter) -> Iterator[InProcessPeer]:
+    peer = MeasuredPeer(meter)
     yield peer
     peer.close()
 
 
 @pytest.mark.parametrize("size", [16, 1024, 65_536])
 @pytest.mark.parametrize("confirms", [False, True])
-def test_publishes_and_deliveries(broker: InProcessPeer, meter: Meter, size: int, confirms: bool) -> None:
+def test_publishes_and_deliveries(broker: InProcessPeer, meter: StepMeter, size: int, confirms: bool) -> None:
     channel = broker.connect().channel()
     consumer = broker.connect().channel()
     channel.declare("q")
@@ -73,20 +50,7 @@ def test_publishes_and_deliveries(broker: InProcessPeer, meter: Meter, size: int
     meter.check()
 
 
-def test_an_acknowledgement_of_many(broker: InProcessPeer, meter: Meter) -> None:
-    channel = broker.connect().channel()
-    channel.declare("q")
-    for _ in range(20_000):
-        channel.publish("", "q", b"x")
-    channel.consume("q")
-    last = channel.deliveries(20_000)[-1]
-    meter.begin()
-    channel.ack(last.method.delivery_tag, multiple=True)
-    broker.settle()
-    meter.check()
-
-
-def test_a_transaction_of_many(broker: InProcessPeer, meter: Meter) -> None:
+def test_a_transaction_of_many(broker: InProcessPeer, meter: StepMeter) -> None:
     channel = broker.connect().channel()
     channel.declare("q")
     channel.transact()
@@ -97,7 +61,7 @@ def test_a_transaction_of_many(broker: InProcessPeer, meter: Meter) -> None:
     meter.check()
 
 
-def test_a_fanout_to_many_queues(broker: InProcessPeer, meter: Meter) -> None:
+def test_a_fanout_to_many_queues(broker: InProcessPeer, meter: StepMeter) -> None:
     channel = broker.connect().channel()
     for number in range(100):
         channel.declare(f"q{number}")
@@ -109,23 +73,17 @@ def test_a_fanout_to_many_queues(broker: InProcessPeer, meter: Meter) -> None:
     meter.check()
 
 
-def test_a_purge_of_a_long_queue(broker: InProcessPeer, meter: Meter) -> None:
-    channel = broker.connect().channel()
-    channel.declare("q")
-    for _ in range(MANY):
-        channel.publish("", "q", b"x")
-    broker.settle()
-    meter.begin()
-    channel.call(Queue.Purge, queue="q")
-    meter.check()
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.title)
+def test_a_load_of_the_benchmark(meter: StepMeter, tmp_path: Path, load: Load) -> None:
+    messages = min(MANY if load.letter <= "M" else FEW, LOAD_BYTES // load.body_bytes)
 
+    def attempt() -> None:
+        peer = StoredPeer(meter, tmp_path) if load.durable else MeasuredPeer(meter)
+        traffic = Traffic(peer, load)
+        meter.begin()
+        traffic.run(messages)
+        peer.close()
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        assert not load.consumers or traffic.received >= traffic.published >= messages
 
-def test_the_end_of_a_long_queue(broker: InProcessPeer, meter: Meter) -> None:
-    channel = broker.connect().channel()
-    channel.declare("q")
-    for _ in range(MANY):
-        channel.publish("", "q", b"x")
-    broker.settle()
-    meter.begin()
-    channel.delete("q")
-    meter.check()
+    meter.check_one_of(attempt)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # of the plugin for RabbitMQ; what is longer is not delayed
-SLICE = 500  # messages that go at once: some milliseconds, then others have their turn
+SLICE = 200  # messages that go at once: some milliseconds, then others have their turn
 DROP_SLICE = 10_000  # likewise, of an exchange that is deleted
 RETRY_MS = 10_000  # until a message is tried again that was due and could not be read or released
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128

@@ -36,7 +36,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-SLICE = 5_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
+SLICE = 2_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
 
 
 class Queue(RouteTarget):

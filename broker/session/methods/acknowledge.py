@@ -114,11 +114,30 @@ def settle(channel: Channel, tags: list[int], settlement: Settlement) -> None:
     for a tag that is not outstanding.
     """
     transaction = channel.transaction
-    if transaction is not None:
+    if transaction is not None and len(tags) > TOGETHER:
+        channel.start_job("settlements", transaction.settle_many(channel, tags, settlement))
+    elif transaction is not None:
         for tag in tags:
             transaction.settle(tag, channel.unacked.pop(tag), settlement)
+    elif TOGETHER < len(tags) < len(channel.unacked):
+        channel.start_job("settlements", pop_and_settle(channel, tags, settlement))
     else:
         apply_settlements(channel, [(settlement, channel.unacked.pop_many(tags))])
+
+
+def pop_and_settle(channel: Channel, tags: list[int], settlement: Settlement) -> Iterator[int]:
+    """Remove deliveries from `unacked` and settle them, as a job; the end of the channel may have requeued some."""
+    deliveries: list[Unacked] = []
+    entries = channel.unacked.entries
+    tags.reverse()
+    while tags:
+        for tag in tags[: -SLICE - 1 : -1]:
+            delivery = entries.pop(tag, None)
+            if delivery is not None:
+                deliveries.append(delivery)
+        del tags[-SLICE:]
+        yield SLICE
+    yield from settle_in_steps(channel, [(settlement, deliveries)], "", lambda: None)
 
 
 def requeue_in_steps(channel: Channel) -> Iterator[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -34,13 +33,14 @@ class Transaction:
     `largest_bytes` is what the publishes may take in memory, 0 for no limit: consumers cannot free it.
     """
 
-    __slots__ = ("largest_bytes", "publishes", "settlements", "_published_bytes")
+    __slots__ = ("largest_bytes", "publishes", "settlements", "_published_bytes", "_steps")
 
     def __init__(self, largest_bytes: int = 0) -> None:
         self.largest_bytes = largest_bytes
         self._published_bytes = 0
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
+        self._steps: Job | None = None  # of a long settlement or rollback that is not done
 
     def publish(
         self,
@@ -63,9 +63,23 @@ class Transaction:
         """Settle a delivery at commit."""
         self.settlements.append((tag, delivery, settlement))
 
+    def settle_many(self, channel: Channel, tags: list[int], settlement: Settlement) -> Job:
+        """Settle outstanding deliveries at commit, in steps; the list is emptied."""
+        self._steps = self._settle_many(channel, tags, settlement)
+        yield from self._steps
+        self._steps = None
+
+    def _settle_many(self, channel: Channel, tags: list[int], settlement: Settlement) -> Job:
+        tags.reverse()
+        while tags:
+            some = tags[: -SLICE - 1 : -1]
+            del tags[-SLICE:]
+            self.settlements += [(tag, channel.unacked.pop(tag), settlement) for tag in some]
+            yield SLICE
+
     @property
     def is_long(self) -> bool:
-        """Whether its commit takes more than one turn of the loop."""
+        """Whether its commit or rollback takes more than one turn of the loop."""
         return PUBLISH_COST * len(self.publishes) > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def commit(self, channel: Channel) -> Job:
@@ -88,20 +102,42 @@ class Transaction:
                 taken = publishing.enqueue_one(channel, exchange, message, alive, returns, recorders)
                 complete = complete and taken
             yield PUBLISH_COST * len(some)
-        groups = groupby(settlements, lambda entry: entry[2])
-        runs = [(settlement, [delivery for _, delivery, _ in group]) for settlement, group in groups]
-        settlements.clear()
+        runs: list[acknowledge.Run] = []
+        settlements.reverse()
+        while settlements:
+            for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
+                if not runs or runs[-1][0] is not settlement:
+                    runs.append((settlement, []))
+                runs[-1][1].append(delivery)
+            del settlements[-SLICE:]
+            yield SLICE
         yield from acknowledge.settle_in_steps(channel, runs, "", lambda: None)
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
-    def rollback(self, channel: Channel) -> None:
-        """Publishes are forgotten; what was settled is outstanding again, in the order of its tags."""
-        self.publishes.clear()
+    def rollback(self, channel: Channel) -> Job:
+        """Forget publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
+
+        The end of a channel first completes a long settlement or rollback that is under way.
+        """
+        if self._steps is not None:
+            yield from self._steps
+        self._steps = self._rollback(channel)
+        yield from self._steps
+        self._steps = None
+
+    def _rollback(self, channel: Channel) -> Job:
         self._published_bytes = 0
-        if self.settlements:
-            channel.unacked.put_back([(tag, delivery) for tag, delivery, _ in self.settlements])
-            self.settlements.clear()
+        while self.publishes:
+            del self.publishes[-SLICE:]
+            yield SLICE
+        deliveries: list[tuple[int, Unacked]] = []
+        while self.settlements:
+            deliveries += [(tag, delivery) for tag, delivery, _ in self.settlements[-SLICE:]]
+            del self.settlements[-SLICE:]
+            yield SLICE
+        if deliveries:
+            yield from channel.unacked.put_back(deliveries)
 
 
 def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:
@@ -142,8 +178,14 @@ def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[]
 
 
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:
-    current(channel).rollback(channel)
-    channel.send(method_encoder.method(channel.number, method_encoder.TX_ROLLBACK_OK))
+    """Serve tx.rollback. A long one is a job, and the connection is suspended until it is done."""
+    transaction = current(channel)
+    if transaction.is_long:
+        channel.start_job("rollback", transaction.rollback(channel))
+    else:
+        for _ in transaction.rollback(channel):
+            pass
+    channel.send_after_job(method_encoder.method(channel.number, method_encoder.TX_ROLLBACK_OK))
 
 
 def current(channel: Channel) -> Transaction:
