@@ -12,7 +12,7 @@ SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 
-.PHONY: run test test-stress check compare bench bench-federation crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java clean
+.PHONY: run test test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -37,6 +37,9 @@ bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed o
 
 bench-federation: .venv/test.stamp  ## what links carry, beside RabbitMQ's where it is installed; ARGS are handed on
 	$(BIN)/python -m tests.bench.federation $(ARGS)
+
+bench-hash: .venv/test.stamp  ## x-modulus-hash beside x-consistent-hash: the table in plugins/README.md
+	$(BIN)/python -m tests.bench.hash_exchanges
 
 crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats what a round did
 	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/crash

@@ -151,7 +151,7 @@ class ConsistentHashExchange(ExchangeType):
 
 
 def best(drawing: dict[int, list[tuple[int, int]]], place: int) -> int:
-    """The index of the share to which a place belongs. HOT: `python -m warren.plugins.comparison`, unseen keys.
+    """The index of the share to which a place belongs. HOT: `make bench-hash`, unseen keys.
 
     A draw is the time until the first event of a process that has `weight` events in unit time, with the sign turned:
     that each of such processes comes first in proportion to its weight is what they are known for. Among equal weights

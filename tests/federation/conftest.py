@@ -1,4 +1,4 @@
-"""The brokers of the scenarios: made once, and shared; each test has virtual hosts of its own."""
+"""Fixtures: three brokers that all tests share; each test has virtual hosts of its own."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,6 +1,6 @@
-"""`make ring`: the four topologies of the seeds with real processes, one message from each broker: who received what.
+"""`make ring`: four topologies with real processes, one message from each broker: who received what.
 
-The exit status tells whether every broker received just what the seeds say.
+The exit status says whether every broker received just what it should.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Grouped bindings: what the upstream is to have of them (spec/federation.md 5.1)."""
+"""The bindings upstream of a federated exchange: equal ones once."""
 
 import random
 

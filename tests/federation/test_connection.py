@@ -1,4 +1,4 @@
-"""Connections to upstreams, over TCP and to this very broker, and what is done on their channels."""
+"""Connections to upstreams, over TCP and to this very broker, and the methods of their channels."""
 
 import asyncio
 import gc

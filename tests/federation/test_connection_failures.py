@@ -1,4 +1,4 @@
-"""Dialling those who are no upstream, or take too long, and giving up half-way."""
+"""Connections to servers that are no AMQP broker or too slow, and cancelled attempts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Dialling over TLS: who is trusted, who we are, and what files are wrong."""
+"""Connections over TLS: verification, client certificates, unusable files."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Identities of messages and the window of those that were seen (`federation-deduplicate`)."""
+"""Deduplication: identities of messages and the window of an exchange (`federation-deduplicate`)."""
 
 import random
 from binascii import crc32

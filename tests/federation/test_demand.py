@@ -1,4 +1,4 @@
-"""When a queue link runs and when it pauses (spec/federation.md 8.2)."""
+"""Demand: when a queue link consumes and when it pauses."""
 
 from warren.federation.demand import LINGER_MS, Demand, prefetch_for
 

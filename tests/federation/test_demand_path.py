@@ -1,4 +1,4 @@
-"""What consumers of a federated queue want, and how that is told over several hops (`federation-multi-hop`)."""
+"""The demand of a queue's consumers, and its paths over several hops (`federation-multi-hop`)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""URIs of upstreams, taken apart (spec/federation.md 2)."""
+"""Endpoints: URIs of upstreams, parsed."""
 
 import traceback
 

@@ -1,4 +1,4 @@
-"""How far messages and bindings go, and what is written into them (spec/federation.md 6, 8.3)."""
+"""Hop headers: how far messages and bindings go, and what links write into them."""
 
 import random
 

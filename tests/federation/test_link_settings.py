@@ -1,4 +1,4 @@
-"""What a link is told to do (spec/federation.md 1)."""
+"""The settings of a link, from the definitions of an upstream and of a set."""
 
 from warren.federation.link_settings import LinkSettings, link_settings
 

@@ -1,4 +1,4 @@
-"""Which links there should be (spec/federation.md 1, 3)."""
+"""The links that policies and upstreams ask for."""
 
 import time
 from typing import Any
@@ -66,7 +66,7 @@ def test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object(node:
     exchange(vhost, "other")
     queue(vhost, "fed-q")
     policy(node, {"federation-upstream": "up"})
-    assert all_wanted(node) == {}, "scenario 9: there is no such upstream yet"
+    assert all_wanted(node) == {}, "there is no such upstream yet"
     upstream(node, "up")
     upstream(node, "another")
     assert names(node) == [("exchange", "fed-x", "up", "fed-x"), ("queue", "fed-q", "up", "fed-q")]

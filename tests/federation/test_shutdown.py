@@ -1,4 +1,4 @@
-"""How the links of a broker that stops end: in batches, with a pause in between, and within a time."""
+"""The end of links when the broker stops: in batches, with a pause in between, within a time limit."""
 
 import asyncio
 

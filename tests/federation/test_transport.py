@@ -1,4 +1,4 @@
-"""Deliveries are cut out of an upstream's stream, however it comes; all else goes on as it was."""
+"""The transport: deliveries are parsed out of the stream, however it is cut; all else goes on to aio-pika unchanged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -201,7 +201,7 @@ class House:
         self.transport.data_received(b"".join(frames))
 
     async def passed(self, size: int) -> bytes:
-        """So many octets of what went on to aio-pika."""
+        """The next `size` bytes that went on to aio-pika."""
         return await asyncio.wait_for(self.transport.reader.readexactly(size), 10)
 
     def lose(self) -> None:

@@ -1,4 +1,4 @@
-"""The exchange type x-federation-upstream (spec/federation.md 6.3)."""
+"""The exchange type x-federation-upstream."""
 
 from binascii import crc32
 from typing import Any

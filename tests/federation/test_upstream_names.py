@@ -1,4 +1,4 @@
-"""Names of what a link makes at its upstream (spec/federation.md 5; scenario 17)."""
+"""The names of the upstream queue and of the internal exchanges."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scenarios 27, 29, 47, 68, 70, 71 and 103: brokers as processes that are killed, stopped and started again."""
+"""Federated brokers as processes that are killed, stopped and started again."""
 
 import itertools
 import sqlite3

@@ -1,4 +1,4 @@
-"""Links and what happens beside them: operators, alarms, the end of exchanges, queues and virtual hosts."""
+"""Links during operator commands, alarms, and deletions of exchanges, queues and virtual hosts."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 """What RabbitMQ's guides to federated exchanges (that of today, and that of 2012) and to federated queues promise: each
-thing that they say of behaviour, in our words, with the test that shows it. What no scenario shows is tested here."""
+statement about behaviour, with the test that shows it. Those that no other file tests are tested here."""
 
 import ast
 from collections.abc import Iterator
@@ -166,7 +166,7 @@ def test_what_the_guides_say_has_a_test(promise: str) -> None:
     assert name.startswith("test_") and name in functions(path)
 
 
-# What no scenario shows
+# Statements that no other file tests
 
 
 def linked(up: Place, down: Place, type_: str = "direct", key: str = "k", uri: str = "", **arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""Every scenario of federation has a test with its number in the name, or a line here that says where it is tested."""
+"""The numbers in names of tests: each number from 1 to LAST has a test, here or in a file that is named below."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ LATER = {105: "the user interface"}
 
 
 def numbers(folder: Path) -> set[int]:
-    """Of all tests there."""
+    """Return the numbers in the names of the tests in a folder or file."""
     found = set()
     for path in folder.rglob("test_*.py") if folder.is_dir() else [folder]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -24,7 +24,7 @@ def numbers(folder: Path) -> set[int]:
     return found
 
 
-def test_every_scenario_is_tested() -> None:
+def test_every_number_has_a_test() -> None:
     here = numbers(FOLDER)
     assert sorted(here | ELSEWHERE.keys() | LATER.keys()) == list(range(1, LAST + 1))
     assert not here & (ELSEWHERE.keys() | LATER.keys()), "a line is not needed any more"

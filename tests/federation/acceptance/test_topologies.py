@@ -1,4 +1,4 @@
-"""Scenarios 52 to 59: pair, complete graph, tree and ring, each message once where the seeds say so.
+"""Topologies: pair, complete graph, tree and ring, and how many copies of a message each broker gets.
 
 A node gets a copy for each way without a detour from the publisher to it that is not longer than max-hops, and
 upstream there is a binding for each such way.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from ....comparison import TYPES, Bound
 from ..facts import WEIGHT
+from ..simulated_exchange import HASH_TYPES, SimulatedExchange
 
 EXCHANGE = ("node", "vhost", "exchange")
 KEYS = 1000  # of one exchange, that are hashed one by one; what has less is taken to be spread evenly
@@ -68,14 +68,14 @@ def hash_advice(keys: list[Row], exchanges: list[Row]) -> Iterator[dict[str, obj
         place = tuple(exchange[name] for name in EXCHANGE)
         known = by_exchange.get(place, [])
         rest = exchange["published"] - sum(key["published"] for key in known)
-        for type_name in TYPES:
+        for type_name in HASH_TYPES:
             yield advice(place, type_name, known, rest, exchange["published"])
 
 
 def advice(place: tuple[object, ...], type_name: str, keys: list[Row], rest: int, total: int) -> dict[str, object]:
     busiest = {}
     for count in QUEUES:
-        routes = Bound(type_name, count).routes([(key["routing_key"] or "",) for key in keys])
+        routes = SimulatedExchange(type_name, count).routes([(key["routing_key"] or "",) for key in keys])
         loads: dict[str, float] = {}
         for destination, key in zip(routes, keys, strict=True):
             loads[destination.name] = loads.get(destination.name, rest / count) + key["published"]
