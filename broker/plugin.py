@@ -10,9 +10,9 @@ from .amqp.field_table import check as check_table
 from .amqp.properties import Properties
 from .amqp.table_json import json_of_table, table_of_json
 from .config import Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput
-from .core.access.passwords import ARGON2ID, SALT_BYTES, SHA256, hash_password
+from .core.access.passwords import ARGON2ID, DIGESTS, SALT_BYTES, SHA256, hash_password
 from .core.access.permissions import Permission, TopicPermission
-from .core.access.users import User
+from .core.access.users import InternalUser, User
 from .core.counters.histogram import BOUNDS_S, LatencyHistogram
 from .core.counters.statistics import (
     AT_MOST_ONCE,
@@ -24,7 +24,7 @@ from .core.counters.statistics import (
     PublishCounters,
     Statistics,
 )
-from .core.definitions.exporter import arguments_with_type, exported, snapshot, text_pieces
+from .core.definitions.exporter import IMPORTED_HASH, arguments_with_type, exported, snapshot, text_pieces
 from .core.definitions.files import parsed
 from .core.definitions.importer import imported
 from .core.exchanges.bound_destinations import Destinations
@@ -63,10 +63,14 @@ from .core.queues.queue_sizes import queue_sizes
 from .core.queues.route_target import RouteTarget
 from .core.telemetry.detailed_rates import DetailedRates
 from .core.telemetry.firehose import described
+from .core.telemetry.resource_alarms import RESOURCES
 from .core.vhost.observer import Observer
 from .core.vhost.vhost import VHost
 from .hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 from .hosting.host import PRODUCT, Command, Host, Listening, Service, product_version
+from .hosting.local_socket import LocalListener, LocalServer
+from .hosting.node_control import NodeControl
+from .hosting.node_log import LEVELS
 from .hosting.stable_hash import stable_hash
 from .logs.redaction import HIDDEN, redacted
 from .net.certificates import authority_expiries, server_expiry
@@ -94,19 +98,23 @@ __all__ = [
     "CLUSTER_NAME",
     "DEDUPLICATE",
     "DEPRECATED_FEATURES",
+    "DIGESTS",
     "DISABLED",
     "DURABLE",
     "FEATURES",
     "FEDERATION",
     "FLOATS",
     "HIDDEN",
+    "IMPORTED_HASH",
     "INTEGERS",
+    "LEVELS",
     "MULTI_HOP",
     "POLICY",
     "PRODUCT",
     "QUERY_LONGEST_BYTES",
     "QUERY_SEARCH_S",
     "QUORUM",
+    "RESOURCES",
     "SALT_BYTES",
     "SHA256",
     "SHORT_STRING",
@@ -144,16 +152,20 @@ __all__ = [
     "HTTPListener",
     "Host",
     "InternalPublisher",
+    "InternalUser",
     "Invalid",
     "LatencyHistogram",
     "Links",
     "Listener",
     "Listening",
+    "LocalListener",
+    "LocalServer",
     "LoginAttempts",
     "Management",
     "Message",
     "MessageLog",
     "Node",
+    "NodeControl",
     "NotFound",
     "Observer",
     "OperatorChannel",

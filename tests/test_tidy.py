@@ -18,7 +18,6 @@ PACKAGES = ("broker", "federation", "plugins")
 
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
-    "broker/control/server.py::Control._answer": "answers one command; a bug in it is told, and the node goes on",
     "broker/core/queues/queue_host.py::QueueHost.feed": "one queue; its failure must not end the publisher",
     "broker/core/jobs/scheduler.py::Scheduler._step": "the root of jobs; the failure of one ends that one",
     "broker/core/jobs/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
@@ -41,7 +40,7 @@ STARTS: dict[str, str] = {
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.run": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.stop": "waits that end with the call",
-    "broker/control/definitions.py::import_definitions": "calls in a thread, awaited",
+    "plugins/management/api/warren.py::import_definitions": "calls in a thread, awaited",
     "federation/upstream/connection.py::UpstreamConnection._run": "awaited in the same call",
     "federation/upstream/connection.py::load_tls_context": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
@@ -75,12 +74,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "net": {"amqp", "core", "wire", "session", "runtime", "uvloop", "structlog"},
     "config": set(),
     "logs": {"config", "structlog"},
-    "hosting": {"amqp", "core", "session", "net", "runtime", "config", "structlog"},
+    "hosting": {"amqp", "core", "session", "net", "runtime", "config", "logs", "structlog"},
     "plugin": {"amqp", "core", "session", "net", "runtime", "config", "hosting", "logs.redaction"},
-    "control": {"amqp", "core", "session", "net", "runtime", "config", "hosting", "logs", "regex"},
-    # Of control what knows no node: the words that both of them use.
-    "ctl": {"cli", "click", "pamqp"}
-    | {f"control.{name}" for name in ("answers", "columns", "links", "place", "plugins", "question", "status")},
+    "ctl": {"click", "pamqp"},
     "app": {"*"},
     "cli": {"*"},
 }
@@ -102,7 +98,7 @@ NOT_IN_FOLDER: dict[str, set[str]] = {
     "session": EFFECTS | {"os"},
 }
 NOWHERE = {"pickle", "marshal", "shelve", "mock", "unittest.mock"}
-ASYNC_FOLDERS = {"app", "control", "hosting", "net", "runtime"}
+ASYNC_FOLDERS = {"app", "hosting", "net", "runtime"}
 
 BAD_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "common"}
 

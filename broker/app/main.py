@@ -14,14 +14,14 @@ import structlog
 from .. import logs
 from ..cli import distribution_version
 from ..config import Config, ConfigError, Sources
-from ..control.call import Daemon
-from ..control.server import Control
 from ..core.exchanges.registry import Registry
 from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
 from ..hosting import services
 from ..hosting.host import Host, Service
 from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
+from ..hosting.local_socket import LocalSocket
+from ..hosting.node_control import NodeControl
 from ..net.server import Server
 from ..runtime.clock import LoopClock
 from ..runtime.committer import Committer
@@ -62,13 +62,13 @@ def set_watermarks(resources: Resources, config: Config) -> None:
     resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
 
 
-def reload(sources: Sources, daemon: Daemon) -> None:
+def reload(sources: Sources, control: NodeControl, server: Server) -> None:
     """Reload what can change without a restart: the configuration of the log, and certificates."""
     try:
-        daemon.configure_log(sources.reload())
+        control.log.configure(sources.reload())
     except (ConfigError, OSError) as error:
         log.error("configuration_not_reloaded", reason=str(error))
-    daemon.server.reload_certificates()
+    server.reload_certificates()
 
 
 def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | int:
@@ -138,8 +138,10 @@ async def run(config: Config, sources: Sources) -> int:
     resources.watch(committer.look)
     committer.commit_soon()  # before anything that clients are told is stored: what was made so far
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
-    daemon = Daemon(host, server, partial(listen, server, config), ending.begin, partial(restart_services, host))
-    loop.add_signal_handler(signal.SIGHUP, reload, sources, daemon)
+    control = host.control
+    control.listen, control.stop = partial(listen, server, config), ending.begin
+    control.start_services = partial(restart_services, host)
+    loop.add_signal_handler(signal.SIGHUP, reload, sources, control, server)
     bound = await listen(server, config)
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
@@ -147,8 +149,8 @@ async def run(config: Config, sources: Sources) -> int:
     supervisor.keep("event_loop_watch", server.turns.run)
     freeze_heap()
     supervisor.keep("garbage_collection", collections.run)
-    control = Control(daemon)
-    bound |= services.bound(host) | await control.open()
+    local = LocalSocket(host, list(found.values()))
+    bound |= services.bound(host) | local.open()
     announce(host, bound, round((loop.time() - begun_s) * 1000))
     await ending.begun.wait()
     log.info("stopping")
@@ -157,8 +159,8 @@ async def run(config: Config, sources: Sources) -> int:
     await services.stop(host)
     await server.stop("broker forced connection closure with reason 'shutdown'")
     hashing.close()
-    status = await close(node, committer, store, control)
-    await supervisor.stop()  # last, as whoever waits for the end of the node does so at the control socket
+    status = await close(node, committer, store, local)
+    await supervisor.stop()
     return status or ending.status
 
 
@@ -167,14 +169,15 @@ async def restart_services(host: Host) -> bool:
     return await services.start(load_services(), host)
 
 
-async def close(node: Node, committer: Committer, store: Store, control: Control) -> int:
+async def close(node: Node, committer: Committer, store: Store, local: LocalSocket) -> int:
     """Store what is left after all connections are closed, and return the exit status."""
     node.finish()
     if not await committer.stop():
         log.error("not_stored", reason="the disk is full: what was not confirmed yet is lost")
         return FAILED
+    local.unlink()
     store.close()
-    control.close()
+    await local.close()  # last: clients that wait for the end of the node see their connections close
     log.info("stopped")
     return 0
 

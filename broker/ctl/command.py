@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 Banner = Callable[["Request"], str]
 
+ANY_NODE = "rabbit@localhost"  # the name by which every node is known
 SHORT = {"vhost": "-p", "if-empty": "-e", "if-unused": "-u", "pid": "-P", "number": "-N", "duration": "-d", "all": "-a"}
 LISTING = "[--no-table-headers]"
 

@@ -129,7 +129,7 @@ def usage(command: Command | None) -> str:
         return f"Usage\n\nwarrenctl {SWITCHES} <command> [<command options>]"
     lines = [f"Usage\n\nwarrenctl {SWITCHES} {command.usage}"]
     if "<column>" in command.usage:
-        from .http.commands import COLUMNS  # with the libraries of the HTTP API, which few commands need
+        from .commands.table import COLUMNS  # with the libraries of HTTP, which few commands need
 
         lines += ["", "<column>", f"\tmust be one of {', '.join(COLUMNS[command.name])}"]
     return "\n".join(lines)

@@ -7,6 +7,10 @@ SOFTWARE_STATUS = 70  # EX_SOFTWARE
 TIMEOUT_STATUS = 75  # EX_TEMPFAIL
 
 
+class Unreachable(Exception):
+    """There is no node there, or not any more; the text is one line."""
+
+
 class Failed(Exception):
     """Ends the command with that status; the text is for the standard error."""
 

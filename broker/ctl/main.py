@@ -6,17 +6,20 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import command_line, formats, report
+from .answers import Answer, Lines, Refused, Report, Rows
 from .catalogue import COMMANDS
-from .command import Command, Request
-from .exit_status import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed
-from .socket_client import ANY_NODE, Frame, Remote, RemoteNode, Unreachable
+from .command import ANY_NODE, Command, Request
+from .exit_status import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed, Unreachable
+from .question import Question
 from .wait import Waiting
+
+if TYPE_CHECKING:
+    from .node import Node
 
 NOBODY_ANSWERS = """\
 No broker answers at this socket. It may be down, or keep its data in another folder:
@@ -68,18 +71,18 @@ class Run:
             return Command(self.command.usage, "", text).banner_of(self.request)
         return self.command.banner_of(self.request)
 
-    def connect(self) -> Remote:
+    def connect(self) -> Node:
         """Raises Failed, Unreachable, TimeoutError."""
+        from .node import HTTPNode, LocalNode  # with the library of HTTP, which help does not need
+
         url = self.request.options.get("url")
         if url is not None:
-            from .http.node import HTTPNode
-
             timeout_s = self.timeout_s if "timeout" in self.request.options else self.timeout_s or HTTP_TIMEOUT_S
             password_file = self.request.option("password-file", "")
-            remote: Remote = HTTPNode(str(url), self.command.name, timeout_s, password_file)
+            remote: Node = HTTPNode(str(url), self.command.name, timeout_s, password_file)
         else:
             folder = self.request.options.get("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
-            remote = RemoteNode(Path(str(folder)), self.timeout_s)
+            remote = LocalNode(Path(str(folder)), self.timeout_s)
         wanted = self.request.option("node", "") or remote.name
         if wanted not in (remote.name, ANY_NODE, f"rabbit@{socket.gethostname()}"):
             remote.close()
@@ -88,7 +91,7 @@ class Run:
         self.request.node = remote.name
         return remote
 
-    def connect_when_started(self) -> Remote:
+    def connect_when_started(self) -> Node:
         """Raises Failed, TimeoutError."""
         return Waiting(self.request, sys.argv[1:], self.timeout_s, self.say).connected(self.connect)
 
@@ -125,25 +128,29 @@ class Run:
             return text
         return f"{text}\n\n{NOBODY_ANSWERS}"
 
-    def ask(self, remote: Remote) -> None:
+    def ask(self, remote: Node) -> None:
         """Raises Failed, Unreachable, TimeoutError."""
         arguments = self.arguments()
         options = {name: value for name, value in self.request.options.items() if name not in OWN_OPTIONS}
-        question: Frame = {"command": self.request.command, "arguments": arguments, "options": options}
-        frames = remote.ask(question)
-        first = next(frames)
-        if first.get("argument"):
-            raise refusal(first, self.command)
+        try:
+            answer = remote.ask(Question(self.request.command, arguments, options))
+        except Refused as error:
+            if not error.argument:
+                self.say(self.banner())
+            raise refusal(error, self.command) from None
         self.say(self.banner())
-        self.write(chain([first], frames))
+        self.write(answer)
         self.say(self.command.after)
 
-    def report(self, remote: Remote) -> None:
+    def report(self, remote: Node) -> None:
         """What cannot be told is told of in its place. Raises Unreachable, TimeoutError."""
         self.say(self.banner())
-        question: Frame = {"command": "list_vhosts", "arguments": ["name"], "options": {}}
-        frames = remote.ask(question)
-        vhosts = [str(row[0]) for row in rows_of(frames)]
+        try:
+            answer = remote.ask(Question("list_vhosts", ["name"], {}))
+        except Refused as error:
+            raise refusal(error) from None
+        assert isinstance(answer, Rows)
+        vhosts = [str(row[0]) for row in answer.rows]
         for line in report.lines(vhosts):
             self.say("")
             part = Run(command_line.parse(line))
@@ -164,28 +171,22 @@ class Run:
             return [text_of(arguments[0] if arguments else "-", self.command)]
         return arguments
 
-    def write(self, frames: Iterator[Frame]) -> None:
-        """What the node answers. Raises Failed."""
-        said = False
-        for frame in frames:
-            if "error" in frame:
-                raise refusal(frame)
-            if "columns" in frame:
-                columns = frame["columns"]
-                assert isinstance(columns, list)
-                formats.FORMATS[self.format](columns, rows_of(frames), self.headings, sys.stdout)
-                return
-            if "lines" in frame:
-                print_lines(frame["lines"])
-                said = True
-            if "value" in frame:
-                said = True
-                self.write_value(frame)
-        if not said and self.format == "json":
+    def write(self, answer: Answer) -> None:
+        """Print what the node answered. Raises Failed, Unreachable, TimeoutError."""
+        if isinstance(answer, Rows):
+            formats.FORMATS[self.format](answer.columns, map(list, answer.rows), self.headings, sys.stdout)
+        elif isinstance(answer, Lines):
+            for line in answer.lines:
+                print(line, flush=True)
+        elif isinstance(answer, Report):
+            self.write_value(answer.value, answer.text)
+        elif answer is not None:
+            self.write_value(answer, None)
+        elif self.format == "json":
             print(formats.compact({"result": "ok", "node": self.request.node}))
 
-    def write_value(self, frame: Frame) -> None:
-        value = frame["value"]
+    def write_value(self, value: object, text: str | None) -> None:
+        """Print a value; `text` is it for people, or None to make that of the value."""
         if self.request.command == "export_definitions":
             save(self.request.arguments[0], value)
         elif self.format == "json":
@@ -193,36 +194,16 @@ class Run:
         elif self.format == "erlang":
             print(formats.term(value))
         else:
-            text = str(frame["text"]) if "text" in frame else formats.text_of(value)
+            text = formats.text_of(value) if text is None else text
             if text:
                 print(text)
 
 
-def rows_of(frames: Iterator[Frame]) -> Iterator[formats.Row]:
-    """Until the end of the list. Raises Failed."""
-    for frame in frames:
-        if "error" in frame:
-            raise refusal(frame)
-        rows = frame.get("rows", [])
-        assert isinstance(rows, list)
-        yield from rows
-
-
-def print_lines(lines: object) -> None:
-    """Of a stream, which somebody reads as they come."""
-    assert isinstance(lines, list)
-    for line in lines:
-        print(line)
-    sys.stdout.flush()
-
-
-def refusal(frame: Frame, command: Command | None = None) -> Failed:
+def refusal(error: Refused, command: Command | None = None) -> Failed:
     """`command` is the one whose usage follows where the arguments are wrong."""
-    text, status = str(frame["error"]), frame.get("status")
-    assert isinstance(status, int)
-    if frame.get("argument"):
-        return Failed(status, command_line.complaint(text, sys.argv[1:], command))
-    return Failed(status, text if frame.get("bare") else f"Error:\n{text}")
+    if error.argument:
+        return Failed(error.status, command_line.complaint(error.text, sys.argv[1:], command))
+    return Failed(error.status, error.text if error.bare else f"Error:\n{error.text}")
 
 
 def password() -> str:
@@ -257,9 +238,13 @@ def save(name: str, value: object) -> None:
 
 
 def version() -> str:
-    from ..cli import distribution_version
+    """The version of the installed distribution."""
+    from importlib.metadata import PackageNotFoundError, version
 
-    return distribution_version()
+    try:
+        return version("warrenmq")
+    except PackageNotFoundError:
+        return "of a source tree that is not installed"
 
 
 def run(line: list[str]) -> int:

@@ -6,11 +6,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .command import Request
+from .command import ANY_NODE, Request
 from .command_line import complaint
-from .exit_status import UNAVAILABLE_STATUS, USAGE_STATUS, Failed
-from .socket_client import ANY_NODE, Remote, Unreachable
+from .exit_status import UNAVAILABLE_STATUS, USAGE_STATUS, Failed, Unreachable
+
+if TYPE_CHECKING:
+    from .node import Node
 
 POLL_S = 0.1  # between attempts
 APPLICATIONS = "applications 'rabbit_and_plugins'"  # as scripts look for it
@@ -25,7 +28,7 @@ class Waiting:
         self._until = time.monotonic() + timeout_s if timeout_s is not None else None
         self._say = say
 
-    def connected(self, connect: Callable[[], Remote]) -> Remote:
+    def connected(self, connect: Callable[[], Node]) -> Node:
         """Raises Failed, TimeoutError."""
         if self._request.command == "await_startup":
             return self._connected(connect, lambda: True)
@@ -37,7 +40,7 @@ class Waiting:
         self._say(f"{APPLICATIONS.capitalize()} are running on node '{remote.name}'")
         return remote
 
-    def _connected(self, connect: Callable[[], Remote], alive: Callable[[], bool]) -> Remote:
+    def _connected(self, connect: Callable[[], Node], alive: Callable[[], bool]) -> Node:
         while alive():
             try:
                 return connect()

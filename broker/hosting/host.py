@@ -34,9 +34,12 @@ from ..session.settings import Settings
 from ..session.transport import Peer
 from .definition_import import Imports
 from .feature_flags import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
+from .node_control import NodeControl
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+    from .local_socket import LocalListener, LocalServer
 
 PRODUCT = "Warren"
 DISTRIBUTION = "warrenmq"
@@ -102,6 +105,11 @@ class Service:
         """While AMQP is still served. Also after a `start` that failed."""
         raise NotImplementedError
 
+    def serve_local(self, host: Host, listener: LocalListener) -> LocalServer | None:
+        """Answer at the unix socket until the result is closed, also while services are stopped; None for a service
+        that does not."""
+        return None
+
     def status(self) -> object:
         """What other services show of this one, as JSON has it."""
         return None
@@ -112,7 +120,7 @@ class Host:
 
     `report` writes one line to the log: event, level, fields. `commit_soon` is told that the journal may have more.
     `supervisor` runs each task of a service that outlives a call. `turns` watches the turns of the event loop.
-    `imports` import definitions.
+    `imports` import definitions. `control` starts and stops what the node serves.
     `tls` makes a context of files and raises OSError or ValueError; `config_files` were read at the start.
     """
 
@@ -139,6 +147,7 @@ class Host:
         self.started_ms = node.clock.now_ms()
         self.imports = Imports(node, server.supervisor, self.acting)
         self.services: dict[str, Service] = {}
+        self.control = NodeControl(self, server)
         self._server = server
         self._bound: list[Listening] = []
         self._insiders = 0  # connections from within, since the start
@@ -158,8 +167,12 @@ class Host:
         others = {*self.services, *types} - {*PLUGINS_OF_SERVICES.values(), *PLUGINS_OF_TYPES.values()}
         return sorted((*PLUGINS, *named, *others))
 
+    def known_plugins(self) -> list[str]:
+        """The names of the plugins of RabbitMQ that a node may run."""
+        return [*PLUGINS, *PLUGINS_OF_SERVICES, *PLUGINS_OF_TYPES]
+
     def event_loop(self) -> dict[str, object]:
-        """How long its turns took, and the tasks of the node by name, as both sockets of operators show it."""
+        """How long its turns took, and the tasks of the node by name."""
         return {**self.turns.status(), "tasks": self.supervisor.status()}
 
     @property

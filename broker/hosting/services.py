@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import structlog
 
 from ..net.listener import address_of
-from .host import Host, Service
+
+if TYPE_CHECKING:
+    from .host import Host, Service
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

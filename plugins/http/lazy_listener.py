@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import TLS, Child, Host, HTTPListener, Listener, Pool, SSLOptions
+from warren.broker.plugin import TLS, Child, Host, HTTPListener, Listener, LocalListener, Pool, SSLOptions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -83,7 +83,7 @@ class HTTPListeners:
 class LazyListener:
     """Sockets that are answered from their first request on."""
 
-    def __init__(self, host: Host, entrance: HTTPApp, at: HTTPListener, listener: Listener) -> None:
+    def __init__(self, host: Host, entrance: HTTPApp, at: HTTPListener, listener: Listener | LocalListener) -> None:
         self._host = host
         self._entrance = entrance
         self._at = at

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from warren.broker.plugin import Host, HTTPListener, Listener, Slot
+from warren.broker.plugin import Host, HTTPListener, Listener, LocalListener, Slot
 
 from .connection import Protocol, protocol
 
@@ -23,7 +23,7 @@ REQUESTS_LIMIT = 1280  # beyond it requests are answered with 503; connections h
 class Server(uvicorn.Server):
     """One that leaves the signals to the broker, and accepting connections to its listener."""
 
-    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
+    def __init__(self, config: uvicorn.Config, listener: Listener | LocalListener) -> None:
         super().__init__(config)
         self._listener = listener
         self.servers = []
@@ -84,7 +84,7 @@ async def serve(
     host: Host,
     application: ASGIApp,
     at: HTTPListener,
-    listener: Listener,
+    listener: Listener | LocalListener,
     closing: asyncio.Event,
 ) -> None:
     """Serve until `closing`; the listener is closed then."""

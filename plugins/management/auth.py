@@ -23,10 +23,12 @@ TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
 class Caller:
     """A user, with what the tags say."""
 
-    __slots__ = ("user", "administers", "monitors", "makes_policies", "manages")
+    __slots__ = ("user", "administers", "monitors", "makes_policies", "manages", "is_local")
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: User, is_local: bool = False) -> None:
+        """`is_local`: the uid of the caller's process was checked at the node's unix socket."""
         self.user = user
+        self.is_local = is_local
         tags = TAGS.intersection(user.tags)
         self.administers = ADMINISTRATOR in tags
         self.monitors = self.administers or MONITORING in tags
@@ -42,6 +44,9 @@ class Caller:
         return self.monitors or vhost.name in self.user.permissions
 
 
+LOCAL_NAME = "rmq-cli"  # the name under which events show what was done at the unix socket
+
+LOCAL_CALLER = Caller(User(StoredUser(LOCAL_NAME, b"", (ADMINISTRATOR,))), is_local=True)
 NOBODY = Caller(User(StoredUser("", b"", ())))  # whoever asks for what needs no password
 
 
@@ -101,6 +106,11 @@ def check_administrator(caller: Caller, vhost: VHost | None) -> None:
         raise not_authorised("Not administrator user")
 
 
+def check_local(caller: Caller, vhost: VHost | None) -> None:
+    if not caller.is_local:
+        raise not_authorised("Only at the unix socket of the node")
+
+
 NONE = Guard("none", "everybody, without a password", check_none)
 ANY = Guard("any", "users with one of the four tags", check_any)
 VHOST = Guard("vh", "as `any`, with access to the virtual host", check_vhost)
@@ -108,6 +118,7 @@ VISIBLE = Guard("vh", "as `any`, with access to the virtual host; monitoring has
 MONITOR = Guard("mon", "monitoring, administrator", check_monitor)
 POLICIES = Guard("pol", "administrator; policymaker with access to the virtual host", check_policymaker)
 ADMIN = Guard("adm", "administrator", check_administrator)
+LOCAL = Guard("local", "callers at the node's unix socket", check_local)
 # The handler knows whose the object is, and asks `Request.check_own`.
 OWN = Guard("own", "monitoring to look, administrator to change; and whose it is", check_any)
 
@@ -138,6 +149,8 @@ def report_refused(host: Host, name: str, peer: Peer, reason: str) -> None:
 
 def present(host: Host, caller: Caller) -> Caller:
     """The same as of now. Raises HTTPError (401) if the user is gone."""
+    if caller.is_local:
+        return caller
     if host.node.users.get(caller.user.name) is not caller.user:
         raise HTTPError(401, "not_authorized", "Not_Authorized")
     return Caller(caller.user)

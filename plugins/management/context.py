@@ -16,9 +16,10 @@ from .stats.process_stats import Readings
 class State:
     """`samples` are of all objects, `readings` of the process. Raises ValueError for retention that cannot be."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, sampling: bool = True) -> None:
+        """`sampling` off is for what is served while the service is stopped."""
         self.config: Management = host.config.management
-        off = self.config.disable_stats or self.config.disable_metrics_collector
+        off = not sampling or self.config.disable_stats or self.config.disable_metrics_collector
         mode = "none" if off else self.config.rates_mode
         retention = retention_of(self.config.sample_retention_policies)
         self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)

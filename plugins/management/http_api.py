@@ -7,6 +7,8 @@ import gzip
 import inspect
 import io
 from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -29,6 +31,7 @@ from . import bodies
 from .access_log import AccessLog
 from .auth import NOBODY, NONE, Caller, authenticated, present
 from .context import State
+from .line_stream import LineStream
 from .origins import Origins
 from .pagination import Listing, answered, chosen_columns, pruned
 from .quota import Quota
@@ -55,6 +58,8 @@ CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 class HTTPAPI:
     """An ASGI application."""
 
+    request_s: float | None = REQUEST_S
+
     def __init__(self, host: Host, state: State, routes: Routes) -> None:
         self._host = host
         self._state = state
@@ -65,6 +70,7 @@ class HTTPAPI:
         self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in work, by source
         longest = state.config.max_body_bytes
         self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
+        self._streams: set[LineStream] = set()
         self._storing = 0  # changes that wait for the disk
         self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
 
@@ -72,7 +78,7 @@ class HTTPAPI:
         assert scope["type"] == "http"
         headers = headers_of(scope)
         try:
-            answer = await self._answer(scope, headers, receive)
+            answer: Response | LineStream = await self._answer(scope, headers, receive)
         except HTTPError as refusal:
             answer = refusal.answer
         except TimeoutError:
@@ -84,6 +90,9 @@ class HTTPAPI:
         except Exception as error:  # a bug of ours: it ends this request alone
             self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
             answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
+        if isinstance(answer, LineStream):
+            await self._send_lines(answer, receive, send)
+            return
         size = await self._send(answer, headers, send)
         if self._log is not None:
             line = f"{scope['method']} {raw_path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"
@@ -98,8 +107,12 @@ class HTTPAPI:
             return False
         return True
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response:
-        self._origins.check_host(headers, peer_of(scope))
+    def _check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
+        """Raises HTTPError (403)."""
+        self._origins.check_host(headers, peer)
+
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response | LineStream:
+        self._check_host(headers, peer_of(scope))
         raw_path = raw_path_of(scope)
         if raw_path != self._prefix and not raw_path.startswith(self._prefix + "/"):
             raise missing()
@@ -119,7 +132,7 @@ class HTTPAPI:
 
     async def _serve(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, route: Route, segments: list[str]
-    ) -> Response:
+    ) -> Response | LineStream:
         method, peer = scope["method"], peer_of(scope)
         if route.changes:
             self._origins.check_change(method, headers, takes_form=route.body is bytes)
@@ -153,8 +166,8 @@ class HTTPAPI:
         async with asyncio.timeout(REQUEST_S):
             return await work_until(until_departure(scope), login)
 
-    async def _work(self, route: Route, request: Request, receive: Receive) -> Response:
-        async with asyncio.timeout(REQUEST_S):
+    async def _work(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
+        async with asyncio.timeout(self.request_s):
             answer = await self._handle(route, request, receive)
             if request.method not in READS:
                 await self._stored(receive)
@@ -203,17 +216,48 @@ class HTTPAPI:
         else:
             request.body = octets
 
-    async def _handle(self, route: Route, request: Request, receive: Receive) -> Response:
+    async def _handle(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
             result = await while_connected(receive, result)
         made: Answered = result
+        if isinstance(made, LineStream):
+            made.check = partial(self._let_in, route, request)
+            return made
         if isinstance(made, Listing):
             return await while_connected(receive, answered(made, request.query))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
             return Response(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
         return made
+
+    async def _send_lines(self, stream: LineStream, receive: Receive, send: Send) -> None:
+        """Send lines until the stream ends, or the client leaves, or may not read any more."""
+        self._streams.add(stream)
+        headers = {**self._headers, "content-type": stream.media_type, "cache-control": "no-cache"}
+        encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": encoded})
+
+        async def write() -> None:
+            async with aclosing(stream.lines()) as pieces:
+                async for lines in pieces:
+                    stream.check()
+                    body = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        try:
+            await while_connected(receive, write())
+        except (ConnectionResetError, HTTPError):
+            pass
+        finally:
+            stream.leave_once()
+            self._streams.discard(stream)
+        await send({"type": "http.response.body", "body": b""})
+
+    def end_streams(self) -> None:
+        """End the streams of lines under way, which have no end of their own."""
+        for stream in self._streams:
+            stream.end()
 
     async def _send(self, answer: Response, asked: Mapping[str, str], send: Send) -> int:
         """The number of bytes of the body that were sent."""

@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from warren.broker.plugin import Connection, Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
+from warren.broker.plugin import (
+    Connection,
+    Exchange,
+    Host,
+    InternalUser,
+    Node,
+    OperatorChannel,
+    Peer,
+    Queue,
+    User,
+    VHost,
+)
 
 from .auth import Caller
 from .responses import NOT_YOURS, HTTPError, bad, missing, not_authorised
@@ -137,14 +148,18 @@ class Request:
 
     def channel(self) -> OperatorChannel:
         """To declare, delete, publish and get as the user may, in the virtual host of the path; until the answer."""
-        channel = self.host.channel(self.user, self.here(), self.peer)
+        channel = self.host.channel(self._channel_user(), self.here(), self.peer)
         self._channels.append(channel)
         return channel
+
+    def _channel_user(self) -> User:
+        """The user with whose permissions channels work; a local caller may do everything."""
+        return InternalUser(self.here().name) if self.caller.is_local else self.user
 
     @contextmanager
     def lasting_channel(self) -> Iterator[OperatorChannel]:
         """A channel for a handler that works in slices, each within `host.acting`, until the end of this context."""
-        channel = self.host.channel(self.user, self.here(), self.peer)
+        channel = self.host.channel(self._channel_user(), self.here(), self.peer)
         try:
             yield channel
         finally:

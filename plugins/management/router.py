@@ -13,11 +13,12 @@ from urllib.parse import unquote
 import msgspec
 
 from .auth import Guard
+from .line_stream import LineStream
 from .pagination import Listing
 from .request import Request
 from .responses import Response
 
-Answered = Response | Listing[Any]
+Answered = Response | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
 """Runs to its end on the broker's loop, or gives what is to be waited for. Raises Refusal, AMQPError, OperatorError."""
 

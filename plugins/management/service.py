@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import Child, Host, Management, Service
+from warren.broker.plugin import Child, Host, HTTPListener, LocalListener, LocalServer, Management, Service
 
-from ..http.lazy_listener import HTTPApp, HTTPListeners
+from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener
 from .access_log import AccessLog
 from .context import State
 from .stats.sampler import Sampler
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+    from .local_api import LocalAPI
+
+HOUR_MS = 3_600_000
+# Connections at the unix socket are kept: a client waits on one for the end of the node.
+LOCAL = HTTPListener(idle_timeout=HOUR_MS, shutdown_timeout=1_000, max_keepalive=1 << 30)
 
 
 class ManagementService(Service):
@@ -42,6 +48,14 @@ class ManagementService(Service):
             self._sampling = host.supervisor.keep("management_sampler", sampler.run)
 
     @property
+    def state(self) -> State | None:
+        """What the service keeps, from its start on."""
+        return self._state
+
+    def serve_local(self, host: Host, listener: LocalListener) -> LocalServer:
+        return LocalHTTP(host, listener)
+
+    @property
     def samples_bytes(self) -> int:
         """What samples of counters take of memory."""
         return self._state.samples.used_bytes if self._state is not None else 0
@@ -51,3 +65,24 @@ class ManagementService(Service):
             self._sampling.cancel()
         if self._doors is not None:
             await self._doors.close()
+
+
+class LocalHTTP:
+    """The HTTP API at the unix socket: from its first request on, and until it is closed."""
+
+    def __init__(self, host: Host, listener: LocalListener) -> None:
+        self._host = host
+        self._api: LocalAPI | None = None
+        app = HTTPApp("management", "http", f"{__package__}.local_api", self._application)
+        self._listener = LazyListener(host, app, LOCAL, listener)
+
+    def _application(self) -> ASGIApp:
+        from .local_api import LocalAPI
+
+        self._api = LocalAPI(self._host, State(self._host, sampling=False))
+        return self._api
+
+    async def close(self) -> None:
+        if self._api is not None:
+            self._api.end_streams()
+        await self._listener.close()

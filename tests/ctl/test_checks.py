@@ -63,10 +63,15 @@ def test_a_node_without_listeners_connects_to_none_and_does_not_run(
     assert at_controlled("listeners -q")[1] == "(none)\n"
 
 
+def now_of(controlled: Controlled) -> datetime.datetime:
+    """The time by the clock of the node."""
+    return datetime.datetime.fromtimestamp(controlled.host.node.clock.timestamp_s())
+
+
 def test_certificates_of_servers_and_of_authorities_are_looked_at(
     controlled: Controlled, at_controlled: Warrenctl, tmp_path: Path
 ) -> None:
-    authority, now = trustme.CA(), datetime.datetime.now()
+    authority, now = trustme.CA(), now_of(controlled)
     day = datetime.timedelta(days=1)
     leaf = authority.issue_cert("localhost", not_before=now - day, not_after=now + 10 * day)
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "leaf.pem"))
@@ -91,7 +96,9 @@ def test_certificates_of_services_are_looked_at_too(
 ) -> None:
     from warren.broker.app.listeners import tls
 
-    leaf = trustme.CA().issue_cert("localhost", not_after=datetime.datetime.now() + datetime.timedelta(days=2))
+    leaf = trustme.CA().issue_cert(
+        "localhost", not_before=now_of(controlled), not_after=now_of(controlled) + datetime.timedelta(days=2)
+    )
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "leaf.pem"))
     made = tls(controlled.host.config, controlled.host.report, SSLOptions(certfile=str(tmp_path / "leaf.pem")))
     listener = controlled.listening.run(controlled.host.bind("https", "127.0.0.1", 0, POOL, made))

@@ -10,8 +10,8 @@ import pika
 import pytest
 
 from tests.support.warrenctl import Ready, Warrenctl, commanded, daemon
-from warren.broker.control.commands import COMMANDS as ANSWERED
 from warren.broker.ctl.catalogue import COMMANDS
+from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
 from warren.broker.ctl.main import main
 
 from .recorded import IN_ORDER, expected
@@ -24,7 +24,7 @@ def test_commands_say_and_end_as_rabbitmqctl_does(ready: Ready, warrenctl: Warre
     assert found == expected(ready, IN_ORDER)
 
 
-def test_each_command_has_an_answer_in_the_node() -> None:
+def test_each_command_is_carried_out() -> None:
     assert COMMANDS.keys() - {"version", "report"} == ANSWERED.keys()
 
 
@@ -159,17 +159,19 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
-    from warren.broker.control import place
-    from warren.broker.ctl.socket_client import RemoteNode
+    from warren.broker.ctl.api_client import address
+    from warren.broker.ctl.node import LocalNode
+    from warren.broker.hosting import local_socket
 
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
-    with place.bind(folder) as listening:
-        with place.address(folder) as address:
-            assert len(address) < 108
+    with local_socket.bind(folder) as listening:
+        for address_of in (address, local_socket.address):
+            with address_of(folder) as name:
+                assert len(name) < 108
         listening.settimeout(5)
         with pytest.raises(TimeoutError):
-            RemoteNode(folder, 0.05)  # it is connected, and nobody says anything
+            LocalNode(folder, 0.05)  # it is connected, and nobody says anything
 
 
 def test_nobody_at_the_socket_is_told_with_69(

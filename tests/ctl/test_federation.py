@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from tests.support.warrenctl import Controlled, Warrenctl
-from warren.broker.control.links import COLUMNS, RABBITMQ
+from warren.broker.ctl.link_columns import COLUMNS, RABBITMQ
 from warren.broker.hosting.host import Host, Service
 
 pytestmark = pytest.mark.sockets
@@ -22,6 +22,8 @@ def link(id: str, **told: object) -> dict[str, object]:
         **dict.fromkeys(("retries", "reconnects", "forwarded", "confirmed", "unconfirmed", "nacked", "bindings"), 0),
         "dropped_max_hops": 0,
         "dropped_seen": 0,
+        "dropped_invalid": 0,
+        "degraded": None,
         "backlog": None,
         "lag_ms": None,
         "next_attempt_s": None,
@@ -81,7 +83,8 @@ def told(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
 
 
 def test_links_are_told_in_rabbitmqs_columns(links: Links, at_controlled: Warrenctl) -> None:
-    exchange, queue, failed, _ = told(at_controlled, f"federation_status {' '.join(RABBITMQ)}")
+    by_id = sorted(told(at_controlled, f"federation_status {' '.join(RABBITMQ)}"), key=lambda row: row["id"])
+    exchange, queue, failed, _ = by_id
     changed = datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
     same = {"vhost": "/", "upstream": "origin", "uri": "amqp://far", "last_changed": changed}
     where = {"type": "exchange", "exchange": "x", "upstream_exchange": "y"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.warrenctl import Ready, Warrenctl, commanded, until
 from warren.broker.ctl.catalogue import COMMANDS
-from warren.broker.ctl.http.commands import COMMANDS as BY_HTTP
+from warren.broker.ctl.commands.table import LOCAL_ONLY
 
 from .recorded import IN_ORDER, expected
 
@@ -26,7 +26,7 @@ def test_commands_say_and_end_by_http_as_they_do_by_the_socket(
 
 def by_http_too(words: list[str]) -> bool:
     """An alarm is there because of what HTTP cannot do."""
-    return "alarms" not in words and any(word in BY_HTTP for word in words)
+    return "alarms" not in words and not any(word in LOCAL_ONLY for word in words)
 
 
 ALIKE = [
@@ -196,7 +196,7 @@ def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
     assert by_http("delete_vhost w")[0] == 0
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - BY_HTTP.keys() - {"version", "report"}))
+@pytest.mark.parametrize("command", sorted(LOCAL_ONLY))
 def test_what_http_cannot_do_is_told_in_one_line_and_nobody_is_asked(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

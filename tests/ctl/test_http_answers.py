@@ -11,9 +11,9 @@ import trustme
 
 from tests.support.scripted import Answers, scripted
 from tests.support.warrenctl import commanded
+from warren.broker.ctl.api_client import API, basic
 from warren.broker.ctl.command_line import parse
 from warren.broker.ctl.exit_status import Failed
-from warren.broker.ctl.http.client import API, basic
 from warren.broker.ctl.main import Run
 
 pytestmark = pytest.mark.sockets
@@ -167,7 +167,7 @@ def test_without_end_means_without_end_by_http_too(monkeypatch: pytest.MonkeyPat
         def __init__(self, url: str, command: str, timeout_s: float | None, password_file: str) -> None:
             asked.append(timeout_s)
 
-    monkeypatch.setattr("warren.broker.ctl.http.node.HTTPNode", Node)
+    monkeypatch.setattr("warren.broker.ctl.node.HTTPNode", Node)
     for line in ("list_users --timeout infinity", "list_users", "list_queues", "list_users --timeout 5"):
         Run(parse([*line.split(), "--url", "http://h"])).connect()
     assert asked == [None, 60.0, 60.0, 5.0]

@@ -8,10 +8,11 @@ import pytest
 
 from tests.support.warrenctl import Controlled, Ready, Warrenctl, until
 from warren.broker import logs
-from warren.broker.control.streams import WAITING_LIMIT, Stream
-from warren.broker.ctl.socket_client import RemoteNode
+from warren.broker.ctl.api_client import LocalAPI
+from warren.broker.hosting import node_log
 from warren.broker.logs.recent import Recent
 from warren.broker.logs.record import Record
+from warren.plugins.management.line_stream import WAITING_LIMIT, LineStream
 
 pytestmark = pytest.mark.sockets
 
@@ -56,13 +57,11 @@ def test_a_log_that_was_moved_away_is_begun_anew(ready: Ready, warrenctl: Warren
 
 
 def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from warren.broker.control import log
-
     file = tmp_path / "long.log"
     file.write_text("".join(f"line {number}\n" for number in range(100)))
-    assert log.tail(file) == [f"line {number}" for number in range(100)]
-    monkeypatch.setattr(log, "TAIL_BYTES", 20)
-    assert log.tail(file) == ["line 98", "line 99"]
+    assert node_log.last_lines(file) == [f"line {number}" for number in range(100)]
+    monkeypatch.setattr(node_log, "TAIL_BYTES", 20)
+    assert node_log.last_lines(file) == ["line 98", "line 99"]
 
 
 def test_without_a_file_what_was_logged_lately_is_told(controlled: Controlled, at_controlled: Warrenctl) -> None:
@@ -82,32 +81,27 @@ def test_of_what_was_logged_the_last_is_kept() -> None:
 
 
 def test_lines_are_streamed_as_they_come_until_nobody_reads(controlled: Controlled) -> None:
-    remote = RemoteNode(controlled.folder, 10.0)
-    frames = remote.ask({"command": "log_tail_stream", "arguments": [], "options": {}})
-    assert next(frames) == {"lines": []}
+    api = LocalAPI(controlled.folder, 10.0)
+    lines = api.lines("warren", "log", "stream")
     logs.recent.put(Record(0.0, "warning", "something_odd", {}))
-    lines = next(frames)["lines"]
-    assert isinstance(lines, list) and "[warning]" in lines[0]
-    remote.close()
+    assert "[warning]" in next(lines)
+    lines.close()
+    api.close()
     until(lambda: not logs.recent.followers)
 
 
 def test_events_are_streamed_as_they_happen(controlled: Controlled, at_controlled: Warrenctl) -> None:
     node = controlled.host.node
     controlled.listening.call(node.start_events)
-    remote = RemoteNode(controlled.folder, 10.0)
-    options = {"pattern": r"^user\."}
-    frames = remote.ask({"command": "consume_event_stream", "arguments": [], "options": options})
-    assert next(frames) == {"lines": []}
+    api = LocalAPI(controlled.folder, 10.0)
+    lines = api.lines("warren", "events", pattern=r"^user\.")
     assert at_controlled("add_vhost w -q")[0] == 0
     assert at_controlled("set_user_tags guest a -q")[0] == 0
-    lines = next(frames)["lines"]
-    assert isinstance(lines, list)
-    event = json.loads(lines[0])
+    event = json.loads(next(lines))
     assert event.pop("timestamp_in_ms") >= 0
     told = {"event": "user.tags.set", "name": "guest", "tags": ["a"], "user_who_performed_action": "rmq-cli"}
     assert event == told
-    remote.close()
+    api.close()
     until(lambda: not node.events.hooks)
 
 
@@ -124,7 +118,7 @@ def test_a_pattern_of_events_that_is_none_is_refused(controlled: Controlled, at_
 
 def test_who_reads_too_slowly_is_told_how_much_was_missed() -> None:
     async def read() -> list[str]:
-        stream = Stream(None, lambda number: f"{number} missed")
+        stream = LineStream("text/plain", None, lambda number: f"{number} missed")
         for number in range(WAITING_LIMIT + 7):
             stream.put(str(number))
         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.warrenctl import Controlled, Warrenctl, commanded, daemon
-from warren.broker.control import place
+from warren.broker.hosting import local_socket
 
 pytestmark = pytest.mark.sockets
 
@@ -96,7 +96,7 @@ def test_what_to_wait_for_has_to_be_said(here: Warrenctl, line: str, says: str) 
 
 
 def test_a_node_that_does_not_answer_in_time_is_told_with_75(tmp_path: Path, here: Warrenctl) -> None:
-    with place.bind(tmp_path):
+    with local_socket.bind(tmp_path):
         told = "Error: operation list_queues on node rabbit@localhost timed out. Timeout value used: 100\n"
         assert here("list_queues -t 0.1") == (75, "", told)
         assert here("list_queues -t soon")[0] == 64

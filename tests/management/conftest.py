@@ -9,6 +9,7 @@ import pytest
 from tests.support.http import Api
 from tests.support.installed import ROOT, installed
 from tests.support.logging_broker import Broker
+from tests.support.warrenctl import Controlled
 from warren.plugins.management.api import routes
 from warren.plugins.management.http_api import HTTPAPI
 
@@ -46,3 +47,12 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
             yield Broker(process)
         finally:
             process.kill()
+
+
+@pytest.fixture
+def controlled(tmp_path: Path) -> Iterator[Controlled]:
+    """A node inside this process, with its unix socket."""
+    made = Controlled(tmp_path)
+    made.open()
+    yield made
+    made.close()

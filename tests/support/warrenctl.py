@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from warren.broker.config import Config
-from warren.broker.control.call import Daemon
-from warren.broker.control.server import Control
 from warren.broker.ctl.main import main
 from warren.broker.hosting.host import Host
+from warren.broker.hosting.local_socket import LocalSocket
 from warren.broker.net.tls import TLS
 from warren.broker.runtime.resource_monitor import Resources
+from warren.plugins.management.service import ManagementService
 
 from .fork_server import Forked, fork_server
 from .listening import Listening
@@ -95,27 +95,25 @@ class Controlled:
     def __init__(self, folder: Path, config: Config | None = None) -> None:
         self.folder = folder
         self.listening = Listening()
-        self.host, self.control = self.listening.run(self._build(config or Config(data_dir=str(folder))))
+        self.host, self.local = self.listening.run(self._build(config or Config(data_dir=str(folder))))
 
-    async def _build(self, config: Config) -> tuple[Host, Control]:
+    async def _build(self, config: Config) -> tuple[Host, LocalSocket]:
         node, server = self.listening.node, self.listening.server
         resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
 
         def no_tls(options: object) -> TLS:
             raise ValueError("no certificates here")
 
-        async def start_services() -> bool:
-            return True
-
         async def listen() -> object:
             return await server.listen("127.0.0.1", 0)
 
         host = Host(node, config, server.settings, server, resources, no_tls, [])
-        return host, Control(Daemon(host, server, listen, lambda: None, start_services))
+        host.control.listen = listen
+        return host, LocalSocket(host, [ManagementService()])
 
     def open(self) -> None:
-        self.listening.run(self.control.open())
+        self.listening.call(self.local.open)
 
     def close(self) -> None:
-        self.listening.call(self.control.close)
+        self.listening.run(self.local.close())
         self.listening.close()

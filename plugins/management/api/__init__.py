@@ -27,6 +27,7 @@ from . import (
     topic_permissions,
     users,
     vhosts,
+    warren,
 )
 
 MODULES = (
@@ -52,6 +53,7 @@ MODULES = (
     topic_permissions,
     users,
     vhosts,
+    warren,
 )
 
 

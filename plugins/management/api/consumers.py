@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import ChannelConsumer
+from typing import Any
 
 from ..auth import ANY
 from ..pagination import Listing, chosen_in_slices
 from ..request import Request
 from ..router import Route
 from ..stats.counters import queue_key
-from ..views.consumer import consumer_view, consumers_of
+from ..views.consumer import consumer_view, consumers_of, local_consumer_view
 
 
-async def list_consumers(request: Request) -> Listing[ChannelConsumer]:
+async def list_consumers(request: Request) -> Listing[Any]:
     """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     consumed = await chosen_in_slices(queues, lambda queue: len(queue.consumers) > 0)
+    if request.caller.is_local:
+        every = (consumer for queue in consumed for consumer in queue.consumers.all())
+        return Listing(every, local_consumer_view, order=lambda consumer: queue_key(consumer.queue))
     consumers = (consumer for queue in consumed for consumer in consumers_of(queue))
     return Listing(consumers, consumer_view, order=lambda consumer: queue_key(consumer.queue))
 

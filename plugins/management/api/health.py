@@ -9,7 +9,7 @@ from warren.broker.plugin import Listening, Properties, Table, authority_expirie
 from ..auth import ANY, MONITOR, NONE, VHOST
 from ..pagination import Item
 from ..request import Request
-from ..responses import Response, bad, missing
+from ..responses import Response, bad, missing, not_now
 from ..router import Route
 
 SPELLINGS = {
@@ -104,8 +104,11 @@ def expiring(request: Request, listening: Listening, until_s: float) -> Item:
     if listening.tls is None:
         return {}
     options = listening.tls.options
-    own = [server_expiry(listening.tls.context, options.certfile)]
-    authorities = authority_expiries(options.cacertfile) if options.cacertfile else []
+    try:
+        own = [server_expiry(listening.tls.context, options.certfile)]
+        authorities = authority_expiries(options.cacertfile) if options.cacertfile else []
+    except OSError as error:
+        raise not_now(f"{options.certfile}: {error.strerror or error}") from None
     if all(ssl.cert_time_to_seconds(one) >= until_s for one in own + authorities):
         return {}
     return {

@@ -42,9 +42,9 @@ def find_user(request: Request) -> User:
     return user
 
 
-def check_protected(user: User | None) -> None:
-    """Raises Refusal (400)."""
-    if user is not None and PROTECTED in user.tags:
+def check_protected(request: Request, user: User | None) -> None:
+    """Let the callers at the unix socket alone change protected users. Raises HTTPError (400)."""
+    if user is not None and PROTECTED in user.tags and not request.caller.is_local:
         raise bad(PROTECTED_UNCHANGED)
 
 
@@ -82,7 +82,7 @@ async def put_user(request: Request) -> Response:
     """Make a user, or have the one of that name be so."""
     body: UserBody = request.body
     name = request.path["user"]
-    check_protected(request.node.users.get(name))
+    check_protected(request, request.node.users.get(name))
     if body.tags is msgspec.UNSET:
         raise bad("tags_not_present")
     tags = body.tags.split(",") if isinstance(body.tags, str) else body.tags
@@ -135,7 +135,7 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
 def delete_user(request: Request) -> Response:
     """With all permissions; the user's connections end."""
     user = find_user(request)
-    check_protected(user)
+    check_protected(request, user)
     request.node.users.delete(user.name)
     return done()
 
@@ -145,7 +145,7 @@ def delete_users(request: Request) -> Response:
     names: Names = request.body
     users = [user for name in dict.fromkeys(names.users) if (user := request.node.users.get(name)) is not None]
     for user in users:
-        check_protected(user)
+        check_protected(request, user)
     for user in users:
         request.node.users.delete(user.name)
     return done()

@@ -52,7 +52,8 @@ def put_vhost(request: Request) -> Response:
             node.update_vhost(name, body.description, tags, body.default_queue_type)
     else:
         node.add_vhost(name, body.description or "", tags or (), body.default_queue_type or "")
-        node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
+        if not request.caller.is_local:
+            node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
     if body.tracing is not None:
         node.set_tracing(name, body.tracing)
     return put(existed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Channel
+from warren.broker.plugin import Channel, pid
 
 from ..pagination import Item
 from ..stats.counters import channel_counters, channel_key
@@ -32,8 +32,12 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
         "pending_raft_commands": 0,  # queues of one node wait for no other
         "acks_uncommitted": len(transaction.settlements) if transaction is not None else 0,
         "prefetch_count": channel.prefetch,
+        "global_prefetch_count": channel.shared_prefetch.limit,
         "connection_details": {"name": connection.name, "peer_host": peer.host, "peer_port": peer.port},
     }
+    if stats.pids:
+        item["pid"] = pid(channel)
+        item["connection_pid"] = str(connection)
     if stats.told:
         key = channel_key(connection, channel)
         item |= stats.message_stats("channel", key, channel_counters(channel)) | stats.idle_since("channel", key)

@@ -40,6 +40,8 @@ def connection_view(stats: StatsView, connection: Connection) -> Item:
         "connected_at": connection.connected_at_ms,
         "client_properties": json_of_table(connection.client_properties),
     }
+    if stats.pids:
+        item["pid"] = str(connection)
     if connection.client_name:
         item["user_provided_name"] = connection.client_name
     item |= encryption_fields(connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import ChannelConsumer, Queue, is_active, json_of_table
+from warren.broker.plugin import ChannelConsumer, Consumer, Queue, is_active, json_of_table, pid
 
 from ..pagination import Item
 from .detailed_rates import channel_details
@@ -11,6 +11,24 @@ from .detailed_rates import channel_details
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
     """The consumers of clients; those of federation have no channel that could be named."""
     return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
+
+
+def local_consumer_view(consumer: Consumer) -> Item:
+    """The fields of a consumer with the process id of its channel, which one of federation does not have."""
+    if isinstance(consumer, ChannelConsumer):
+        return consumer_view(consumer) | {"channel_pid": pid(consumer.channel)}
+    return {
+        "consumer_tag": consumer.tag,
+        "exclusive": consumer.exclusive,
+        "ack_required": not consumer.no_ack,
+        "prefetch_count": 0,
+        "active": is_active(consumer),
+        "activity_status": consumer.queue.consumers.activity_status(consumer),
+        "arguments": {},
+        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost},
+        "channel_details": {},
+        "channel_pid": "",
+    }
 
 
 def consumer_view(consumer: ChannelConsumer) -> Item:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 
 from warren.broker.plugin import PRODUCT, Host, Listening, Registry
 
@@ -71,7 +70,7 @@ def node_view(request: Request) -> Item:
         "config_files": host.config_files,
         "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, too
         "not_restored": node.not_restored(),
-        "log_files": [str(Path(host.config.log.dir, host.config.log.file))] if host.config.log.file else ["<stderr>"],
+        "log_files": host.control.log.locations(),
         **node_parts(request),
         **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
         **state.samples.details("overview", OVERVIEW, churn_counters(node.churn), asked, now_ms),
@@ -117,6 +116,7 @@ def exchange_type_views(registry: Registry) -> list[Item]:
     """The exchange types of the node."""
     return [
         {"name": name, "description": registry.find(name).description or distribution, "enabled": True}
+        | {"provided_by": distribution}
         for name, distribution in registry.listed()
     ]
 

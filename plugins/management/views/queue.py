@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Connection, Queue, SingleActiveConsumers, arguments_with_type, queue_sizes
+from warren.broker.plugin import (
+    ChannelConsumer,
+    Connection,
+    Queue,
+    SingleActiveConsumers,
+    arguments_with_type,
+    pid,
+    queue_sizes,
+)
 
 from ..pagination import Item
 from ..request import Request
@@ -35,6 +43,8 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
         item["policy"] = queue.policy.name
     if queue.operator_policy is not None:
         item["operator_policy"] = queue.operator_policy.name
+    if stats.pids:
+        item |= process_ids(queue)
     if stats.totals:
         item |= stats.details("queue", queue_key(queue), length_counters(lengths(queue)))
     if stats.told:
@@ -78,6 +88,15 @@ def consumer_fields(queue: Queue) -> Item:
     if isinstance(consumers, SingleActiveConsumers) and consumers.active is not None:
         item["single_active_consumer_tag"] = consumers.active.tag
     return item
+
+
+def process_ids(queue: Queue) -> Item:
+    """The process ids of the connection and of the consumer that have the queue for themselves."""
+    exclusive = next((one for one in queue.consumers.all() if one.exclusive), None)
+    return {
+        "owner_pid": str(queue.owner) if queue.owner is not None else None,
+        "exclusive_consumer_pid": pid(exclusive.channel) if isinstance(exclusive, ChannelConsumer) else None,
+    }
 
 
 def replica_fields(node: str) -> Item:

@@ -15,16 +15,20 @@ NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GA
 
 
 class StatsView:
-    """For one request. With `disable_stats` nothing is `told` but what objects are; `totals` says whether queues tell
-    how many messages they have."""
+    """The counters of objects for one request, with the rates and ranges that it asked for.
 
-    __slots__ = ("told", "totals", "_samples", "_asked", "_now_ms")
+    With `disable_stats` views have nothing `told` but what objects are; `totals` says whether queues have their
+    lengths. `pids`: a local caller gets process ids, which RabbitMQ's API does not have.
+    """
+
+    __slots__ = ("told", "totals", "pids", "_samples", "_asked", "_now_ms")
 
     def __init__(self, request: Request) -> None:
         """Raises Refusal (400)."""
         self._asked = request.ranges
         self._samples = request.state.samples
         self._now_ms = request.node.clock.now_ms()
+        self.pids = request.caller.is_local
         self.told = not request.flag("disable_stats")
         self.totals = self.told or request.flag("enable_queue_totals")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...control.answers import Rows, no_user, unknown_user, unknown_vhost
-from .client import Missing
-from .request import Handler, HTTPCall, Item
+from ..answers import Rows, no_user, unknown_user, unknown_vhost
+from ..api_client import Missing
+from .call import Call, Handler, Item
 
 RIGHTS = ("configure", "write", "read")
 TOPIC_RIGHTS = ("exchange", "write", "read")
@@ -14,33 +14,33 @@ def patterns(names: tuple[str, ...], values: list[str]) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def set_permissions(call: HTTPCall) -> None:
+def set_permissions(call: Call) -> None:
     user, *values = call.arguments
     check(call, user)
     call.api.put("permissions", call.vhost_name, user, body=patterns(RIGHTS, values))
 
 
-def check(call: HTTPCall, user: str) -> None:
+def check(call: Call, user: str) -> None:
     """User and virtual host are there. Raises Refused (67, 69)."""
     check_user(call, user)
     if call.there("vhosts", call.vhost_name) is None:
         raise unknown_vhost(call.vhost_name)
 
 
-def check_user(call: HTTPCall, user: str) -> None:
+def check_user(call: Call, user: str) -> None:
     """Raises Refused (67)."""
     if call.there("users", user) is None:
         raise unknown_user(user)
 
 
-def set_permissions_globally(call: HTTPCall) -> None:
+def set_permissions_globally(call: Call) -> None:
     user, *values = call.arguments
     call.user(user)
     for vhost in call.api.get("vhosts", columns="name"):
         call.api.put("permissions", vhost["name"], user, body=patterns(RIGHTS, values))
 
 
-def clear_permissions(call: HTTPCall) -> None:
+def clear_permissions(call: Call) -> None:
     """A user or a virtual host that there is not has no permissions, and that is fine, as in RabbitMQ."""
     user = call.arguments[0]
     if call.there("permissions", call.vhost_name, user) is not None:
@@ -51,12 +51,12 @@ def rows(found: list[Item], columns: tuple[str, ...]) -> Rows:
     return Rows(list(columns), ([one[column] for column in columns] for one in found))
 
 
-def list_permissions(call: HTTPCall) -> Rows:
+def list_permissions(call: Call) -> Rows:
     call.vhost()
     return rows(call.api.get("vhosts", call.vhost_name, "permissions"), ("user", *RIGHTS))
 
 
-def of_user(call: HTTPCall, what: str) -> list[Item]:
+def of_user(call: Call, what: str) -> list[Item]:
     """Raises Refused (67)."""
     user = call.arguments[0]
     try:
@@ -66,17 +66,17 @@ def of_user(call: HTTPCall, what: str) -> list[Item]:
     return found
 
 
-def list_user_permissions(call: HTTPCall) -> Rows:
+def list_user_permissions(call: Call) -> Rows:
     return rows(of_user(call, "permissions"), ("vhost", *RIGHTS))
 
 
-def set_topic_permissions(call: HTTPCall) -> None:
+def set_topic_permissions(call: Call) -> None:
     user, *values = call.arguments
     check(call, user)
     call.api.put("topic-permissions", call.vhost_name, user, body=patterns(TOPIC_RIGHTS, values))
 
 
-def clear_topic_permissions(call: HTTPCall) -> None:
+def clear_topic_permissions(call: Call) -> None:
     user, *exchange = call.arguments
     call.user(user)
     call.vhost()
@@ -86,12 +86,12 @@ def clear_topic_permissions(call: HTTPCall) -> None:
         return  # there are none
 
 
-def list_topic_permissions(call: HTTPCall) -> Rows:
+def list_topic_permissions(call: Call) -> Rows:
     call.vhost()
     return rows(call.api.get("vhosts", call.vhost_name, "topic-permissions"), ("user", *TOPIC_RIGHTS))
 
 
-def list_user_topic_permissions(call: HTTPCall) -> Rows:
+def list_user_topic_permissions(call: Call) -> Rows:
     return rows(of_user(call, "topic-permissions"), ("vhost", *TOPIC_RIGHTS))
 
 

@@ -1,42 +1,46 @@
-"""How the node is, as far as the API tells: its operating system, and what becomes of its log, it does not."""
+"""The state of the node: status, alarms, listeners, health checks, memory."""
 
 from __future__ import annotations
 
 import socket
+import ssl
+import time
 
-from ...control import status
-from ...control.answers import UNAVAILABLE, Refused, Report
-from ...control.question import whole
-from .client import Refusal
-from .request import Handler, HTTPCall, Item
+from .. import status_text as status
+from ..answers import UNAVAILABLE, Refused, Report, Rows
+from ..api_client import Refusal
+from ..question import whole
+from .call import Call, Handler, Item
 
 CONNECT_WAIT_S = 10.0
+DAY_S = 86_400
+ALL_INTERFACES = {"::": "localhost", "0.0.0.0": "127.0.0.1"}
 ALARMS = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
 
 
-def ping(call: HTTPCall) -> str:
+def ping(call: Call) -> str:
     return "Ping succeeded"
 
 
-def await_startup(call: HTTPCall) -> None:
+def await_startup(call: Call) -> None:
     """Who answers has started."""
 
 
-def the_node(call: HTTPCall) -> Item:
+def the_node(call: Call) -> Item:
     found: Item = call.api.get("nodes", call.node)
     return found
 
 
-def alarms(call: HTTPCall) -> list[str]:
+def alarms(call: Call) -> list[str]:
     node = the_node(call)
     return [resource for resource, key in ALARMS.items() if node.get(key)]
 
 
-def listeners(call: HTTPCall) -> list[dict[str, object]]:
+def listeners(call: Call) -> list[dict[str, object]]:
     return listeners_of(call, call.api.get("overview"))
 
 
-def listeners_of(call: HTTPCall, overview: Item) -> list[dict[str, object]]:
+def listeners_of(call: Call, overview: Item) -> list[dict[str, object]]:
     """Raises Refused (69) where the user may not see them."""
     if "listeners" not in overview:
         raise Refused(UNAVAILABLE, "access refused: Not monitor user")
@@ -46,38 +50,46 @@ def listeners_of(call: HTTPCall, overview: Item) -> list[dict[str, object]]:
     ]
 
 
-def list_listeners(call: HTTPCall) -> Report:
+def list_listeners(call: Call) -> Report:
     found = listeners(call)
     text = "\n".join(status.listener_lines(found)) or "(none)"
     return Report(text, {"result": "ok", "node": call.node, "listeners": found})
 
 
-def list_alarms(call: HTTPCall) -> Report:
+def list_alarms(call: Call) -> Report:
     lines = status.alarm_lines(call.node, alarms(call))
     text = "\n".join(lines) or f"Node {call.node} reported no alarms, local or clusterwide"
     return Report(text, {"result": "ok", "local": lines, "global": [], "message": text})
 
 
-def check_alarms(call: HTTPCall) -> str:
+def check_alarms(call: Call) -> str:
     return status.check_alarms(call.node, alarms(call), call.command == "check_local_alarms")
 
 
-def check_running(call: HTTPCall) -> str:
+def check_running(call: Call) -> str:
     return status.check_running(call.node, listeners(call))
 
 
-def check_port_listener(call: HTTPCall) -> str:
+def check_port_listener(call: Call) -> str:
     return status.check_port(call.node, listeners(call), whole(call.arguments[0]))
 
 
-def check_protocol_listener(call: HTTPCall) -> str:
+def check_protocol_listener(call: Call) -> str:
     return status.check_protocol(call.node, listeners(call), call.arguments[0])
 
 
-def check_port_connectivity(call: HTTPCall) -> str:
-    """From here, at the host of the URL."""
+def check_port_connectivity(call: Call) -> str:
+    """From here: at the address of each listener of this machine, or at the host of the URL."""
     found = listeners(call)
-    return status.check_connected(call.node, found, [connects(call.api.host, one["port"]) for one in found])
+    hosts = [local_host(str(one["interface"])) if call.is_local else call.api.host for one in found]
+    reached = [connects(host, one["port"]) for host, one in zip(hosts, found, strict=True)]
+    return status.check_connected(call.node, found, reached)
+
+
+def local_host(interface: str) -> str:
+    """The address by which an interface of this machine is reached."""
+    host = interface.strip("[]")
+    return ALL_INTERFACES.get(host, host)
 
 
 def connects(host: str, port: object) -> bool:
@@ -88,19 +100,38 @@ def connects(host: str, port: object) -> bool:
     return True
 
 
-def check_virtual_hosts(call: HTTPCall) -> str:
+def check_virtual_hosts(call: Call) -> str:
     checked(call, "virtual-hosts")
     return status.check_vhosts(call.node)
 
 
-def check_certificate_expiration(call: HTTPCall) -> str:
+def check_certificate_expiration(call: Call) -> str:
     unit, within = call.text("unit", status.DEFAULT_UNIT), call.whole("within", status.DEFAULT_WITHIN)
-    status.days(unit)
-    checked(call, "certificate-expiration", str(within), unit)
+    until_s = time.time() + within * status.days(unit) * DAY_S
+    try:
+        call.api.get("health", "checks", "certificate-expiration", str(within), unit)
+    except Refusal as error:
+        lines = expiring_lines(error.answer, until_s)
+        if error.status != 503:
+            raise
+        head = f"Certificates on node {call.node} are about to expire:"
+        raise Refused(UNAVAILABLE, "\n".join([head, *lines]) if lines else error.reason) from None
     return status.not_expiring(within, unit)
 
 
-def checked(call: HTTPCall, *check: str) -> None:
+def expiring_lines(answer: object, until_s: float) -> list[str]:
+    """A line for each certificate that ends before then; none for an answer that names no files."""
+    listeners = answer.get("expired", []) if isinstance(answer, dict) else []
+    return [
+        f"{one['interface']}:{one['port']} ({one['protocol']}): {one[file]} expires on {expiry}"
+        for one in listeners
+        for file in ("certfile", "cacertfile")
+        for expiry in one.get(f"{file}_expires_on", ())
+        if ssl.cert_time_to_seconds(expiry) < until_s
+    ]
+
+
+def checked(call: Call, *check: str) -> None:
     """Raises Refused (69)."""
     try:
         call.api.get("health", "checks", *check)
@@ -110,23 +141,22 @@ def checked(call: HTTPCall, *check: str) -> None:
         raise Refused(UNAVAILABLE, error.reason) from None
 
 
-def memory_breakdown(call: HTTPCall) -> Report:
+def memory_breakdown(call: Call) -> Report:
     memory = call.api.get("nodes", call.node, "memory")["memory"]
     parts = {name: size for name, size in memory.items() if isinstance(size, int) and size}
     return Report(status.breakdown_text(parts, call.text("unit", "gb").lower()), memory)
 
 
-def log_location(call: HTTPCall) -> Report:
-    places = the_node(call).get("log_files", [])
-    shown = places if call.flag("all") else places[:1]
-    return Report("\n".join(shown), {"logs": shown})
+def list_ciphers(call: Call) -> Rows:
+    """The ciphers of this installation."""
+    return Rows(["cipher"], [[one["name"]] for one in ssl.create_default_context().get_ciphers()])
 
 
-def server_version(call: HTTPCall) -> str:
+def server_version(call: Call) -> str:
     return str(call.api.get("overview")["rabbitmq_version"])
 
 
-def environment(call: HTTPCall) -> str:
+def environment(call: Call) -> str:
     return str(call.api.get("config", "effective")).rstrip("\n")
 
 
@@ -136,7 +166,7 @@ def runtime(overview: Item) -> str:
     return f"{name} {overview.get('erlang_version')}"
 
 
-def show_status(call: HTTPCall) -> Report:
+def show_status(call: Call) -> Report:
     node, overview = the_node(call), call.api.get("overview")
     totals = overview["object_totals"]
     value: Item = {
@@ -170,7 +200,7 @@ def show_status(call: HTTPCall) -> Report:
     return Report(status.status_text(value, call.text("unit", "gb").lower()), value)
 
 
-def cluster_status(call: HTTPCall) -> Report:
+def cluster_status(call: Call) -> Report:
     overview = call.api.get("overview")
     version = {
         "product_name": "RabbitMQ",
@@ -205,8 +235,8 @@ COMMANDS: dict[str, Handler] = {
     "check_virtual_hosts": check_virtual_hosts,
     "cluster_status": cluster_status,
     "environment": environment,
+    "list_ciphers": list_ciphers,
     "listeners": list_listeners,
-    "log_location": log_location,
     "memory_breakdown": memory_breakdown,
     "ping": ping,
     "server_version": server_version,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from ...control.answers import Rows
-from ...control.columns import Columns, listed
-from .request import Handler, HTTPCall, Item
+from ..answers import Rows
+from ..columns import Columns, listed
+from .call import Call, Handler, Item
 
 
 def told(*names: str) -> Callable[[Item], Any]:
@@ -34,8 +34,16 @@ def table_of(name: str) -> Callable[[Item], Any]:
 
 
 def pid(name: str) -> str:
-    """Of a connection or a channel, whose name is told by HTTP and whose pid is not: one word."""
+    """One word in place of the pid of a connection or channel, of which RabbitMQ's API has the name alone."""
     return quote(name, safe=":.->")
+
+
+def owner_name(queue: Item) -> str | None:
+    return pid(queue["owner_pid_details"]["name"]) if queue.get("owner_pid_details") else None
+
+
+def channel_pid(consumer: Item) -> object:
+    return consumer["channel_pid"] if "channel_pid" in consumer else pid(consumer["channel_details"]["name"])
 
 
 QUEUE: Columns[Item] = columns(
@@ -48,8 +56,8 @@ QUEUE: Columns[Item] = columns(
     arguments=table_of("arguments"),
     effective_policy_definition=table_of("effective_policy_definition"),
     pid=lambda queue: f"<{queue['vhost']}.{queue['name']}>".replace(" ", "_"),
-    owner_pid=lambda queue: pid(queue["owner_pid_details"]["name"]) if queue.get("owner_pid_details") else None,
-    exclusive_consumer_pid=lambda queue: None,
+    owner_pid=lambda queue: queue.get("owner_pid") or owner_name(queue),
+    exclusive_consumer_pid=told("exclusive_consumer_pid"),
 )
 EXCHANGE: Columns[Item] = columns(
     *("name", "type", "durable", "auto_delete", "internal", "policy"), arguments=table_of("arguments")
@@ -67,20 +75,20 @@ CONNECTION: Columns[Item] = columns(
     *("peer_cert_issuer", "peer_cert_validity", "state", "channels", "auth_mechanism", "user", "vhost", "timeout"),
     *("frame_max", "channel_max", "user_provided_name", "recv_oct", "recv_cnt", "send_oct", "send_cnt", "send_pend"),
     "connected_at",
-    pid=lambda connection: pid(connection["name"]),
+    pid=lambda connection: connection.get("pid") or pid(connection["name"]),
     protocol=lambda connection: "{0,9,1}" if connection.get("protocol") == "AMQP 0-9-1" else connection.get("protocol"),
     client_properties=table_of("client_properties"),
 )
 CHANNEL: Columns[Item] = columns(
     *("name", "number", "user", "vhost", "transactional", "confirm", "consumer_count", "messages_unacknowledged"),
     *("messages_uncommitted", "acks_uncommitted", "messages_unconfirmed", "prefetch_count", "global_prefetch_count"),
-    pid=lambda channel: pid(channel["name"]),
-    connection=lambda channel: pid(channel["connection_details"]["name"]),
+    pid=lambda channel: channel.get("pid") or pid(channel["name"]),
+    connection=lambda channel: channel.get("connection_pid") or pid(channel["connection_details"]["name"]),
 )
 CONSUMER: Columns[Item] = columns(
     *("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status", "exclusive"),
     queue_name=told("queue", "name"),
-    channel_pid=lambda consumer: pid(consumer["channel_details"]["name"]),
+    channel_pid=lambda consumer: channel_pid(consumer),
     arguments=table_of("arguments"),
 )
 CONSUMERS = ("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments")
@@ -88,57 +96,63 @@ FEATURE: Columns[Item] = columns("name", "state", "stability", "provided_by", "d
 DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", "desc")
 
 
-def of_vhost(call: HTTPCall, what: str) -> list[Item]:
+def of_vhost(call: Call, what: str) -> list[Item]:
     """None of a virtual host that there is not."""
     return call.listed(what, call.vhost_name)
 
 
-def list_queues(call: HTTPCall) -> Rows:
+def list_queues(call: Call) -> Rows:
     queues = of_vhost(call, "queues")
     if call.flag("offline"):
         queues = [queue for queue in queues if queue.get("state") in ("down", "stopped", "crashed")]
     return listed(QUEUE, call.arguments, ("name", "messages"), queues)
 
 
-def list_exchanges(call: HTTPCall) -> Rows:
+def list_exchanges(call: Call) -> Rows:
     return listed(EXCHANGE, call.arguments, ("name", "type"), of_vhost(call, "exchanges"))
 
 
-def list_bindings(call: HTTPCall) -> Rows:
+def list_bindings(call: Call) -> Rows:
     return listed(BINDING, call.arguments, tuple(BINDING), of_vhost(call, "bindings"))
 
 
-def list_consumers(call: HTTPCall) -> Rows:
+def list_consumers(call: Call) -> Rows:
     return listed(CONSUMER, call.arguments, CONSUMERS, of_vhost(call, "consumers"))
 
 
-def list_connections(call: HTTPCall) -> Rows:
+def list_connections(call: Call) -> Rows:
     default = ("user", "peer_host", "peer_port", "state")
     return listed(CONNECTION, call.arguments, default, connections(call))
 
 
-def connections(call: HTTPCall) -> list[Item]:
+def connections(call: Call) -> list[Item]:
     """Clients', as the control socket tells of no others."""
     return [one for one in call.api.get("connections") if one.get("type") != "direct"]
 
 
-def list_channels(call: HTTPCall) -> Rows:
+def list_channels(call: Call) -> Rows:
     default = ("pid", "user", "consumer_count", "messages_unacknowledged")
     return listed(CHANNEL, call.arguments, default, call.api.get("channels"))
 
 
-def list_feature_flags(call: HTTPCall) -> Rows:
+def list_feature_flags(call: Call) -> Rows:
     return listed(FEATURE, call.arguments, ("name", "state"), call.api.get("feature-flags"))
 
 
-def list_deprecated_features(call: HTTPCall) -> Rows:
+def list_deprecated_features(call: Call) -> Rows:
     return listed(DEPRECATED, [], tuple(DEPRECATED), call.api.get("deprecated-features"))
 
 
-def list_exchange_types(call: HTTPCall) -> Rows:
-    """The API does not tell who brought them."""
-    types = call.api.get("overview")["exchange_types"]
-    return Rows(["name"], ([type_["name"]] for type_ in sorted(types, key=lambda one: str(one["name"]))))
+def list_exchange_types(call: Call) -> Rows:
+    """Each with the distribution that brought it, which only Warren's API at the unix socket names."""
+    types = sorted(call.api.get("overview")["exchange_types"], key=lambda one: str(one["name"]))
+    columns = ["name", "provided_by"] if call.is_local else ["name"]
+    return Rows(columns, ([type_[column] for column in columns] for type_ in types))
+
+
+def list_unresponsive_queues(call: Call) -> Rows:
+    """None: queues answer in the same loop that asks them."""
+    return listed(QUEUE, call.arguments, ("name",), [])
 
 
 COMMANDS: dict[str, Handler] = {
@@ -151,4 +165,5 @@ COMMANDS: dict[str, Handler] = {
     "list_exchanges": list_exchanges,
     "list_feature_flags": list_feature_flags,
     "list_queues": list_queues,
+    "list_unresponsive_queues": list_unresponsive_queues,
 }

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...control.answers import Answer, no_user, no_vhost
-from ...control.question import Options, Question
-from .client import API, Missing
+from ..answers import Answer, no_user, no_vhost
+from ..api_client import API, Missing
+from ..question import Options, Question
 
 Item = dict[str, Any]
 """An object, as the API tells it."""
 
 
-class HTTPCall(Question):
+class Call(Question):
     """`node` is the name of the node that answers."""
 
     __slots__ = ("api", "node", "vhost_name")
 
-    def __init__(self, api: API, node: str, command: str, arguments: list[str], options: Options) -> None:
+    def __init__(self, api: API, node: str, vhost: str, command: str, arguments: list[str], options: Options) -> None:
         super().__init__(command, arguments, options)
         self.api = api
         self.node = node
-        self.vhost_name = self.text("vhost") or "/"
+        self.vhost_name = vhost
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the node is Warren, and asked at its unix socket."""
+        return self.api.is_local
 
     def vhost(self) -> Item:
         """Raises Refused (65)."""
@@ -61,4 +66,4 @@ class HTTPCall(Question):
         return found
 
 
-Handler = Callable[[HTTPCall], Answer]
+Handler = Callable[[Call], Answer]

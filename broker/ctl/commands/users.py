@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...control.answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
-from .client import Refusal, basic
-from .request import Handler, HTTPCall, Item
+from ..answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
+from ..api_client import Refusal, basic
+from .call import Call, Handler, Item
 
 KEPT = ("password_hash", "hashing_algorithm")  # of a user who is to be put otherwise alike
 
 
-def add_user(call: HTTPCall) -> None:
+def add_user(call: Call) -> None:
     name, password = call.arguments
     if call.there("users", name) is not None:
         raise Refused(SOFTWARE, f'User "{name}" already exists')
@@ -20,7 +20,7 @@ def add_user(call: HTTPCall) -> None:
         raise Refused(DATA if hashed else UNAVAILABLE, error.reason) from None
 
 
-def change(call: HTTPCall, user: Item, **changed: object) -> None:
+def change(call: Call, user: Item, **changed: object) -> None:
     """Put the user with all that is not changed."""
     same = {key: user[key] for key in (*KEPT, "tags") if key in user}
     if "password" in changed:
@@ -28,42 +28,49 @@ def change(call: HTTPCall, user: Item, **changed: object) -> None:
     call.api.put("users", user["name"], body=same | changed)
 
 
-def change_password(call: HTTPCall) -> None:
+def change_password(call: Call) -> None:
     name, password = call.arguments
     change(call, call.user(name), password=password)
 
 
-def clear_password(call: HTTPCall) -> None:
+def clear_password(call: Call) -> None:
     change(call, call.user(call.arguments[0]), password_hash="")
 
 
-def set_user_tags(call: HTTPCall) -> None:
+def set_user_tags(call: Call) -> None:
     name, *tags = call.arguments
     change(call, call.user(name), tags=",".join(tags))
 
 
-def authenticate_user(call: HTTPCall) -> str:
+def authenticate_user(call: Call) -> str:
     """Who is let in, if only to be told that there is nothing to see, has the right password. Raises Refused (65)."""
     name, password = call.arguments
+    if call.is_local:
+        if not call.api.post("warren", "authenticate", body={"username": name, "password": password})["authenticated"]:
+            raise invalid_credentials(name)
+        return "Success"
     try:
         call.api.request("GET", ("whoami",), authorization=basic(name, password))
     except Refusal as error:
         if error.status != 401:
             raise
         if error.error == "not_authorized" or "localhost" in error.reason:
-            text = f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials"
-            raise Refused(DATA, text) from None
+            raise invalid_credentials(name) from None
     return "Success"
 
 
-def delete_user(call: HTTPCall) -> None:
+def invalid_credentials(name: str) -> Refused:
+    return Refused(DATA, f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials")
+
+
+def delete_user(call: Call) -> None:
     """Nobody of that name is fine, as in RabbitMQ 4."""
     name = call.arguments[0]
     if call.there("users", name) is not None:
         call.api.delete("users", name)
 
 
-def list_users(call: HTTPCall) -> Rows:
+def list_users(call: Call) -> Rows:
     return Rows(["user", "tags"], ([user["name"], tags_of(user)] for user in call.api.get("users")))
 
 
@@ -72,35 +79,43 @@ def tags_of(user: Item) -> list[str]:
     return tags.split(",") if isinstance(tags, str) and tags else list(tags)
 
 
-def hash_password(call: HTTPCall) -> str:
+def hash_password(call: Call) -> str:
     return str(call.api.get("auth", "hash_password", call.arguments[0])["ok"])
 
 
-def set_user_limits(call: HTTPCall) -> None:
+def set_user_limits(call: Call) -> None:
     name, text = call.arguments
     call.user(name)
-    for limit, value in call.limits(text, "user limits").items():
+    limits = call.limits(text, "user limits")
+    if call.is_local:
+        call.api.put("warren", "user-limits", name, body={"value": limits})
+        return
+    for limit, value in limits.items():
         call.api.put("user-limits", name, limit, body={"value": value})
 
 
-def clear_user_limits(call: HTTPCall) -> None:
+def clear_user_limits(call: Call) -> None:
     name, limit = call.arguments
     call.user(name)
     for each in limits_of(call, name) if limit == "all" else [limit]:
         call.api.delete("user-limits", name, each)
 
 
-def limits_of(call: HTTPCall, name: str) -> Item:
+def limits_of(call: Call, name: str) -> Item:
     found = call.api.get("user-limits", name)
     return dict(found[0]["value"]) if found else {}
 
 
-def list_user_limits(call: HTTPCall) -> Answer:
+def list_user_limits(call: Call) -> Answer:
     if call.flag("global"):
         return Rows(["user", "limits"], ([one["user"], json_text(one["value"])] for one in call.api.get("user-limits")))
     name = call.text("user", "guest")
     call.user(name)
     return [limits_of(call, name)]
+
+
+def list_hashes(call: Call) -> Rows:
+    return Rows(["hash"], [[name] for name in call.api.get("warren", "node")["hashing_algorithms"]])
 
 
 COMMANDS: dict[str, Handler] = {
@@ -111,6 +126,7 @@ COMMANDS: dict[str, Handler] = {
     "clear_user_limits": clear_user_limits,
     "delete_user": delete_user,
     "hash_password": hash_password,
+    "list_hashes": list_hashes,
     "list_user_limits": list_user_limits,
     "list_users": list_users,
     "set_user_limits": set_user_limits,

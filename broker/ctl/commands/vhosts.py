@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...control.answers import SOFTWARE, Answer, Refused, Rows, json_text
-from ...control.columns import Columns, listed
-from .request import Handler, HTTPCall, Item
+from ..answers import SOFTWARE, Answer, Refused, Rows, json_text
+from ..columns import Columns, listed
+from .call import Call, Handler, Item
 
 KEYS = {"description": "description", "tags": "tags", "default-queue-type": "default_queue_type"}  # by options
 VHOST: Columns[Item] = {
@@ -19,46 +19,46 @@ VHOST: Columns[Item] = {
 }
 
 
-def metadata(call: HTTPCall) -> dict[str, object]:
+def metadata(call: Call) -> dict[str, object]:
     return {key: call.options[option] for option, key in KEYS.items() if option in call.options}
 
 
-def add_vhost(call: HTTPCall) -> None:
+def add_vhost(call: Call) -> None:
     """One that is there stays as it is."""
     name = call.arguments[0]
     if call.there("vhosts", name) is None:
         call.api.put("vhosts", name, body=metadata(call))
 
 
-def delete_vhost(call: HTTPCall) -> None:
+def delete_vhost(call: Call) -> None:
     name = call.arguments[0]
     call.vhost_of(name)
     call.api.delete("vhosts", name)
 
 
-def update_vhost_metadata(call: HTTPCall) -> None:
+def update_vhost_metadata(call: Call) -> None:
     name = call.arguments[0]
     call.vhost_of(name)
     call.api.put("vhosts", name, body=metadata(call))
 
 
-def set_vhost_tags(call: HTTPCall) -> None:
+def set_vhost_tags(call: Call) -> None:
     name, *given = call.arguments
     call.vhost_of(name)
     call.api.put("vhosts", name, body={"tags": given})
 
 
-def enable_vhost_deletion_protection(call: HTTPCall) -> None:
+def enable_vhost_deletion_protection(call: Call) -> None:
     call.vhost_of(call.arguments[0])
     call.api.post("vhosts", call.arguments[0], "deletion", "protection")
 
 
-def disable_vhost_deletion_protection(call: HTTPCall) -> None:
+def disable_vhost_deletion_protection(call: Call) -> None:
     call.vhost_of(call.arguments[0])
     call.api.delete("vhosts", call.arguments[0], "deletion", "protection")
 
 
-def restart_vhost(call: HTTPCall) -> str:
+def restart_vhost(call: Call) -> str:
     """Raises Refused (70)."""
     name, node = call.vhost_name, call.node
     if call.there("vhosts", name) is None:
@@ -67,29 +67,32 @@ def restart_vhost(call: HTTPCall) -> str:
     return f"Vhost '{name}' is already running on node '{node}'"
 
 
-def list_vhosts(call: HTTPCall) -> Rows:
+def list_vhosts(call: Call) -> Rows:
     return listed(VHOST, call.arguments, ("name",), call.api.get("vhosts"))
 
 
-def set_vhost_limits(call: HTTPCall) -> None:
+def set_vhost_limits(call: Call) -> None:
     """Set all limits of a virtual host in one request, as the parameter that they are; others are cleared."""
     call.vhost()
     wanted = call.limits(call.arguments[0], "limits")
+    if call.is_local:
+        call.api.put("warren", "vhost-limits", call.vhost_name, body={"value": wanted})
+        return
     call.api.put("parameters", "vhost-limits", call.vhost_name, "limits", body={"value": wanted})
 
 
-def limits_of(call: HTTPCall) -> Item:
+def limits_of(call: Call) -> Item:
     found = call.api.get("vhost-limits", call.vhost_name)
     return dict(found[0]["value"]) if found else {}
 
 
-def clear_vhost_limits(call: HTTPCall) -> None:
+def clear_vhost_limits(call: Call) -> None:
     call.vhost()
     for limit in limits_of(call):
         call.api.delete("vhost-limits", call.vhost_name, limit)
 
 
-def list_vhost_limits(call: HTTPCall) -> Answer:
+def list_vhost_limits(call: Call) -> Answer:
     if call.flag("global"):
         return Rows(
             ["vhost", "limits"], ([one["vhost"], json_text(one["value"])] for one in call.api.get("vhost-limits"))
@@ -98,17 +101,17 @@ def list_vhost_limits(call: HTTPCall) -> Answer:
     return [limits_of(call)]
 
 
-def trace_on(call: HTTPCall) -> str:
+def trace_on(call: Call) -> str:
     trace(call, True)
     return f"Trace enabled for vhost {call.vhost_name}"
 
 
-def trace_off(call: HTTPCall) -> str:
+def trace_off(call: Call) -> str:
     trace(call, False)
     return f"Trace disabled for vhost {call.vhost_name}"
 
 
-def trace(call: HTTPCall, on: bool) -> None:
+def trace(call: Call, on: bool) -> None:
     call.vhost()
     call.api.put("vhosts", call.vhost_name, body={"tracing": on})
 

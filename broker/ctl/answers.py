@@ -1,4 +1,4 @@
-"""What a command may be answered, by a node at the control socket or over HTTP; it knows neither."""
+"""The answers of commands: lists, reports, lines, and refusals with exit statuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 USAGE, DATA, NO_USER, UNAVAILABLE, SOFTWARE, TIMEOUT = 64, 65, 67, 69, 70, 75
 
 Answer = object
-"""None for nothing to say, Rows, a Report, a Text, or a value of JSON."""
+"""None for nothing to print, Rows, a Report, Lines, or a value of JSON."""
 
 
 class Refused(Exception):
@@ -46,13 +46,13 @@ class Report:
         self.value = value
 
 
-class Text:
-    """A value of JSON whose text is made while it is asked for, in short pieces of which some are empty."""
+class Lines:
+    """Lines that are printed as they come."""
 
-    __slots__ = ("pieces",)
+    __slots__ = ("lines",)
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.pieces = pieces
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.lines = lines
 
 
 def json_text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Requests to the HTTP API. Nothing that is told of them names the user or the password."""
+"""Requests to the HTTP API, over TCP or at the unix socket of a node. No error names the user or the password."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import base64
 import http.client
 import json
 import os
-import ssl
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from ..exit_status import USAGE_STATUS, Failed
-from ..socket_client import Unreachable
+from .exit_status import USAGE_STATUS, Failed, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
-ANSWER_LIMIT = 256 << 20  # octets: lists and definitions of a large broker are one answer
+SOCKET_NAME = "ctl.sock"  # in the folder of the node's data
+ADDRESS_LIMIT = 100  # bytes of a path that every system takes as an address of a unix socket
+ANSWER_LIMIT = 256 << 20  # bytes: lists and definitions of a large broker are one answer
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of an answer, between two looks at the time
 NOTHING: Mapping[str, str] = {}
 
 
 class Refusal(Exception):
-    """What the API does not do: its status, the code of the error, and why, in one text."""
+    """A refused request: its status, the code of the error, the reason as one text, and the whole answer."""
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
+    def __init__(self, status: int, error: str, reason: str, answer: object = None) -> None:
         super().__init__(status, error, reason)
+        self.answer = answer
         self.status = status
         self.error = error
         self.reason = reason
@@ -43,6 +46,8 @@ class API:
     Without a user it is guest with the password guest; without a password the one that `password_file` or the
     environment has (`password_of`).
     """
+
+    is_local = False
 
     def __init__(self, url: str, timeout_s: float | None, password_file: str = "") -> None:
         """Raises Failed (64); nobody is connected to yet. `timeout_s` is for all requests together, None for ever."""
@@ -61,15 +66,23 @@ class API:
         elif password is None:
             password = quote(password_of(password_file))
         self._authorization = basic(unquote(user or "guest"), unquote(password or ""))
+        if parts.scheme == "https":
+            import ssl
+
+            context = ssl.create_default_context()
+            self._begin(http.client.HTTPSConnection(host, self.port, timeout=timeout_s, context=context), timeout_s)
+        else:
+            self._begin(http.client.HTTPConnection(host, self.port, timeout=timeout_s), timeout_s)
+
+    def _begin(self, connection: http.client.HTTPConnection, timeout_s: float | None) -> None:
+        self._connection = connection
         self._asked = False  # before
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, self.port, timeout=timeout_s, context=context
-            )
-        else:
-            self._connection = http.client.HTTPConnection(host, self.port, timeout=timeout_s)
+
+    @property
+    def where(self) -> str:
+        """The address, as errors name it."""
+        return f"{self.host}:{self.port}"
 
     def get(self, *path: str, **query: str) -> Any:
         return self.request("GET", path, query=query)
@@ -96,13 +109,11 @@ class API:
 
         Raises Refusal, Missing, Unreachable, TimeoutError.
         """
-        target = self._prefix + "/".join(quote(segment, safe="", errors="surrogateescape") for segment in path)
-        if query:
-            target += "?" + urlencode(query)
+        target = self._target(path, query)
         octets = None
         if body is not None:
             octets = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogateescape")
-        sent = {"content-type": "application/json", "authorization": authorization or self._authorization, **headers}
+        sent = {"content-type": "application/json", **self._credentials(authorization), **headers}
         try:
             try:
                 response = self._exchange(method, target, octets, sent)
@@ -116,13 +127,66 @@ class API:
         except TimeoutError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._connection.close()
-            reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-            raise Unreachable(f"{self.host}:{self.port}: {' '.join(reason.split())}") from None
+            raise self._unreachable(error) from None
         answer = decoded(found, response.getheader("content-type", ""))
         if response.status >= 300:
             raise refusal(response.status, answer)
         return answer
+
+    def lines(self, *path: str, **query: str) -> Iterator[str]:
+        """The lines of an answer that comes bit by bit, once it has begun.
+
+        Raises Refusal, Missing, Unreachable, TimeoutError.
+        """
+        try:
+            response = self._exchange("GET", self._target(path, query), None, self._credentials(""))
+            if response.status >= 300:
+                raise refusal(response.status, decoded(self._read(response), response.getheader("content-type", "")))
+        except TimeoutError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        return self._lines(response)
+
+    def _lines(self, response: http.client.HTTPResponse) -> Iterator[str]:
+        try:
+            while True:
+                self._wait_no_longer()
+                line = response.readline()
+                if not line:
+                    return
+                yield line.decode("utf-8", "backslashreplace").rstrip("\n")
+        except TimeoutError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+
+    def wait_for_end(self) -> None:
+        """Wait until the node closes the connection. Raises TimeoutError."""
+        connected: socket.socket | None = self._connection.sock
+        if connected is None:
+            return
+        self._wait_no_longer()
+        try:
+            while connected.recv(1):
+                pass
+        except TimeoutError:
+            raise
+        except OSError:
+            return
+
+    def _target(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
+        target = self._prefix + "/".join(quote(segment, safe="", errors="surrogateescape") for segment in path)
+        return f"{target}?{urlencode(query)}" if query else target
+
+    def _credentials(self, authorization: str) -> dict[str, str]:
+        header = authorization or self._authorization
+        return {"authorization": header} if header else {}
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        self._connection.close()
+        reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        return Unreachable(f"{self.where}: {' '.join(reason.split())}")
 
     def _exchange(
         self, method: str, target: str, octets: bytes | None, headers: Mapping[str, str]
@@ -165,6 +229,59 @@ class API:
         self._connection.close()
 
 
+class LocalAPI(API):
+    """The HTTP API at the unix socket in the folder of a node's data, which needs no password."""
+
+    is_local = True
+
+    def __init__(self, folder: Path, timeout_s: float | None) -> None:
+        """Nobody is connected to yet."""
+        self._path = folder / SOCKET_NAME
+        self._prefix, self._authorization = "/api/", ""
+        self._begin(UnixConnection(folder, timeout_s), timeout_s)
+
+    @property
+    def where(self) -> str:
+        return str(self._path.absolute())
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP at the unix socket in a folder."""
+
+    def __init__(self, folder: Path, timeout_s: float | None) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._folder = folder
+
+    def connect(self) -> None:
+        """Raises OSError."""
+        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connecting.settimeout(self.timeout)
+            with address(self._folder) as name:
+                connecting.connect(name)
+        except OSError:
+            connecting.close()
+            raise
+        self.sock = connecting
+
+
+@contextmanager
+def address(folder: Path) -> Iterator[str]:
+    """The address of the socket in a folder while it is connected to: a long path goes by the folder's descriptor.
+
+    Raises OSError.
+    """
+    path = str(folder / SOCKET_NAME)
+    if len(os.fsencode(path)) <= ADDRESS_LIMIT:
+        yield path
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+    finally:
+        os.close(descriptor)
+
+
 def password_of(file: str) -> str:
     """The password that is not on the command line, where every user of the machine would see it.
 
@@ -198,4 +315,4 @@ def refusal(status: int, answer: object) -> Refusal:
     told = answer if isinstance(answer, dict) else {}
     error, reason = str(told.get("error", "")), told.get("reason")
     text = reason if isinstance(reason, str) else json.dumps(reason) if reason else f"HTTP status {status}"
-    return (Missing if status == 404 else Refusal)(status, error, text)
+    return (Missing if status == 404 else Refusal)(status, error, text, answer)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import html
 
-from ...control.answers import UNAVAILABLE, Refused, Rows, json_text
-from .client import Missing, Refusal
-from .request import Handler, HTTPCall, Item
+from ..answers import DATA, UNAVAILABLE, Refused, Rows, json_text
+from ..api_client import Missing, Refusal
+from .call import Call, Handler, Item
 
 POLICY = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 NOWHERE = "Parameter does not exist"
 
 
-def put(call: HTTPCall, *path: str, body: object) -> None:
+def put(call: Call, *path: str, body: object) -> None:
     """The API writes for browsers why it refuses, with the characters of HTML escaped. Raises Refused (69)."""
     try:
         call.api.put(*path, body=body)
@@ -22,7 +22,7 @@ def put(call: HTTPCall, *path: str, body: object) -> None:
         raise Refused(UNAVAILABLE, html.unescape(error.reason)) from None
 
 
-def clear(call: HTTPCall, *path: str) -> None:
+def clear(call: Call, *path: str) -> None:
     """Raises Refused (69)."""
     try:
         call.api.delete(*path)
@@ -30,20 +30,20 @@ def clear(call: HTTPCall, *path: str) -> None:
         raise Refused(UNAVAILABLE, NOWHERE) from None
 
 
-def set_parameter(call: HTTPCall) -> None:
+def set_parameter(call: Call) -> None:
     component, name, text = call.arguments
     call.vhost()
     body = {"component": component, "vhost": call.vhost_name, "name": name, "value": call.document(text)}
     put(call, "parameters", component, call.vhost_name, name, body=body)
 
 
-def clear_parameter(call: HTTPCall) -> None:
+def clear_parameter(call: Call) -> None:
     component, name = call.arguments
     call.vhost()
     clear(call, "parameters", component, call.vhost_name, name)
 
 
-def list_parameters(call: HTTPCall) -> Rows:
+def list_parameters(call: Call) -> Rows:
     call.vhost()
     found = [one for one in call.api.get("parameters") if one["vhost"] == call.vhost_name]
     return Rows(
@@ -51,25 +51,25 @@ def list_parameters(call: HTTPCall) -> Rows:
     )
 
 
-def set_global_parameter(call: HTTPCall) -> None:
+def set_global_parameter(call: Call) -> None:
     name, text = call.arguments
     put(call, "global-parameters", name, body={"name": name, "value": call.document(text)})
 
 
-def clear_global_parameter(call: HTTPCall) -> None:
+def clear_global_parameter(call: Call) -> None:
     clear(call, "global-parameters", call.arguments[0])
 
 
-def list_global_parameters(call: HTTPCall) -> Rows:
+def list_global_parameters(call: Call) -> Rows:
     found = sorted(call.api.get("global-parameters"), key=lambda one: str(one["name"]))
     return Rows(["name", "value"], ([one["name"], json_text(one["value"])] for one in found))
 
 
-def kind(call: HTTPCall) -> str:
+def kind(call: Call) -> str:
     return "operator-policies" if call.is_operators else "policies"
 
 
-def set_policy(call: HTTPCall) -> None:
+def set_policy(call: Call) -> None:
     name, pattern, text = call.arguments
     call.vhost()
     body = {
@@ -81,12 +81,12 @@ def set_policy(call: HTTPCall) -> None:
     put(call, kind(call), call.vhost_name, name, body=body)
 
 
-def clear_policy(call: HTTPCall) -> None:
+def clear_policy(call: Call) -> None:
     call.vhost()
     clear(call, kind(call), call.vhost_name, call.arguments[0])
 
 
-def list_policies(call: HTTPCall) -> Rows:
+def list_policies(call: Call) -> Rows:
     """The lowest priority first."""
     call.vhost()
     found = sorted(call.api.get(kind(call), call.vhost_name), key=lambda one: int(one["priority"]))
@@ -98,6 +98,18 @@ def row_of(policy: Item) -> list[object]:
     return [shown[column] for column in POLICY]
 
 
+def list_policies_that_match(call: Call) -> Rows:
+    """The policies that match a queue or an exchange by its name, the best first. Raises Refused (65)."""
+    (name,) = call.arguments
+    call.vhost()
+    kind = call.text("object-type", "queue")
+    try:
+        policies = call.api.get("warren", "matching-policies", call.vhost_name, kind, name)
+    except Missing:
+        raise Refused(DATA, f"{kind} '{name}' was not found in virtual host '{call.vhost_name}'") from None
+    return Rows(list(POLICY), (row_of(one) for one in policies))
+
+
 COMMANDS: dict[str, Handler] = {
     "clear_global_parameter": clear_global_parameter,
     "clear_operator_policy": clear_policy,
@@ -107,6 +119,7 @@ COMMANDS: dict[str, Handler] = {
     "list_operator_policies": list_policies,
     "list_parameters": list_parameters,
     "list_policies": list_policies,
+    "list_policies_that_match": list_policies_that_match,
     "set_global_parameter": set_global_parameter,
     "set_operator_policy": set_policy,
     "set_parameter": set_parameter,

@@ -6,40 +6,46 @@ import time
 from datetime import datetime
 from functools import partial
 
-from ...control.answers import DATA, UNAVAILABLE, USAGE, Refused, Rows
-from ...control.columns import Columns, listed
-from ...control.links import COLUMNS, local_time
-from .client import Missing, Refusal
+from ..answers import DATA, UNAVAILABLE, USAGE, Refused, Rows
+from ..api_client import Missing, Refusal
+from ..columns import Columns, listed
+from ..link_columns import COLUMNS, local_time
+from .call import Call, Handler, Item
 from .lists import connections, pid
-from .request import Handler, HTTPCall, Item
 
 DOWN = ("federation-links", "state", "down")
 
 
-def purge_queue(call: HTTPCall) -> None:
+def queue_path(call: Call) -> tuple[str, ...]:
+    """The path of the queue; at the unix socket also queues of others that are exclusive are deleted and purged."""
+    return ("warren", "queues") if call.is_local else ("queues",)
+
+
+def purge_queue(call: Call) -> None:
     try:
-        call.api.delete("queues", call.vhost_name, call.arguments[0], "contents")
+        call.api.delete(*queue_path(call), call.vhost_name, call.arguments[0], "contents")
     except Missing:
         raise Refused(DATA, "Object (queue, stream, exchange, etc) was not found", bare=True) from None
 
 
-def delete_queue(call: HTTPCall) -> str:
+def delete_queue(call: Call) -> str:
     name, vhost = call.arguments[0], call.vhost_name
     queue = call.there("queues", vhost, name)
     if queue is None:
         raise Refused(USAGE, "Queue not found")
     conditions: dict[str, str] = {option: "true" for option in ("if-empty", "if-unused") if call.flag(option)}
     try:
-        call.api.delete("queues", vhost, name, query=conditions)
+        deleted = call.api.delete(*queue_path(call), vhost, name, query=conditions)
     except Refusal as error:
         if error.status != 400:
             raise
         state = "in use" if "in use" in error.reason else "not empty"
         raise Refused(UNAVAILABLE, f"Queue '{name}' in vhost '{vhost}' is {state}") from None
-    return f"Queue was successfully deleted with {queue.get('messages_ready', 0)} ready messages"
+    ready = deleted["messages_ready"] if isinstance(deleted, dict) else queue.get("messages_ready", 0)
+    return f"Queue was successfully deleted with {ready} ready messages"
 
 
-def close(call: HTTPCall, found: list[Item], reason: str) -> None:
+def close(call: Call, found: list[Item], reason: str) -> None:
     """Those of them that are still there."""
     for one in found:
         try:
@@ -53,18 +59,18 @@ def header(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "surrogateescape").decode("latin-1")
 
 
-def close_connection(call: HTTPCall) -> None:
+def close_connection(call: Call) -> None:
     """Nobody of that pid is fine, as in RabbitMQ."""
     wanted, reason = call.arguments
-    close(call, [one for one in connections(call) if wanted in (one["name"], pid(one["name"]))], reason)
+    close(call, [one for one in connections(call) if wanted in (one["name"], one.get("pid"), pid(one["name"]))], reason)
 
 
-def close_all_user_connections(call: HTTPCall) -> None:
+def close_all_user_connections(call: Call) -> None:
     user, reason = call.arguments
     close(call, [one for one in connections(call) if one.get("user") == user], reason)
 
 
-def close_all_connections(call: HTTPCall) -> str:
+def close_all_connections(call: Call) -> str:
     (reason,) = call.arguments
     limit, delay_ms = call.whole("limit", 0), call.whole("per-connection-delay", 0)
     found = [one for one in connections(call) if call.flag("global") or one.get("vhost") == call.vhost_name]
@@ -75,7 +81,7 @@ def close_all_connections(call: HTTPCall) -> str:
     return f"Closed {len(found)} connections"
 
 
-def federation_status(call: HTTPCall) -> Rows:
+def federation_status(call: Call) -> Rows:
     found = call.listed(*(DOWN if call.flag("only-down") else DOWN[:1]))  # none of a broker without federation
     columns: Columns[Item] = {name: partial(cell, column=name) for name in COLUMNS}
     return listed(columns, call.arguments, COLUMNS, found)
@@ -91,7 +97,7 @@ def cell(link: Item, column: str) -> object:
     return "" if value is None else value
 
 
-def restart_federation_link(call: HTTPCall) -> None:
+def restart_federation_link(call: Call) -> None:
     """Raises Refused (69) where there is no such link."""
     id = call.arguments[0]
     for link in call.listed("federation-links"):
@@ -101,23 +107,29 @@ def restart_federation_link(call: HTTPCall) -> None:
     raise Refused(UNAVAILABLE, "Link with the given ID was not found")
 
 
-def export_definitions(call: HTTPCall) -> Item:
+def export_definitions(call: Call) -> Item:
     found: Item = call.api.get("definitions")
     return found
 
 
-def import_definitions(call: HTTPCall) -> None:
-    """What the node leaves out of them stands in its log."""
-    if call.flag("skip-if-unchanged"):
+def import_definitions(call: Call) -> str | None:
+    """Import a document; the unix socket returns what was left out of it, else the log has that."""
+    skip = call.flag("skip-if-unchanged")
+    if call.is_local:
+        path = ("warren", "definitions")
+        answer = call.api.request("POST", path, call.arguments[0], {"skip-if-unchanged": str(skip).lower()})
+        return "\n".join(answer["skipped"]) or None
+    if skip:
         raise Refused(USAGE, "warrenctl: --skip-if-unchanged goes by the control socket, not by --url", bare=True)
     call.api.request("POST", ("definitions",), body=call.arguments[0])
+    return None
 
 
-def set_cluster_name(call: HTTPCall) -> None:
+def set_cluster_name(call: Call) -> None:
     call.api.put("cluster-name", body={"name": call.arguments[0]})
 
 
-def enable_feature_flag(call: HTTPCall) -> None:
+def enable_feature_flag(call: Call) -> None:
     """Raises Refused (64) for one that there is not."""
     name = call.arguments[0]
     known = [flag["name"] for flag in call.api.get("feature-flags")]

@@ -1,0 +1,97 @@
+"""The node itself: its end, its listeners, its limits."""
+
+from __future__ import annotations
+
+from ..answers import USAGE, Refused, bad_argument
+from .call import Call, Handler
+
+UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kb": 1000, "mb": 10**6, "gb": 10**9}
+UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tb": 10**12, "tib": 1 << 40, "t": 1 << 40}
+
+
+def size_bytes(text: str) -> int:
+    """The bytes of a size such as 50MB. Raises Refused (65)."""
+    digits = text.rstrip("kKmMgGtTiIbB")
+    unit = text[len(digits) :].lower()
+    if not (digits.isascii() and digits.isdecimal()):
+        raise bad_argument()
+    if unit and unit not in UNITS:
+        raise bad_argument("Invalid units.")
+    return int(digits) * UNITS.get(unit, 1)
+
+
+def fraction(text: str) -> float:
+    """Raises Refused (65)."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise bad_argument() from None
+    if not 0.0 <= value < 1e6:
+        raise bad_argument()
+    return value
+
+
+def stop(call: Call) -> None:
+    call.api.post("warren", "shutdown")
+
+
+def suspend_listeners(call: Call) -> None:
+    call.api.put("warren", "listeners", body={"state": "suspended"})
+
+
+def resume_listeners(call: Call) -> None:
+    call.api.put("warren", "listeners", body={"state": "running"})
+
+
+def stop_app(call: Call) -> None:
+    call.api.put("warren", "application", body={"state": "stopped"})
+
+
+def start_app(call: Call) -> None:
+    call.api.put("warren", "application", body={"state": "running"})
+
+
+def reset(call: Call) -> None:
+    call.api.post("warren", "reset")
+
+
+def set_vm_memory_high_watermark(call: Call) -> None:
+    """Raises Refused (64, 65)."""
+    first, *rest = call.arguments
+    if first == "absolute":
+        limit: dict[str, object] = {"bytes": size_bytes(required(rest))}
+    else:
+        share = fraction(first)
+        if share > 1.0:
+            raise bad_argument("The threshold should be a fraction between 0.0 and 1.0")
+        limit = {"fraction": share}
+    call.api.put("warren", "limits", "memory", body=limit)
+
+
+def set_disk_free_limit(call: Call) -> None:
+    """Raises Refused (64, 65)."""
+    first, *rest = call.arguments
+    limit: dict[str, object] = (
+        {"fraction": fraction(required(rest))} if first == "mem_relative" else {"bytes": size_bytes(first)}
+    )
+    call.api.put("warren", "limits", "disk", body=limit)
+
+
+def required(rest: list[str]) -> str:
+    """The argument that has to follow. Raises Refused (64)."""
+    if not rest:
+        raise Refused(USAGE, "not enough arguments.", argument=True)
+    return rest[0]
+
+
+COMMANDS: dict[str, Handler] = {
+    "reset": reset,
+    "resume_listeners": resume_listeners,
+    "set_disk_free_limit": set_disk_free_limit,
+    "set_vm_memory_high_watermark": set_vm_memory_high_watermark,
+    "shutdown": stop,
+    "start_app": start_app,
+    "stop": stop,
+    "stop_app": stop_app,
+    "suspend_listeners": suspend_listeners,
+}

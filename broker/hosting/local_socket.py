@@ -1,0 +1,205 @@
+"""The unix socket in the folder of the data, where the HTTP API needs no password.
+
+Its mode (0600) and the uid of the peer are the password: the node's own user and root get in. It is independent of
+the listeners on TCP and of the limits of their connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Protocol
+
+from ..net.connection_limits import ConnectionLimits, Pool, Slot
+from ..runtime.supervisor import Report, Supervisor
+
+if TYPE_CHECKING:
+    from .host import Host, Service
+
+NAME = "ctl.sock"
+ADDRESS_LIMIT = 100  # bytes of a path that every system takes as an address
+CONNECTIONS_LIMIT = 256
+ACCEPTS = 16  # in one turn of the loop
+RETRY_S = 1.0  # until connections are accepted again after the system had no descriptor or memory for one
+ROOT = 0
+CREDENTIALS = struct.Struct("3i")  # of Linux: pid, uid, gid
+
+
+class LocalServer(Protocol):
+    """What answers at the socket, until it is closed."""
+
+    async def close(self) -> None: ...
+
+
+class LocalListener:
+    """A listening unix socket that accepts connections of the node's own user and of root."""
+
+    def __init__(self, listening: socket.socket, report: Report, supervisor: Supervisor) -> None:
+        listening.setblocking(False)
+        self.sockets = [listening]
+        self._report = report
+        self._supervisor = supervisor
+        self._loop = asyncio.get_running_loop()
+        self._limits = ConnectionLimits(CONNECTIONS_LIMIT, report)
+        self._pool = Pool("at the unix socket", CONNECTIONS_LIMIT, CONNECTIONS_LIMIT)
+        self._protocol: Callable[[Slot], asyncio.Protocol] | None = None
+        self._opening: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+
+    def accept(self, protocol: Callable[[Slot], asyncio.Protocol]) -> None:
+        """Accept connections, each with a protocol of its own."""
+        self._protocol = protocol
+        self._accept_again()
+
+    def close(self) -> None:
+        """Stop listening; connections stay."""
+        if self._retry is not None:
+            self._retry.cancel()
+        for listening in self.sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        self.sockets.clear()
+        for task in self._opening:
+            task.cancel()
+
+    def _accept_again(self) -> None:
+        self._retry = None
+        for listening in self.sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                accepted, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._report("cannot_accept", "error", {"reason": str(error)})
+                self._loop.remove_reader(listening)
+                self._retry = self._loop.call_later(RETRY_S, self._accept_again)
+                return
+            self._admit(accepted)
+
+    def _admit(self, accepted: socket.socket) -> None:
+        if peer_uid(accepted) not in (os.geteuid(), ROOT):
+            accepted.close()
+            return
+        slot = self._limits.enter("", self._pool, accepted.close)
+        if slot is None:
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        task = self._supervisor.run("control_connection", self._open(accepted, slot))
+        self._opening.add(task)
+        task.add_done_callback(partial(self._opened, accepted, slot))
+
+    async def _open(self, accepted: socket.socket, slot: Slot) -> None:
+        assert self._protocol is not None
+        await self._loop.connect_accepted_socket(partial(self._protocol, slot), accepted)
+
+    def _opened(self, accepted: socket.socket, slot: Slot, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            slot.leave()
+            accepted.close()
+
+
+class LocalSocket:
+    """The socket of a node, open from `open` to `close`.
+
+    It is in the folder of the data, or in a new folder for a node in memory.
+    """
+
+    def __init__(self, host: Host, services: Iterable[Service]) -> None:
+        self._host = host
+        self._services = services
+        self._folder: Path | None = None
+        self._server: LocalServer | None = None
+
+    def open(self) -> dict[str, list[str]]:
+        """Serve there; the path, as the event `ready` shows it. A node that can have no socket runs without it."""
+        host = self._host
+        try:
+            folder = Path(mkdtemp(prefix="warren-") if host.config.memory else host.config.data_dir)
+            listening = bind(folder)
+        except OSError as error:
+            host.report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
+            return {}
+        self._folder = folder
+        listener = LocalListener(listening, host.report, host.supervisor)
+        servers = (service.serve_local(host, listener) for service in self._services)
+        self._server = next((server for server in servers if server is not None), None)
+        if self._server is None:
+            listener.close()
+            self.unlink()
+            return {}
+        return {"control": [str(folder / NAME)]}
+
+    def unlink(self) -> None:
+        """Take the path away while the folder is still this node's own; connections stay."""
+        if self._folder is not None:
+            (self._folder / NAME).unlink(missing_ok=True)
+            if self._host.config.memory:
+                self._folder.rmdir()
+            self._folder = None
+
+    async def close(self) -> None:
+        """Close the connections, by which clients that wait for the end of the node see it."""
+        self.unlink()
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+
+
+def peer_uid(accepted: socket.socket) -> int:
+    """The user id of the process at the other end; that of no user where the system does not say."""
+    try:
+        credentials = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    except OSError:
+        return -1
+    uid: int = CREDENTIALS.unpack(credentials)[1]
+    return uid
+
+
+@contextmanager
+def address(folder: Path) -> Iterator[str]:
+    """The address of the socket in a folder while it is bound: a long path goes by the folder's descriptor.
+
+    Raises OSError.
+    """
+    path = str(folder / NAME)
+    if len(os.fsencode(path)) <= ADDRESS_LIMIT:
+        yield path
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{NAME}"
+    finally:
+        os.close(descriptor)
+
+
+def bind(folder: Path) -> socket.socket:
+    """A listening socket in the folder, for this user alone; one that a dead node left is replaced. Raises OSError.
+
+    The folder is the node's own: no other process listens in it.
+    """
+    (folder / NAME).unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)  # from its first moment on
+    try:
+        with address(folder) as name:
+            listening.bind(name)
+        listening.listen()
+    except OSError:
+        listening.close()
+        raise
+    finally:
+        os.umask(mask)
+    return listening

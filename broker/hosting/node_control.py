@@ -1,0 +1,90 @@
+"""What operators start and stop: listeners, the application, the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from ..core.definitions.exporter import is_internal
+from . import services
+from .default_user import default_user
+from .node_log import NodeLog
+
+if TYPE_CHECKING:
+    from ..net.server import Server
+    from .host import Host
+
+
+async def not_listening() -> object:
+    return None
+
+
+async def no_services() -> bool:
+    return True
+
+
+class NodeControl:
+    """Starts and stops what the node serves.
+
+    The composition root sets the three callables: `listen` opens the listeners for AMQP and returns None if it
+    cannot; `start_services` starts new services and returns whether it could; `stop` ends the process. The
+    application, as RabbitMQ calls all that serves clients, is stopped between `stop_app` and `start_app`.
+    """
+
+    def __init__(self, host: Host, server: Server) -> None:
+        self.log = NodeLog(host.node.name, host.config.log)
+        self.listen: Callable[[], Coroutine[object, object, object]] = not_listening
+        self.start_services: Callable[[], Coroutine[object, object, bool]] = no_services
+        self.stop: Callable[[], object] = lambda: None
+        self.app_is_stopped = False
+        self._host = host
+        self._server = server
+
+    def suspend_listeners(self) -> None:
+        """Close the listeners for AMQP; connections stay."""
+        for listener in self._server.listeners:
+            listener.close()
+        self._server.listeners.clear()
+
+    async def resume_listeners(self) -> bool:
+        """Open the listeners for AMQP; False, with a line of the log, if one cannot be opened."""
+        return bool(self._server.listeners) or await self.listen() is not None
+
+    async def stop_app(self) -> None:
+        """Stop listeners, services and connections, so that only the unix socket is served. Data stay."""
+        self.suspend_listeners()
+        if not self.app_is_stopped:
+            self.app_is_stopped = True
+            await services.stop(self._host)
+        self._host.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
+
+    async def start_app(self) -> str:
+        """Start what `stop_app` has stopped; the reason if a listener or service cannot start, else empty."""
+        if not await self.resume_listeners():
+            return "cannot listen; the log says why"
+        if self.app_is_stopped:
+            if not await self.start_services():
+                return "a service cannot start; the log says why"
+            self.app_is_stopped = False
+        return ""
+
+    def reset(self) -> None:
+        """Delete all that is stored and make the default virtual host and user, as for a new node.
+
+        The application has to be stopped: a client that is connected would go on with what is deleted.
+        """
+        host, node = self._host, self._host.node
+        for name in list(node.vhosts):
+            node.update_vhost(name, protected=False)
+            node.delete_vhost(name)
+        for user in node.users.all():
+            node.users.delete(user.name)
+        for name in node.parameters.globals():
+            if not is_internal(name):
+                node.parameters.clear_global(name)
+        config = host.config
+        node.add_vhost(config.default_vhost)
+        node.users.put(default_user(config, host.report))
+        rights = config.default_permissions
+        permission = (rights.configure, rights.write, rights.read)
+        node.users.set_permission(config.default_user, config.default_vhost, *permission)

@@ -1,0 +1,404 @@
+"""What Warren's operators do beyond RabbitMQ's HTTP API, under /api/warren."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from warren.broker.plugin import (
+    ARGON2ID,
+    DIGESTS,
+    IMPORTED_HASH,
+    LEVELS,
+    RESOURCES,
+    Exchange,
+    Invalid,
+    NodeControl,
+    Pattern,
+    Queue,
+    Table,
+    User,
+    json_of_table,
+    parsed,
+)
+
+from ..auth import ADMIN, LOCAL, POLICIES
+from ..line_stream import LineStream
+from ..request import Request
+from ..responses import HTTPError, Response, bad, done, found, missing, not_now
+from ..router import Route
+from .policies import policy_view
+
+CHANNELS = 65_535  # the largest channel_max that connection.tune can say
+DEFAULT_LINES = 50
+NDJSON = "application/x-ndjson"
+LINES = "text/plain; charset=utf-8"
+DOCUMENT_LIMIT = 256 << 20  # bytes of definitions
+
+
+class ListenersBody(msgspec.Struct):
+    state: Literal["running", "suspended"]
+
+
+class ApplicationBody(msgspec.Struct):
+    state: Literal["running", "stopped"]
+
+
+class LimitBody(msgspec.Struct):
+    """A limit in bytes, or as a fraction of the machine's memory."""
+
+    bytes: int | None = None
+    fraction: float | None = None
+
+
+class LogBody(msgspec.Struct):
+    level: str
+
+
+class SettingsBody(msgspec.Struct):
+    """Settings that are not given stay as they are."""
+
+    channel_max: int | None = None
+    loopback_users: list[str] | None = None
+
+
+class LimitsBody(msgspec.Struct):
+    value: dict[str, Any]
+
+
+class CredentialsBody(msgspec.Struct):
+    username: str
+    password: str
+
+
+def get_node(request: Request) -> Response:
+    """The name of the node and its default virtual host, the plugins and hashing algorithms that it may use."""
+    return found(
+        {
+            "node": request.node.name,
+            "default_vhost": request.node.default_vhost,
+            "known_plugins": request.host.known_plugins(),
+            "hashing_algorithms": sorted([*DIGESTS, ARGON2ID]),
+        }
+    )
+
+
+# The process and what it serves
+
+
+def shut_down(request: Request) -> Response:
+    """Stop the node; its connections close when it has ended."""
+    control_of(request).stop()
+    return Response(202)
+
+
+async def put_listeners(request: Request) -> Response:
+    """Suspend the listeners for AMQP, or resume them."""
+    body: ListenersBody = request.body
+    control = control_of(request)
+    if body.state == "suspended":
+        control.suspend_listeners()
+    elif not await control.resume_listeners():
+        raise not_now("cannot listen; the log says why")
+    return done()
+
+
+async def put_application(request: Request) -> Response:
+    """Stop all that serves clients, or start it: listeners, services and connections."""
+    body: ApplicationBody = request.body
+    control = control_of(request)
+    if body.state == "stopped":
+        await control.stop_app()
+        return done()
+    reason = await control.start_app()
+    if reason:
+        raise not_now(reason)
+    return done()
+
+
+def reset(request: Request) -> Response:
+    """Delete all that is stored while the application is stopped, and begin as a new node."""
+    control = control_of(request)
+    if not control.app_is_stopped:
+        reason = f"Mnesia is still running on node {request.node.name}: stop it first with stop_app"
+        raise HTTPError(409, "conflict", reason)
+    control.reset()
+    return done()
+
+
+def control_of(request: Request) -> NodeControl:
+    return request.host.control
+
+
+# Limits, alarms, settings
+
+
+def put_memory_limit(request: Request) -> Response:
+    """Set the memory limit until the next start."""
+    request.host.resources.set_vm_memory_high_watermark(limit_bytes(request))
+    return done()
+
+
+def put_disk_limit(request: Request) -> Response:
+    """Set the limit of free disk space until the next start."""
+    request.host.resources.set_disk_free_limit(limit_bytes(request))
+    return done()
+
+
+def limit_bytes(request: Request) -> int:
+    """Raises HTTPError (400)."""
+    body: LimitBody = request.body
+    if body.bytes is not None and body.fraction is None and body.bytes >= 0:
+        return body.bytes
+    if body.fraction is not None and body.bytes is None and math.isfinite(body.fraction) and body.fraction >= 0:
+        return request.host.resources.share(body.fraction)
+    raise bad("either bytes or fraction should be a number from 0 on")
+
+
+def put_alarm(request: Request) -> Response:
+    """Set the alarm of a resource: memory or disk."""
+    request.node.alarms.set(resource_of(request))
+    return done()
+
+
+def delete_alarm(request: Request) -> Response:
+    """Clear the alarm of a resource: memory or disk."""
+    request.node.alarms.clear(resource_of(request))
+    return done()
+
+
+def resource_of(request: Request) -> str:
+    """Raises HTTPError (404)."""
+    name = request.path["resource"]
+    if name not in RESOURCES:
+        raise missing()
+    return name
+
+
+def get_settings(request: Request) -> Response:
+    """The settings that can change while the node runs, and what else clients negotiate."""
+    settings = request.host.settings
+    return found(
+        {
+            "channel_max": settings.channel_max,
+            "frame_max": settings.frame_max,
+            "heartbeat": settings.heartbeat_s,
+            "loopback_users": sorted(request.node.users.loopback_only),
+        }
+    )
+
+
+def put_settings(request: Request) -> Response:
+    """Change settings for connections from now on, until the next start."""
+    body: SettingsBody = request.body
+    if body.channel_max is not None:
+        if body.channel_max < 0:
+            raise bad("channel_max should be a number from 0 on")
+        request.host.settings.channel_max = min(body.channel_max, CHANNELS)
+    if body.loopback_users is not None:
+        request.node.users.loopback_only = frozenset(body.loopback_users)
+    return done()
+
+
+# The log and events
+
+
+def get_log(request: Request) -> Response:
+    """The level of the log and where it is written."""
+    log = control_of(request).log
+    return found({"level": log.log.level, "locations": log.locations()})
+
+
+def put_log(request: Request) -> Response:
+    """Set the level of all outputs of the log until the next start."""
+    body: LogBody = request.body
+    level = LEVELS.get(body.level)
+    if level is None:
+        raise bad(f"level {body.level} is not supported. Try one of {', '.join(LEVELS)}")
+    try:
+        control_of(request).log.set_level(level)
+    except OSError as error:
+        raise not_now(f"cannot open the log: {error}") from None
+    return done()
+
+
+def rotate_log(request: Request) -> Response:
+    """Open the files of the log anew."""
+    try:
+        control_of(request).log.rotate()
+    except OSError as error:
+        raise not_now(f"cannot open the log: {error}") from None
+    return done()
+
+
+def tail_log(request: Request) -> Response:
+    """The last lines of the log."""
+    try:
+        lines = control_of(request).log.tail(whole(request, "lines", DEFAULT_LINES))
+    except OSError as error:
+        raise not_now(f"cannot read {error.filename}: {error.strerror or error}") from None
+    return found({"lines": lines})
+
+
+def stream_log(request: Request) -> LineStream:
+    """The lines of the log from now on, as text."""
+    stream = LineStream(LINES, duration_s(request), lambda number: f"({number} more came too fast)")
+    log = control_of(request).log
+    log.follow(stream.put)
+    stream.leave = lambda: log.unfollow(stream.put)
+    return stream
+
+
+def stream_events(request: Request) -> LineStream:
+    """The events of the node from now on, a JSON object in a line each."""
+    try:
+        pattern = Pattern(request.query.get("pattern") or ".*")
+    except Invalid as error:
+        raise bad(error.text) from None
+    stream = LineStream(NDJSON, duration_s(request), lambda number: json.dumps({"missed": number}))
+
+    def put_event(name: str, fields: Table) -> None:
+        matches = pattern.search(name)
+        if matches is None:  # the search took too long
+            stream.end()
+        if matches:
+            stream.put(json.dumps({"event": name, **json_of_table(fields)}, separators=(",", ":")))
+
+    hooks = request.node.events.hooks
+    hooks.append(put_event)
+    stream.leave = lambda: hooks.remove(put_event)
+    return stream
+
+
+def whole(request: Request, name: str, default: int) -> int:
+    """A whole number of the query. Raises HTTPError (400)."""
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise bad(f"{name} should be a whole number")
+    return int(text)
+
+
+def duration_s(request: Request) -> float | None:
+    """The duration of a stream, or None for one without an end. Raises HTTPError (400)."""
+    return float(whole(request, "duration", 0)) if "duration" in request.query else None
+
+
+# Objects
+
+
+def delete_queue(request: Request) -> Response:
+    """Delete a queue, also one that is exclusive, and return how many messages were ready."""
+    queue, vhost = request.queue(), request.here()
+    where = f"Queue '{queue.name}' in vhost '{vhost.name}'"
+    if request.flag("if-empty") and queue.ready:
+        raise bad(f"{where} is not empty")
+    if request.flag("if-unused") and len(queue.consumers):
+        raise bad(f"{where} is in use")
+    return found({"messages_ready": vhost.delete_queue(queue)})
+
+
+def purge_queue(request: Request) -> Response:
+    """Drop the ready messages of a queue, also of one that is exclusive."""
+    request.queue().purge()
+    return done()
+
+
+def list_matching_policies(request: Request) -> Response:
+    """The policies that match a queue or an exchange, the best first."""
+    targets: dict[str, Queue] | dict[str, Exchange] = (
+        request.here().queues if request.path["kind"] == "queue" else request.here().exchanges
+    )
+    target = targets.get(request.path["name"])
+    if target is None:
+        raise missing()
+    return found([policy_view(policy) for policy in request.node.policies.matching(target)])
+
+
+def put_vhost_limits(request: Request) -> Response:
+    """Set all limits of a virtual host in one change."""
+    body: LimitsBody = request.body
+    request.node.limits.set_vhost(request.here().name, body.value)
+    return done()
+
+
+def put_user_limits(request: Request) -> Response:
+    """Set several limits of a user in one change."""
+    body: LimitsBody = request.body
+    name = request.path["user"]
+    if request.node.users.get(name) is None:
+        raise missing()
+    request.node.limits.set_user(name, body.value)
+    return done()
+
+
+async def authenticate(request: Request) -> Response:
+    """Whether a user has this password."""
+    body: CredentialsBody = request.body
+    result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def settle(user: User | None) -> None:
+        if not result.done():
+            result.set_result(user is not None)
+
+    def postpone() -> None:
+        if not result.done():
+            result.set_exception(not_now("too many logins wait for an answer: try again"))
+
+    password = body.password.encode("utf-8", "surrogateescape")
+    forget = request.node.users.authenticate(body.username, password, True, settle, busy=postpone)
+    try:
+        return found({"authenticated": await result})
+    finally:
+        forget()
+
+
+async def import_definitions(request: Request) -> Response:
+    """Import a document of definitions, all of it or nothing, and return what was left out of it."""
+    body: bytes = request.body
+    imported = request.node.parameters.globals().get(IMPORTED_HASH)
+    skip = request.flag("skip-if-unchanged")
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest())
+    if skip and imported == digest:
+        return found({"skipped": []})
+    try:
+        document = await asyncio.to_thread(parsed, body)
+    except ValueError as error:
+        raise bad(f"failed to parse JSON: {error}") from None
+    lines = await request.host.imports.run(document, None, request.user.name)
+    if skip:
+        with request.acting():
+            request.node.parameters.set_global(IMPORTED_HASH, digest)
+    return found({"skipped": lines})
+
+
+ROUTES = (
+    Route("GET", "/warren/node", ADMIN, get_node),
+    Route("POST", "/warren/shutdown", LOCAL, shut_down),
+    Route("PUT", "/warren/listeners", LOCAL, put_listeners, ListenersBody),
+    Route("PUT", "/warren/application", LOCAL, put_application, ApplicationBody),
+    Route("POST", "/warren/reset", LOCAL, reset),
+    Route("PUT", "/warren/limits/memory", ADMIN, put_memory_limit, LimitBody),
+    Route("PUT", "/warren/limits/disk", ADMIN, put_disk_limit, LimitBody),
+    Route("PUT", "/warren/alarms/{resource}", LOCAL, put_alarm),
+    Route("DELETE", "/warren/alarms/{resource}", LOCAL, delete_alarm),
+    Route("GET", "/warren/settings", LOCAL, get_settings),
+    Route("PUT", "/warren/settings", LOCAL, put_settings, SettingsBody),
+    Route("GET", "/warren/log", ADMIN, get_log),
+    Route("PUT", "/warren/log", ADMIN, put_log, LogBody),
+    Route("POST", "/warren/log/rotate", ADMIN, rotate_log),
+    Route("GET", "/warren/log/tail", ADMIN, tail_log),
+    Route("GET", "/warren/log/stream", ADMIN, stream_log),
+    Route("GET", "/warren/events", ADMIN, stream_events),
+    Route("DELETE", "/warren/queues/{vhost}/{queue}", LOCAL, delete_queue),
+    Route("DELETE", "/warren/queues/{vhost}/{queue}/contents", LOCAL, purge_queue),
+    Route("GET", "/warren/matching-policies/{vhost}/{kind}/{name}", POLICIES, list_matching_policies),
+    Route("PUT", "/warren/vhost-limits/{vhost}", ADMIN, put_vhost_limits, LimitsBody),
+    Route("PUT", "/warren/user-limits/{user}", ADMIN, put_user_limits, LimitsBody),
+    Route("POST", "/warren/authenticate", LOCAL, authenticate, CredentialsBody),
+    Route("POST", "/warren/definitions", LOCAL, import_definitions, bytes, DOCUMENT_LIMIT),
+)

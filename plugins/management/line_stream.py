@@ -1,0 +1,68 @@
+"""Lines that are sent as they come, until the client leaves, the time is up or the node ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+
+WAITING_LIMIT = 1000  # lines that wait for a slow reader; it misses further ones, and is told how many
+
+
+class LineStream:
+    """An answer of lines without an end of its own, made on the loop.
+
+    `duration_s` is None for no end. `missed(n)` makes the line that reports n dropped lines. `leave` unsubscribes from
+    the source when the stream has ended. `check` raises HTTPError once the caller may not read any more.
+    """
+
+    def __init__(self, media_type: str, duration_s: float | None, missed: Callable[[int], str]) -> None:
+        self.media_type = media_type
+        self.leave: Callable[[], object] = lambda: None
+        self.check: Callable[[], object] = lambda: None
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[str] = deque()
+        self._missed = 0
+        self._missed_line = missed
+        self._news = asyncio.Event()
+        self._ended = False
+        self._timer = self._loop.call_later(duration_s, self.end) if duration_s is not None else None
+
+    def put(self, line: str) -> None:
+        """Add a line, from any thread."""
+        self._loop.call_soon_threadsafe(self._put, line)
+
+    def _put(self, line: str) -> None:
+        if len(self._waiting) < WAITING_LIMIT:
+            self._waiting.append(line)
+            self._news.set()
+        else:
+            self._missed += 1
+
+    def end(self) -> None:
+        """End once the lines that wait are sent."""
+        self._ended = True
+        self._news.set()
+
+    async def lines(self) -> AsyncGenerator[list[str], None]:
+        """Yield all lines that have come meanwhile, again and again."""
+        try:
+            while not self._ended or self._waiting:
+                await self._news.wait()
+                self._news.clear()
+                lines = list(self._waiting)
+                self._waiting.clear()
+                if self._missed:
+                    lines.append(self._missed_line(self._missed))
+                    self._missed = 0
+                if lines:
+                    yield lines
+        finally:
+            self.leave_once()
+
+    def leave_once(self) -> None:
+        """Unsubscribe, if that is not done yet."""
+        leave, self.leave = self.leave, lambda: None
+        leave()
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,50 @@
+"""The HTTP API at the node's unix socket, whose callers are administrators without a password."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import Scope
+
+from warren.broker.plugin import Host, Peer
+
+from .api import routes
+from .auth import LOCAL_CALLER, Caller
+from .context import State
+from .http_api import API, HTTPAPI
+from .quota import Quota
+from .service import ManagementService
+
+MANAGEMENT = "management"  # the entry point of the service
+BODIES_BYTES = 512 << 20  # of bodies that are on their way
+
+
+class LocalAPI(HTTPAPI):
+    """An ASGI application for callers who are known by their uid: no header is trusted, none is asked for.
+
+    It goes on while the services of the node are stopped.
+    """
+
+    request_s = None
+
+    def __init__(self, host: Host, state: State) -> None:
+        super().__init__(host, state, routes())
+        self._prefix = API
+        self._bodies = Quota(BODIES_BYTES, BODIES_BYTES)
+
+    def _check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
+        """Take any name of the node: no browser reaches a unix socket."""
+
+    @property
+    def _state(self) -> State:
+        """That of the running service, whose samples are those of the API on TCP; else one without samples."""
+        service = self._host.services.get(MANAGEMENT)
+        state = service.state if isinstance(service, ManagementService) else None
+        return state or self._own_state
+
+    @_state.setter
+    def _state(self, state: State) -> None:
+        self._own_state = state
+
+    async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
+        return LOCAL_CALLER

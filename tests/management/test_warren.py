@@ -1,0 +1,225 @@
+"""Routes beyond RabbitMQ's, and the API at the unix socket."""
+
+import http.client
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.http import Api
+from tests.support.warrenctl import Controlled, commanded, until
+from warren.broker.config import Config, HTTPListener, Management
+from warren.broker.ctl.api_client import LocalAPI, Missing, Refusal, UnixConnection, basic
+from warren.broker.hosting import local_socket
+from warren.plugins.management.api.warren import ROUTES
+from warren.plugins.management.auth import LOCAL
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture
+def local(controlled: Controlled) -> Any:
+    made = LocalAPI(controlled.folder, 20.0)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.guard is LOCAL], ids=str)
+def test_an_administrator_over_tcp_does_not_reach_local_routes(api: Api, route: Any) -> None:
+    path = route.path.replace("{vhost}", "%2F").replace("{queue}", "q").replace("{resource}", "disk")
+    reason = "Only at the unix socket of the node"
+    assert api.request(route.method, path, {}).error == (401, "not_authorised", reason)
+    headers = {"X-Forwarded-For": "localhost", "Forwarded": "for=unix"}
+    assert api.request(route.method, path, {}, headers=headers).status == 401
+
+
+def test_limits_are_sizes_or_fractions(api: Api) -> None:
+    assert api.put("/warren/limits/memory", {"bytes": 5_000_000}).status == 204
+    assert api.put("/warren/limits/disk", {"fraction": 0.5}).status == 204
+    resources = api.host.resources
+    assert (resources.memory_limit_bytes, resources.disk_free_limit_bytes) == (5_000_000, 1 << 29)
+    for body in ({}, {"bytes": -1}, {"fraction": -0.5}, {"bytes": 1, "fraction": 0.5}, {"bytes": "many"}):
+        assert api.put("/warren/limits/memory", body).status == 400
+
+
+def test_limits_of_a_vhost_and_of_a_user_are_one_change(api: Api) -> None:
+    assert api.put("/warren/vhost-limits/%2F", {"value": {"max-queues": 5, "max-connections": 6}}).status == 204
+    assert api.get("/vhost-limits/%2F").json[0]["value"] == {"max-queues": 5, "max-connections": 6}
+    assert api.put("/warren/user-limits/guest", {"value": {"max-channels": 5, "max-connections": 6}}).status == 204
+    assert api.get("/user-limits/guest").json[0]["value"] == {"max-channels": 5, "max-connections": 6}
+    assert api.put("/warren/user-limits/guest", {"value": {"max-channels": 5, "nonsense": 6}}).status == 400
+    assert api.put("/warren/user-limits/nobody", {"value": {}}).status == 404
+
+
+def test_policies_that_match_are_listed_by_priority(api: Api) -> None:
+    api.put("/queues/%2F/q")
+    for name, priority in (("low", 1), ("high", 2)):
+        policy = {"pattern": "^q$", "definition": {"max-length": 5}, "priority": priority}
+        assert api.put(f"/policies/%2F/{name}", policy).status == 201
+    found = api.get("/warren/matching-policies/%2F/queue/q").json
+    assert [policy["name"] for policy in found] == ["high", "low"]
+    assert api.get("/warren/matching-policies/%2F/exchange/amq.topic").json == []
+    assert api.get("/warren/matching-policies/%2F/queue/none").status == 404
+    assert api.get("/warren/matching-policies/none/queue/q").status == 404
+
+
+def test_the_log_is_read_and_its_level_checked(api: Api) -> None:
+    assert api.get("/warren/log").json["level"] == "info"
+    assert api.get("/warren/log/tail?lines=0").json == {"lines": []}
+    assert api.get("/warren/log/tail?lines=-1").status == 400
+    assert api.put("/warren/log", {"level": "loud"}).error[0] == 400
+    assert api.get("/warren/events?pattern=%28").status == 400
+    assert api.get("/warren/events?duration=soon").status == 400
+    assert api.get("/warren/events?duration=0").headers["content-type"] == "application/x-ndjson"
+    api.peer.add_user("watch", ("monitoring",))
+    assert api.get("/warren/log/tail", user="watch").status == 401
+
+
+def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
+    """Over TCP, where the caller is a user."""
+    tcp = HTTPListener(port=0, ip="127.0.0.1")
+    controlled = Controlled(tmp_path, Config(data_dir=str(tmp_path), management=Management(tcp=tcp)))
+    controlled.open()
+    host, local = controlled.host, LocalAPI(tmp_path, 20.0)
+    controlled.listening.call(host.node.start_events)
+
+    async def serve() -> Any:
+        from warren.plugins.management.service import ManagementService
+
+        service = ManagementService()
+        await service.start(host)
+        return service
+
+    service = controlled.listening.run(serve())
+    port = next(one.port for one in host.listening() if one.protocol == "http")
+    controlled.listening.call(host.node.users.set_tags, "guest", ["administrator"])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", "/api/warren/events?pattern=user", headers={"Authorization": basic("guest", "guest")})
+    response = connection.getresponse()
+    local.put("users", "u", body={"password_hash": "", "tags": ""})
+    assert json.loads(response.readline())["event"] == "user.created"
+    controlled.listening.call(host.node.users.set_tags, "guest", ["monitoring"])
+    local.delete("users", "u")
+    assert response.read() == b""
+    connection.close()
+    until(lambda: not host.node.events.hooks)
+    controlled.listening.run(service.stop())
+    local.close()
+    controlled.close()
+
+
+# At the unix socket
+
+
+def test_no_header_makes_another_caller_of_a_local_one(local: LocalAPI) -> None:
+    refused = basic("nobody", "wrong")
+    assert local.request("GET", ("whoami",), authorization=refused)["name"] == "rmq-cli"
+    assert local.request("GET", ("whoami",), headers={"Host": "attacker.example"})["name"] == "rmq-cli"
+
+
+def test_a_vhost_made_there_gives_nobody_permissions(controlled: Controlled, local: LocalAPI) -> None:
+    local.put("vhosts", "v")
+    assert local.get("vhosts", "v", "permissions") == []
+    local.put("queues", "v", "q", body={"durable": True})
+    assert "q" in controlled.host.node.vhosts["v"].queues
+
+
+def test_processes_of_other_users_are_turned_away(
+    controlled: Controlled, local: LocalAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert local.get("whoami")["name"] == "rmq-cli"
+    local.close()
+    monkeypatch.setattr(local_socket, "peer_uid", lambda accepted: os.geteuid() + 1)
+    with pytest.raises(Exception, match=r"closed|reset|gone|Broken"):
+        LocalAPI(controlled.folder, 20.0).get("whoami")
+    monkeypatch.setattr(local_socket, "peer_uid", lambda accepted: 0)
+    root = LocalAPI(controlled.folder, 20.0)
+    assert root.get("whoami")["name"] == "rmq-cli"
+    root.close()
+
+
+def test_the_uid_of_a_peer_is_that_of_its_process() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        assert local_socket.peer_uid(one) == os.geteuid()
+
+
+def test_the_api_there_needs_no_listener_on_tcp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = Config(data_dir=str(tmp_path), management=Management(tcp=HTTPListener(), path_prefix="/behind"))
+    node = Controlled(tmp_path, config)
+    node.open()
+    assert commanded(monkeypatch, capsys, "--data", str(tmp_path))("ping -q") == (0, "Ping succeeded\n", "")
+    assert not node.host.listening()
+    node.close()
+
+
+def test_alarms_and_settings_are_changed(controlled: Controlled, local: LocalAPI) -> None:
+    local.put("warren", "alarms", "disk")
+    assert controlled.host.node.alarms.on() == ["disk"]
+    local.delete("warren", "alarms", "disk")
+    assert not controlled.host.node.alarms.on()
+    with pytest.raises(Missing):
+        local.put("warren", "alarms", "patience")
+    local.put("warren", "settings", body={"channel_max": 70_000, "loopback_users": ["b", "a"]})
+    settings = local.get("warren", "settings")
+    assert (settings["channel_max"], settings["loopback_users"]) == (65_535, ["a", "b"])
+    with pytest.raises(Refusal):
+        local.put("warren", "settings", body={"channel_max": -1})
+
+
+def test_conditions_of_a_deletion_are_checked(controlled: Controlled, local: LocalAPI) -> None:
+    local.put("queues", "/", "q", body={"durable": True})
+    local.post(
+        "exchanges",
+        "/",
+        "amq.default",
+        "publish",
+        body={"properties": {}, "routing_key": "q", "payload": "1", "payload_encoding": "string"},
+    )
+    with pytest.raises(Refusal, match="not empty"):
+        local.delete("warren", "queues", "/", "q", query={"if-empty": "true"})
+    local.delete("warren", "queues", "/", "q", "contents")
+    assert local.delete("warren", "queues", "/", "q", query={"if-empty": "true"}) == {"messages_ready": 0}
+
+
+def test_definitions_are_imported_once_if_that_is_asked_for(controlled: Controlled, local: LocalAPI) -> None:
+    document = json.dumps({"global_parameters": [{"name": "g", "value": 5}]})
+    path = ("warren", "definitions")
+    skip = {"skip-if-unchanged": "true"}
+    assert local.request("POST", path, document, skip) == {"skipped": []}
+    local.delete("global-parameters", "g")
+    local.request("POST", path, document, skip)
+    with pytest.raises(Missing):
+        local.get("global-parameters", "g")
+    local.request("POST", path, document)
+    assert local.get("global-parameters", "g")["value"] == 5
+    with pytest.raises(Refusal, match="failed to parse JSON"):
+        local.request("POST", path, "{")
+
+
+def test_a_node_that_ends_ends_streams_and_connections(tmp_path: Path) -> None:
+    node = Controlled(tmp_path)
+    node.open()
+    reader, waiting = LocalAPI(tmp_path, 20.0), LocalAPI(tmp_path, 20.0)
+    lines = reader.lines("warren", "log", "stream")
+    waiting.post("warren", "shutdown")
+    node.close()
+    waiting.wait_for_end()
+    assert list(lines) == []
+    assert not (tmp_path / local_socket.NAME).exists()
+    reader.close()
+    waiting.close()
+    with pytest.raises(OSError):
+        UnixConnection(tmp_path, 1.0).connect()
+
+
+def test_protected_users_are_changed_there_and_not_over_tcp(local: LocalAPI) -> None:
+    for tags in ("protected", "protected,management"):
+        local.put("users", "kept", body={"password_hash": "", "tags": tags})
+    assert local.get("users", "kept")["tags"] == ["protected", "management"]
+    local.delete("users", "kept")
