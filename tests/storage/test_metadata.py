@@ -405,4 +405,4 @@ def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(path
         ("StoredVHost", "/", "", (), "", False),
         ("StoredUser", "u", b"h", ("administrator",), SHA256, {}),
     ]
-    assert told(loaded(path))[1][3] == SHA256, "not the same when it is opened again"
+    assert told(loaded(path))[1][4] == SHA256, "not the same when it is opened again"
