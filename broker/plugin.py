@@ -7,6 +7,7 @@ from .amqp import properties
 from .amqp.errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown
 from .amqp.field_table import FLOATS, INTEGERS, Table, Value, same, term_of, text_of, type_name
 from .amqp.field_table import check as check_table
+from .amqp.limits import SHORT_STRING
 from .amqp.properties import Properties
 from .amqp.table_json import json_of_table, table_of_json
 from .config import Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput
@@ -54,7 +55,6 @@ from .core.policies.limits import VHOST_LIMITS, user_limits
 from .core.policies.parameters import CLUSTER_ID, CLUSTER_NAME, POLICY, Parameter
 from .core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from .core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET, safe_uri, uri_fault
-from .core.queues.arguments import SHORT_STRING
 from .core.queues.consumers import Consumer, SingleActiveConsumers, is_active
 from .core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from .core.queues.message_log import MessageLog, Origin

@@ -5,7 +5,7 @@ Whether an error closes the channel or the whole connection follows from its nam
 channel.close or connection.close in one place, `session.connection`.
 """
 
-REPLY_TEXT_LIMIT = 255  # a reply text is a short string
+from .limits import SHORT_STRING
 
 
 class AMQPError(Exception):
@@ -26,9 +26,9 @@ class AMQPError(Exception):
         """`NAME - text`, cut between characters so that it fits a short string (RabbitMQ marks the cut with dots)."""
         text = f"{self.name} - {self.text}"
         encoded = text.encode("utf-8", "replace")
-        if len(encoded) <= REPLY_TEXT_LIMIT:
+        if len(encoded) <= SHORT_STRING:
             return encoded.decode("utf-8")
-        return encoded[: REPLY_TEXT_LIMIT - 3].decode("utf-8", "ignore") + "..."
+        return encoded[: SHORT_STRING - 3].decode("utf-8", "ignore") + "..."
 
 
 class ContentTooLarge(AMQPError):

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import ClassVar, Final
 
 from .errors import SyntaxFault
+from .limits import SHORT_STRING
 
 MAX_DEPTH: Final = 16  # tables and arrays inside each other, the outermost counted: far above what clients nest
 MAX_ENTRIES: Final = 1024  # in all, nested ones too: decoding more would hold up the loop for milliseconds
@@ -76,7 +77,7 @@ class Table:
         pieces = []
         for key, value in items:
             name = key.encode("utf-8", "surrogateescape")
-            if len(name) > 255:
+            if len(name) > SHORT_STRING:
                 raise SyntaxFault(f"field name of {len(name)} octets does not fit a short string")
             pieces.append(bytes((len(name),)) + name + _encoded(value))
         return b"".join(pieces)

@@ -10,6 +10,7 @@ from typing import Final
 from . import field_table as table
 from .errors import SyntaxFault
 from .field_table import Table
+from .limits import SHORT_STRING
 
 CONTENT_TYPE: Final = 1 << 15
 CONTENT_ENCODING: Final = 1 << 14
@@ -319,7 +320,7 @@ def _encoded(flag: int, value: str | int | Table) -> bytes:
         return value.framed
     if isinstance(value, str):
         octets = value.encode("utf-8", "surrogateescape")
-        if len(octets) > 255:
+        if len(octets) > SHORT_STRING:
             raise SyntaxFault(f"property of {len(octets)} octets does not fit a short string")
         return bytes((len(octets),)) + octets
     width = 1 if flag & _OCTETS else 8

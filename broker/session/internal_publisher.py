@@ -16,6 +16,7 @@ from functools import partial
 from ..amqp import properties
 from ..amqp.errors import AMQPError, Invalid
 from ..amqp.framing import header_frame, reframe
+from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
 from ..core.exchanges.router import Route
@@ -33,7 +34,6 @@ from .methods import publish as publishing
 from .settings import Settings
 from .transport import Peer, TransportPort
 
-SHORT = 255  # bytes of a short string, which exchange and routing key are on the wire
 NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
 NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
 PERSISTENT = 2
@@ -380,5 +380,5 @@ class InternalPublisher:
 
 def check_short(text: str) -> None:
     """Raises Invalid for a text that is longer than a short string may be."""
-    if len(text.encode("utf-8", "surrogateescape")) > SHORT:
-        raise Invalid(f"a name or a routing key has at most {SHORT} octets")
+    if len(text.encode("utf-8", "surrogateescape")) > SHORT_STRING:
+        raise Invalid(f"a name or a routing key has at most {SHORT_STRING} octets")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 
 REPLY_TO = "amq.rabbitmq.reply-to"  # direct reply-to; the queue of a channel has this as the prefix of its name
-RESERVED = "amq."
 
 
 def strip_line_ends(name: str | None) -> str:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from ..amqp.errors import AccessRefused, NotFound, NotSupported, PreconditionFailed
 from ..amqp.field_table import Table
+from ..amqp.limits import RESERVED
 from ..core.exchanges.exchange import ALTERNATE, Exchange
 from ..core.metadata.queue_types import QUORUM
 from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name
 from ..core.queues.queue import Queue
-from .names import REPLY_TO, RESERVED, unique_name
+from .names import REPLY_TO, unique_name
 
 if TYPE_CHECKING:
     from .channel import Channel

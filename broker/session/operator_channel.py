@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ..amqp.errors import Invalid
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
+from ..amqp.limits import SHORT_STRING
 from ..amqp.properties import Properties
 from ..core.access.users import User
 from ..core.messages.message import Message
@@ -28,7 +29,6 @@ from .settings import Settings
 from .transport import Peer, TransportPort
 from .unacked import Settlement
 
-SHORT = 255  # bytes of a short string, which names and keys are on the wire
 NUMBER = 1  # of the channel
 
 Report = Callable[[str, str, dict[str, object]], None]
@@ -214,6 +214,6 @@ class OperatorChannel:
 
 def short(what: str, text: str) -> str:
     """Raises Invalid for what fits no short string."""
-    if len(text.encode("utf-8", "surrogateescape")) > SHORT:
-        raise Invalid(f"{what} has at most {SHORT} octets")
+    if len(text.encode("utf-8", "surrogateescape")) > SHORT_STRING:
+        raise Invalid(f"{what} has at most {SHORT_STRING} octets")
     return text

@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import Final
 
 from warren.broker.plugin import (
+    SHORT_STRING,
     Binding,
     Destination,
     Emission,
@@ -44,7 +45,6 @@ PROPERTIES: Final[dict[str, Callable[[Properties], str | int | None]]] = {
 }
 ALGORITHM: Final = "x-algorithm"
 ALGORITHMS: Final = ("ring", "jump")  # LavinMQ's; they differ in where a message goes, which no client can count on
-NAME_LIMIT: Final = 255  # octets of a header's name
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 WEIGHT_LIMIT: Final = 10_000
 PLACES: Final = 1 << 18  # a megabyte for each exchange that is in use
@@ -197,8 +197,8 @@ def hashed_header(arguments: Table) -> str | None:
         name = arguments.text(key)
         if name is None:
             raise PreconditionFailed(f"invalid type '{type_name(value)}' for arg '{key}'")
-        if not 0 < len(name.encode("utf-8", "surrogateescape")) <= NAME_LIMIT:
-            raise PreconditionFailed(f"invalid value for arg '{key}': a header's name has 1 to {NAME_LIMIT} octets")
+        if not 0 < len(name.encode("utf-8", "surrogateescape")) <= SHORT_STRING:
+            raise PreconditionFailed(f"invalid value for arg '{key}': a header's name has 1 to {SHORT_STRING} octets")
         return name
     return None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
+from ...amqp.limits import SHORT_STRING
 from ..metadata.change_observer import ChangeObserver
 from ..metadata.records import Change, Record, StoredPermission, StoredTopicPermission, StoredUser
 from ..metadata.validation import check_text
@@ -18,7 +19,6 @@ from .permissions import Permission, TopicPermission
 
 TAGS_LIMIT = 32
 INSIDER = "none"  # the name that RabbitMQ shows; there may be a user who is called so as well
-NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open's answers and in the user-id property
 
 
 class User:
@@ -299,7 +299,7 @@ class Users:
         """The exchange need not be there. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
-        check_text("the name of an exchange", exchange, NAME_LIMIT)
+        check_text("the name of an exchange", exchange, SHORT_STRING)
         stored = StoredTopicPermission(user, vhost, exchange, write, read)
         self.restore_topic_permission(stored)
         self._routes.clear(vhost)
@@ -337,7 +337,7 @@ class Users:
 
 def checked(stored: StoredUser) -> StoredUser:
     """One that can be, each tag once. Raises Invalid."""
-    check_text("the name of a user", stored.name, NAME_LIMIT, 1)
+    check_text("the name of a user", stored.name, SHORT_STRING, 1)
     check_hash(stored.password_hash, stored.hashing_algorithm)
     tags = checked_tags(stored.tags)
     return StoredUser(stored.name, stored.password_hash, tags, stored.hashing_algorithm, stored.limits)
@@ -349,7 +349,7 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     if len(once) > TAGS_LIMIT:
         raise Invalid(f"a user has at most {TAGS_LIMIT} tags")
     for tag in once:
-        check_text("a tag of a user", tag, NAME_LIMIT)
+        check_text("a tag of a user", tag, SHORT_STRING)
     return once
 
 

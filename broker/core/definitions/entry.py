@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError
 from ...amqp.field_table import Table
+from ...amqp.limits import SHORT_STRING
 from ...amqp.table_json import table_of_json
 from ..metadata.validation import boolean, check_text, term, text
 
-NAME_LIMIT = 255  # octets, of whatever stands in a short string of the protocol
 TEXT_LIMIT = 65_536
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
 
@@ -53,7 +53,7 @@ class DefinitionEntry:
             raise Invalid(f'Key "{key}" not found in {self.section}')
         return self.fields[key]
 
-    def text(self, key: str, default: str | None = None, most: int = NAME_LIMIT) -> str:
+    def text(self, key: str, default: str | None = None, most: int = SHORT_STRING) -> str:
         value = self.value(key) if default is None else self.fields.get(key)
         return checked_text(key, default if value is None and default is not None else value, most)
 
@@ -82,7 +82,7 @@ class DefinitionEntry:
             value = [tag.strip() for tag in value.split(",") if tag.strip()]
         if not isinstance(value, list):
             raise Invalid(f"tags should be a list, actually was {term(value)}")
-        return tuple([checked_text("tags", tag, NAME_LIMIT) for tag in value])
+        return tuple([checked_text("tags", tag, SHORT_STRING) for tag in value])
 
     def arguments(self) -> Table:
         return table_of_json(self.fields.get("arguments") or {})

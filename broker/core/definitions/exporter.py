@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ...amqp.errors import unknown_vhost
+from ...amqp.limits import RESERVED
 from ...amqp.table_json import json_of_table
 from ..access.users import User
 from ..exchanges.exchange import Exchange, binding_key
@@ -24,7 +25,7 @@ from ..policies.limits import NAME, VHOST_LIMITS
 from ..policies.parameters import POLICY, Parameter
 from ..queues.arguments import QUEUE_TYPE
 from ..queues.queue import Queue
-from ..vhost.vhost import RESERVED, VHost
+from ..vhost.vhost import VHost
 
 T = TypeVar("T")
 Document = dict[str, object]

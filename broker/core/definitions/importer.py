@@ -16,6 +16,7 @@ from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
+from ...amqp.limits import RESERVED
 from ..access.passwords import SHA256
 from ..access.permissions import Permission, TopicPermission
 from ..access.users import checked
@@ -29,7 +30,7 @@ from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
 from ..policies.policies import OPERATOR_POLICY
 from ..queues.arguments import check_queue_arguments, check_queue_type, with_queue_type
-from ..vhost.vhost import EVENT, PREDECLARED, RESERVED, VHost, destination_type
+from ..vhost.vhost import EVENT, PREDECLARED, VHost, destination_type
 from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
 

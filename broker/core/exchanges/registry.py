@@ -5,6 +5,7 @@ Arguments that every type understands (`x-delayed-exchange`, `x-message-deduplic
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
+from ...amqp.limits import SHORT_STRING
 from .deduplicating import DeduplicatingExchange
 from .delayed import DelayedExchange
 from .direct import DirectExchange
@@ -19,7 +20,6 @@ BUILT_IN: dict[str, type[ExchangeType]] = {
     "headers": HeadersExchange,
     "topic": TopicExchange,
 }
-NAME_LIMIT = 255  # octets, as it stands in a short string of exchange.declare
 
 
 class Registry:
@@ -35,8 +35,8 @@ class Registry:
 
     def register(self, name: str, type_: type[ExchangeType], distribution: str = "") -> None:
         """Add a type under the name that clients declare it by. Raises ValueError if it is empty, too long or taken."""
-        if not name or len(name.encode("utf-8", "surrogateescape")) > NAME_LIMIT:
-            raise ValueError(f"the name of an exchange type has 1 to {NAME_LIMIT} octets")
+        if not name or len(name.encode("utf-8", "surrogateescape")) > SHORT_STRING:
+            raise ValueError(f"the name of an exchange type has 1 to {SHORT_STRING} octets")
         if name in self._types:
             raise ValueError(f"the name is taken, {self._distributions[name] or 'it is built in'}")
         self._types[name] = type_

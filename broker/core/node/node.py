@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
+from ...amqp.limits import SHORT_STRING
 from ..access.users import RouteCaches, Users
 from ..counters.connection_counts import ConnectionCounts
 from ..counters.histogram import LatencyHistogram
@@ -29,7 +30,6 @@ from ..vhost.node_services import NodeServices
 from ..vhost.observer import Observers
 from ..vhost.vhost import EVENT, VHost
 
-VHOST_NAME_LIMIT = 255  # octets, as it stands in a short string of connection.open
 VHOST_TEXT_LIMIT = 65_536
 QUEUE_TYPES = ("", "classic", "quorum")  # empty is none chosen
 
@@ -250,7 +250,7 @@ class Node:
 
 def check_metadata(metadata: StoredVHost) -> None:
     """Raises Invalid."""
-    check_text("the name of a virtual host", metadata.name, VHOST_NAME_LIMIT, 1)
+    check_text("the name of a virtual host", metadata.name, SHORT_STRING, 1)
     check_text("the description of a virtual host", metadata.description, VHOST_TEXT_LIMIT)
     for tag in metadata.tags:
         check_text("a tag of a virtual host", tag, VHOST_TEXT_LIMIT)

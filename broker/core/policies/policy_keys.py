@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 
 from ...amqp.errors import Invalid
+from ...amqp.limits import SHORT_STRING
 from ..metadata.patterns import Pattern
 from ..metadata.policy import MIRRORING, Definition
 from ..metadata.validation import fields_of, term, whole
-from ..queues.arguments import SHORT_STRING
 
 Allowed = Callable[[object], bool]
 

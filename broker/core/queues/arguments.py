@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table, Value, same, text_of, type_name
+from ...amqp.limits import LONGEST_MS, SHORT_STRING
 
 INTEGERS = "bBsuIilL"
-LONGEST_MS = 315_360_000_000  # ten years
 CACHE_LIMIT = 10_000_000  # values that a deduplication may remember; each takes some 250 octets
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 QUEUE_TYPE = "x-queue-type"
-SHORT_STRING = 255  # octets at most
 ARGUMENTS_BYTES = 16_384  # of the arguments of one declaration, binding or consumer, which stay in memory with it
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from ...amqp.field_table import MAX_DEPTH, Table, Value, term_of, type_name, value_of
+from ...amqp.limits import SHORT_STRING
 
 NUMBERS = range(-(1 << 63), 1 << 63)
-KEY_BYTES = 255
 DEEPEST = MAX_DEPTH - 1  # values within values, in a table that is one itself
 # Of headers: with the other properties they are one frame, which cannot be split and must fit the frame_max that
 # clients have unless they ask for less.
@@ -42,7 +42,7 @@ def octets(text: str) -> bytes:
 
 def shortened(text: str) -> str:
     """As much of it as a short string holds, which a key of a table and a routing key are."""
-    return octets(text)[:KEY_BYTES].decode("utf-8", "surrogateescape")
+    return octets(text)[:SHORT_STRING].decode("utf-8", "surrogateescape")
 
 
 def bounded(fields: dict[str, Value], limit_bytes: int = HEADERS_LIMIT_BYTES) -> Table:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
+from ...amqp.limits import RESERVED
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorated
@@ -45,7 +46,6 @@ PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
     ("amq.rabbitmq.trace", "topic", True),
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange in the default vhost alone (spec/core.md 24.2)
-RESERVED = "amq."
 BINDING_COST = 6  # of the end of one binding (`scheduler`)
 BINDINGS = 200  # that end in one step; of more of them, what has them is deleted in slices
 

@@ -10,6 +10,7 @@ from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.field_table import type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, reframe
+from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 ROUTES_LIMIT = 32_768  # remembered for one user in one vhost, 500 octets each; beyond it all are forgotten
 REPLY_TO_BYTES = REPLY_TO.encode()
 NUMBER = re.compile("-?[0-9]+")
-LONGEST_MS = 315_360_000_000
 MANDATORY, IMMEDIATE = 1, 2
 ASKED = properties.USER_ID | properties.EXPIRATION  # properties that are to be checked
 SIZE_AT = 3  # of the header frame, with its class, weight and the size of the body behind it
