@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.queues.message_log import Origin
 from warren.plugins.throughput import schema
-from warren.plugins.throughput.export.message_recorder import Recording
+from warren.plugins.throughput.export.message_recorder import MessageRecorder
 from warren.plugins.throughput.export.pipe_format import BATCH, ROWS
-from warren.plugins.throughput.export.record_buffer import Buffer
+from warren.plugins.throughput.export.record_buffer import RecordBuffer
 from warren.plugins.throughput.export.snapshots import Changed, Snapshots
 from warren.plugins.throughput.export.writer import Task, Writer
 
@@ -57,9 +57,9 @@ class Exporting:
         self.folder = folder
         self.peer = InProcessPeer()
         self.soon = 0
-        self.buffer = Buffer(limit_bytes, self._soon)
+        self.buffer = RecordBuffer(limit_bytes, self._soon)
         changed = Changed()
-        self.recording = Recording(self.buffer, one_in, bool(headers), changed)
+        self.recording = MessageRecorder(self.buffer, one_in, bool(headers), changed)
         self.vhost = self.peer.node.vhosts["/"]
         self.vhost.message_log = self.recording
         self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in, changed)
@@ -85,7 +85,7 @@ class Exporting:
         rows = sorted(rows_of(self.folder), key=lambda row: row["row"])
         return [row for row in rows if not names or row["event"] in names]
 
-    def told(self, *fields: str) -> list[tuple[Any, ...]]:
+    def escape_text(self, *fields: str) -> list[tuple[Any, ...]]:
         """These fields of each event, in order."""
         return [tuple(row[field] for field in fields) for row in self.events()]
 

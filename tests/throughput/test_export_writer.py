@@ -18,9 +18,9 @@ from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.arrow_columns import arrow_schema
-from warren.plugins.throughput.export.message_recorder import Recording
+from warren.plugins.throughput.export.message_recorder import MessageRecorder
 from warren.plugins.throughput.export.pipe_format import HEAD
-from warren.plugins.throughput.export.record_buffer import Buffer
+from warren.plugins.throughput.export.record_buffer import RecordBuffer
 from warren.plugins.throughput.export.snapshots import Changed
 from warren.plugins.throughput.export.writer import Task, Writer, frames
 
@@ -31,8 +31,8 @@ class Telling:
     """A log with nothing but publishes, and their batches as the writer gets them."""
 
     def __init__(self) -> None:
-        self.buffer = Buffer(1 << 20, lambda: None)
-        self.recording = Recording(self.buffer, 1, False, Changed())
+        self.buffer = RecordBuffer(1 << 20, lambda: None)
+        self.recording = MessageRecorder(self.buffer, 1, False, Changed())
 
     def task(self, folder: Path, **changed: Any) -> Task:
         return task(folder, self.recording.begun_ns, **changed)

@@ -1,4 +1,4 @@
-"""The figures of the broker beside the log of messages: rows of `schema.METRICS`."""
+"""Metrics of the broker, as rows of `schema.METRICS`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from warren.broker.plugin import Host, LatencyHistogram, Service
 
 from .. import schema
-from .record_buffer import told
+from .record_buffer import escape_text
 
 EMPTY_BUCKETS = [0] * 6  # the first class of Latencies ends at 64 microseconds: 2**6
 
 
-FEDERATION = "federation"  # the service whose links are told of
+FEDERATION = "federation"  # the service whose links have metrics
 
 
 def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
@@ -45,13 +45,17 @@ def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
 
 
 def flaps(federation: Service | None, links: dict[str, str]) -> list[dict[str, object]]:
-    """How often each link that runs was started, and how often it broke."""
+    """Return how often each running link was started, and how often it failed."""
     there = federation.status() if federation is not None else []
     found = []
     for link in there if isinstance(there, list) else []:
         name = links.get(link["local_connection"])
         if name is not None:
-            labels = [("vhost", told(link["vhost"])), ("upstream", told(link["upstream"])), ("link", told(name))]
+            labels = [
+                ("vhost", escape_text(link["vhost"])),
+                ("upstream", escape_text(link["upstream"])),
+                ("link", escape_text(name)),
+            ]
             found.append(row(schema.LINK_STARTS, schema.COUNTER, link["reconnects"] + 1, labels))
             found.append(row(schema.LINK_FAILURES, schema.COUNTER, link["reconnects"], labels))
     return found
@@ -62,5 +66,5 @@ def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = 
 
 
 def histogram(name: str, taken: LatencyHistogram) -> dict[str, object]:
-    """Since the start, in microseconds."""
+    """Return the time since the start, in microseconds."""
     return row(name, schema.HISTOGRAM, taken.total_s * 1_000_000) | {"buckets": EMPTY_BUCKETS + taken.counts}

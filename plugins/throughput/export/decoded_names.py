@@ -1,4 +1,4 @@
-"""The names behind the codes of a stream, and Arrow columns of them."""
+"""The values of a pipe's codes, and Arrow columns of them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ FIELDS = {ORIGINS: ORIGIN, QUEUES: QUEUE, ADDRESSES: ADDRESS, WORDS: WORD}
 
 
 class Tables:
-    """For each field of each table, the values by code; None for code 0."""
+    """The values by code, for each field of each table; None for code 0."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """All codes are given anew."""
+        """Forget all codes: they are given anew."""
         self._values: dict[tuple[int, str], list[Any]] = {
             (table, field): [None] for table, fields in FIELDS.items() for field in fields
         }
 
     def add(self, entries: Iterable[list[Any]]) -> None:
-        """Each the number of its table, and its fields."""
+        """Add entries, each the number of its table and its fields."""
         for table, *values in entries:
             for field, value in zip(FIELDS[table], values, strict=True):
                 self._values[table, field].append(None if field in NULL_WHERE_EMPTY and value == "" else value)
@@ -37,7 +37,7 @@ class Tables:
 
 
 def dictionary(values: list[str | None], codes: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> pa.Array:
-    """A column of what the codes stand for, each so many times. Only what occurs is in its dictionary."""
+    """Return a dictionary column of the values of codes, each repeated. Its dictionary has only values that occur."""
     if not codes.any() and values[0] is None:
         return pa.nulls(int(counts.sum()), pa.dictionary(pa.int32(), pa.string()))
     used, places = np.unique(codes, return_inverse=True)
@@ -53,6 +53,6 @@ def dictionary(values: list[str | None], codes: np.ndarray[Any, Any], counts: np
 
 
 def constant(value: str, count: int) -> pa.Array:
-    """A column of one text."""
+    """Return a column of one repeated text."""
     rows = pa.array(np.zeros(count, np.int32))
     return pa.DictionaryArray.from_arrays(rows, pa.array([value], pa.string()), safe=False)

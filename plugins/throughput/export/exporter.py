@@ -1,4 +1,4 @@
-"""The export of one run of the broker: its log of messages, snapshots of its queues, its figures; all to the writer."""
+"""The exporter: sends the log of messages, snapshots of queues and metrics of one run of the broker to the writer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from warren.broker.plugin import Change, Child, Host, MessageLog, Observer, Stor
 
 from .. import schema
 from . import broker_metrics
-from .message_recorder import Recording
+from .message_recorder import MessageRecorder
 from .pipe_format import BATCH, BOOT, ROWS
-from .record_buffer import Buffer
+from .record_buffer import RecordBuffer
 from .snapshots import SLICE, Changed, ChangeLog, Snapshot, Snapshots
 from .writer_process import Outlet
 
@@ -24,16 +24,16 @@ LOOK_S = 1.0  # how often queues are looked at for their utilisation
 
 
 class Export(Observer):
-    """`begin` attaches the log to the virtual hosts, `end` takes it off again and waits for what is on its way."""
+    """The export of one run: `begin` attaches the log to the virtual hosts, `end` detaches it and awaits the writer."""
 
     def __init__(self, host: Host, config: Throughput) -> None:
         self._host = host
         self._config = config
         self._directory = Path(config.directory).absolute()
         self.boot_id = secrets.token_hex(6)
-        self._buffer = Buffer(config.buffer_bytes, self._soon)
+        self._buffer = RecordBuffer(config.buffer_bytes, self._soon)
         changed = Changed()
-        self._recording = Recording(self._buffer, config.sample_one_in, bool(config.headers), changed)
+        self._recorder = MessageRecorder(self._buffer, config.sample_one_in, bool(config.headers), changed)
         self._log: MessageLog = ChangeLog(changed)  # of each virtual host that is exported
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed)
         self._outlet = Outlet(host.report, host.supervisor, self._ended)
@@ -65,7 +65,7 @@ class Export(Observer):
                 raise OSError(f"{folder} cannot be written to")
 
     async def begin(self) -> None:
-        """Raises OSError."""
+        """Start the writer and attach the log. Raises OSError."""
         config, node = self._config, self._host.node
         await self._outlet.start()
         self._running = True
@@ -73,12 +73,12 @@ class Export(Observer):
         node.observers.add(self, self._snapshots)
         await self._prepare_snapshot()
         # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
-        self._log = self._recording
+        self._log = self._recorder
         self._attach_all()
         task = {
             "node": node.name,
             "boot_id": self.boot_id,
-            "begun_ns": self._recording.begun_ns,
+            "begun_ns": self._recorder.begun_ns,
             "sample_rate": self._sample_rate,
             "headers": config.headers,
             "directory": str(self._directory),
@@ -190,7 +190,7 @@ class Export(Observer):
         return await asyncio.shield(self._failure)
 
     async def end(self) -> None:
-        """All that has happened so far is written."""
+        """Wait until all that has happened so far is written."""
         if self._running:
             for task in self._tasks:
                 task.cancel()  # none may prepare another snapshot

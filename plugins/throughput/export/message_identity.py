@@ -1,4 +1,4 @@
-"""What the log says of a message beyond its numbers. Pure; bodies are hashed here, and go no further."""
+"""The identity and hops of a message; pure. Bodies are hashed here, and go no further."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DIGEST_BYTES = 16
 
 
 def wanted(headers: bool) -> int:
-    """The property flags of messages that the writer has to look into; `headers` too, where some are exported."""
+    """Return the property flags of messages that the writer decodes; `headers`: with headers, if some are exported."""
     found = properties.MESSAGE_ID | properties.CORRELATION_ID | properties.PRIORITY
     return found | properties.HEADERS if headers else found
 
 
 def identity(message: Message) -> str:
-    """What the message is known by on both sides of a link: its message_id, else a fingerprint of its content."""
+    """Return what identifies a message on both sides of a link: its message_id, else a fingerprint of its content."""
     raw = message.property_bytes
     try:
         message_id, raw = named(raw)
@@ -29,7 +29,7 @@ def identity(message: Message) -> str:
 
 
 def named(raw: bytes) -> tuple[str, bytes]:
-    """The message_id in these properties, or else the properties as they are on both sides."""
+    """Return the message_id in properties, or else the properties as they are on both sides."""
     message_id = properties.text(raw, properties.MESSAGE_ID)
     if message_id:
         return message_id, raw
@@ -41,7 +41,7 @@ def named(raw: bytes) -> tuple[str, bytes]:
 
 
 def hops(message: Message) -> int:
-    """How many brokers it has come through by federation."""
+    """Return the number of federation links that the message has passed."""
     raw = message.property_bytes
     if RECEIVED_FROM.encode() not in raw:
         return 0  # the usual answer, given without decoding

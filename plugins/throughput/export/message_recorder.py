@@ -1,8 +1,8 @@
-"""The log of messages: what the broker tells, as records of batches.
+"""The message recorder: writes what happens to messages into the record buffer, as segments of equal records.
 
-Nothing is made here for a record that lasts beyond the batch it came in. What is published together is numbered on, and
-so is said once, however many messages that are and however many queues they go to; of what is delivered and settled
-the messages are looked at for their numbers and sizes.
+No object is made for a record. Messages that are published together have consecutive numbers, so one segment describes
+them all, however many they are and however many queues they enter; for deliveries and acknowledgements, each message
+adds its number, and its size if sizes differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .pipe_format import (
     SEQ_SHIFT,
     UNTIMED,
 )
-from .record_buffer import Buffer
+from .record_buffer import RecordBuffer
 from .sampling import Run, Sampling
 from .snapshots import Changed
 
@@ -38,23 +38,23 @@ PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DE
     KINDS[name] for name in schema.EVENT_NAMES
 )
 
-NACKED = "nack"  # the reason of a confirm that is none
-REFUSED, HELD = "refused", "held"  # of a publish that entered none of the queues it led to
-GET = "get"  # of a delivery that no consumer had
+NACKED = "nack"  # the reason of a negative confirm
+REFUSED, HELD = "refused", "held"  # the reasons of a publish that entered none of the queues it was routed to
+GET = "get"  # the reason of a delivery without a consumer: basic.get
 NEVER_DEAD_LETTERED = ("deleted", "purged")
-# How queues from which links of exchanges consume are called, and consumers of links of queues.
+# Prefixes: queues from which exchange links consume, and tags of the consumers of queue links.
 LINK_QUEUE, LINK_TAG = "federation: ", "federation-link-"
-FLAGS_AT = 19  # of the properties, in the frames of a message
-MOST_HOPS = 127
+FLAGS_AT = 19  # the place of the property flags in the frames of a message
+HOPS_MAX = 127
 
 persistence = attrgetter("persistent")
 
 
-class Recording(MessageLog):
-    """With `one_in` above 1 only one message in so many is logged, with all that becomes of it.
+class MessageRecorder(MessageLog):
+    """Records the life of messages. With `one_in` above 1, only one message in so many is recorded, all its life.
 
-    Messages are numbered by when the broker got them, in microseconds from `begun_ns` on, so that the number tells how
-    old one is.
+    The number of a message is the time at which the broker got it, in microseconds since `begun_ns`, so that its age
+    needs no other field.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Recording(MessageLog):
 
     def __init__(
         self,
-        buffer: Buffer,
+        buffer: RecordBuffer,
         one_in: int,
         headers: bool,
         changed: Changed,
@@ -78,13 +78,13 @@ class Recording(MessageLog):
         self._sampling = Sampling(one_in)
         self._wanted = wanted(headers)
         self._now_ns = now_ns
-        self._next = 0  # number of a message
+        self._next = 0  # the next number of a message
         self._next_untimed = UNTIMED
-        # What is being published, None where nothing is that is logged; and those of it that are, numbered on from
-        # `_first`, with `_row` for the first. `_queues` took all of them, `_routes_of` counts the others by message.
+        # The messages that are being published, None if none of them is recorded; and those recorded, with numbers from
+        # `_first` and rows from `_row`. `_queues` accepted all of them, `_routes_of` counts other routes by number.
         self._messages: list[Message] | None = None
         self._logged: list[Message] = []
-        self._runs: list[Run] = []  # which of `_messages` they are, where these are sampled
+        self._runs: list[Run] = []  # the places of `_logged` in `_messages`, if messages are sampled
         self._alike = False
         self._first = self._row = self._mono_ns = 0
         self._origin: Origin | None = None
@@ -125,10 +125,10 @@ class Recording(MessageLog):
 
     def returned(self, origin: Origin, messages: list[Message]) -> None:
         if self._messages is not None:
-            seqs, sizes = self._known(self._logged)
+            seqs, sizes = self._numbers_and_sizes(self._logged)
             names = self.buffer.names
             address = names.address(messages[0].address)
-            self._note(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
+            self._add(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
 
     def published(self, targets: tuple[RouteTarget, ...]) -> None:
         """HOT: the export, load A."""
@@ -141,7 +141,7 @@ class Recording(MessageLog):
         if self._alike and (entered or not targets):
             self._published(kind, origin, logged, row, first, entered)
         else:
-            # What entered no queue, though there were some for it, says why: where all do, none has to be looked for.
+            # A message that entered none of its queues has a reason; if all entered, none has to be looked for.
             why = "" if entered or not targets else HELD if all(isinstance(one, Sink) for one in targets) else REFUSED
             routes_of = self._routes_of
             for _, run in groupby(logged, (lambda one: (one.persistent, one.seq in routes_of)) if why else persistence):
@@ -166,7 +166,7 @@ class Recording(MessageLog):
         queues: tuple[Queue, ...],
         reason: str = "",
     ) -> None:
-        """Those that are all persistent, or all not; and where they are all, that they are in the queues."""
+        """Record messages that are all persistent or all transient; if they are all, also that they are in `queues`."""
         count, buffer, message, alike = len(messages), self.buffer, messages[0], self._alike
         names = buffer.names
         flags = PERSISTENT if message.persistent else 0
@@ -178,43 +178,43 @@ class Recording(MessageLog):
             flags |= ENQUEUED
             queue = names.queue(queues[0].vhost, queues[0].name)
         sizes = () if alike else [one.body_bytes for one in messages]
-        noted = buffer.note(
+        added = buffer.add(
             kind, flags, count, self._mono_ns, row, first, message.body_bytes, len(queues), names.origin(origin), queue,
             names.address(message.address), 0, names.word(reason), (), sizes, routes,
         )  # fmt: skip
         if alike and queues:
             for place, other in enumerate(queues[1:], 1):
                 self._enqueued(other, row + (place + 1) * count)
-        if noted:
-            self._look_into(messages[:1] if alike else messages, count if alike else 1, row)
+        if added:
+            self._add_properties(messages[:1] if alike else messages, count if alike else 1, row)
             if kind == FED_IN:
                 self._identify(messages, row)
                 self._count_hops(messages, row)
 
     def _enqueued(self, queue: Queue, row: int) -> None:
-        """All that is logged of what is being published."""
+        """Record that the messages being published are in `queue`."""
         buffer, logged = self.buffer, self._logged
         message = logged[0]
         sizes = () if self._alike else [one.body_bytes for one in logged]
         code, address = buffer.names.queue(queue.vhost, queue.name), buffer.names.address(message.address)
-        buffer.note(
+        buffer.add(
             ENQUEUE, 0, len(logged), self._mono_ns, row, self._first, message.body_bytes, 0, 0, code, address, 0, 0,
             (), sizes,
         )  # fmt: skip
 
-    def _look_into(self, messages: list[Message], count: int, row: int) -> None:
-        """Properties that the writer is to look into, each of `count` records."""
+    def _add_properties(self, messages: list[Message], count: int, row: int) -> None:
+        """Add the properties that the writer decodes, each of `count` records."""
         for index, message in enumerate(messages):
             frames = message.frames
             if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
-                self.buffer.detail(row + index, count, PROPERTIES, message.property_bytes)
+                self.buffer.add_detail(row + index, count, PROPERTIES, message.property_bytes)
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
         self._number([message])
-        seqs, sizes = self._known([message])
+        seqs, sizes = self._numbers_and_sizes([message])
         names, row = self.buffer.names, self.buffer.row
         address = names.address(message.address)
-        if self._note(FED_IN, None, seqs, sizes, 0, names.origin(origin), address, 0, reason):
+        if self._add(FED_IN, None, seqs, sizes, origin=names.origin(origin), address=address, reason=reason):
             self._identify([message], row)
             self._count_hops([message], row)
 
@@ -227,17 +227,17 @@ class Recording(MessageLog):
             if count < there:
                 waiting.appendleft((number + count, seq + count, there - count))
             if refused:
-                told_no = [index for index in range(count) if number + index in refused]
-                self._confirm(origin, [seq + index for index in told_no], NACKED)
-                self._confirm(origin, [seq + index for index in range(count) if index not in told_no], "")
+                nacked = [index for index in range(count) if number + index in refused]
+                self._confirm(origin, [seq + index for index in nacked], NACKED)
+                self._confirm(origin, [seq + index for index in range(count) if index not in nacked], "")
                 continue
             buffer = self.buffer
             code = buffer.names.origin(origin)
-            buffer.note(CONFIRM, 0, count, self._now_ns(), buffer.row, seq, 0, 0, code, 0, 0, 0, 0)
+            buffer.add(CONFIRM, 0, count, self._now_ns(), buffer.row, seq, 0, 0, code, 0, 0, 0, 0)
             buffer.row += count
 
     def _confirm(self, origin: Origin, seqs: list[int], reason: str) -> None:
-        self._note(CONFIRM, None, seqs, [0], origin=self.buffer.names.origin(origin), reason=reason)
+        self._add(CONFIRM, None, seqs, [0], origin=self.buffer.names.origin(origin), reason=reason)
 
     # Queues
 
@@ -255,30 +255,30 @@ class Recording(MessageLog):
                     self._sampling.mark(queue, self._runs)
             return
         if not queues or published and self._messages is None:
-            return  # of what is being published nothing is logged
+            return  # none of the messages being published is recorded
         if source:
             self._number(messages)
         if self._one_in > 1:
             runs = [(place, 1) for place, message in enumerate(messages) if message.seq]
             for queue in queues:
                 self._sampling.mark(queue, runs)
-        seqs, sizes = self._known(messages)
+        seqs, sizes = self._numbers_and_sizes(messages)
         if not seqs:
             return
         alike = len({message.address.encoded for message in messages}) == 1
         address = self.buffer.names.address(messages[0].address) if alike else 0
         for queue in queues:
-            self._note(ENQUEUE, queue, seqs, sizes, address=address, reason=source)
+            self._add(ENQUEUE, queue, seqs, sizes, address=address, reason=source)
             if published:
                 for seq in seqs:
                     self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
 
     def made(self, messages: list[Message]) -> None:
-        if self._one_in == 1:  # else each copy is another message
+        if self._one_in == 1:  # else a copy is sampled as a message of its own
             self._number(messages)
 
     def _number(self, messages: list[Message]) -> None:
-        """Those that no client has published, and that have no number yet."""
+        """Number messages that no client published and that have no number yet."""
         fresh = [message for message in messages if not message.seq]
         if self._one_in > 1:
             fresh = [one for place, length in self._sampling.runs(len(fresh)) for one in fresh[place : place + length]]
@@ -306,52 +306,52 @@ class Recording(MessageLog):
             messages = self._sampling.marked(queue, messages, position)
             if not messages:
                 return
-        seqs, sizes = self._known(messages)
+        seqs, sizes = self._numbers_and_sizes(messages)
         names = self.buffer.names
         flags = (REDELIVERED if redelivered else 0) | (NO_ACK if no_ack else 0)
         if is_link(tag, queue):
             flags |= LINKED
         reason = "" if tag else GET
-        self._note(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
+        self._add(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """HOT: the export, load D."""
         changed = self._changed.queues
         if changed is not None:
             changed.add(queue)
-        seqs, sizes = self._known(messages)
+        seqs, sizes = self._numbers_and_sizes(messages)
         names, row = self.buffer.names, self.buffer.row
         linked = is_link(tag, queue)
         kind = FED_OUT if linked else ACK
-        noted = self._note(kind, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
-        if linked and noted:
+        added = self._add(kind, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
+        if linked and added:
             self._identify([message for message in messages if message.seq], row)
 
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
         self._changed.add(queue)
-        seqs, sizes = self._known([message])
+        seqs, sizes = self._numbers_and_sizes([message])
         names = self.buffer.names
-        self._note(NACK, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
+        self._add(NACK, queue, seqs, sizes, origin=names.origin(origin), tag=names.word(tag))
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
         self._changed.add(queue)
-        seqs, sizes = self._known([message])
-        self._note(REQUEUE, queue, seqs, sizes, reason=reason)
+        seqs, sizes = self._numbers_and_sizes([message])
+        self._add(REQUEUE, queue, seqs, sizes, reason=reason)
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         self._changed.add(queue)
-        seqs, sizes = self._known(messages)
+        seqs, sizes = self._numbers_and_sizes(messages)
         kind = EXPIRE if reason == "expired" else DROP
         if queue.rules.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
             kind = DEAD_LETTER
-        self._note(kind, queue, seqs, sizes, reason=reason)
+        self._add(kind, queue, seqs, sizes, reason=reason)
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
         self._changed.add(queue)
         if self._one_in == 1:
             seqs = [seq or self._untimed() for seq in seqs]
-        # Nobody knows the size of each without reading it.
-        self._note(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
+        # Each one's size is known only after reading it.
+        self._add(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
 
     def cleared(self, queue: Queue) -> None:
         self._changed.add(queue)
@@ -360,8 +360,8 @@ class Recording(MessageLog):
 
     # Records
 
-    def _known(self, messages: list[Message]) -> tuple[list[int], list[int]]:
-        """The numbers of those that are logged, and their sizes. HOT: the export, load A."""
+    def _numbers_and_sizes(self, messages: list[Message]) -> tuple[list[int], list[int]]:
+        """Return the numbers of the recorded messages, and their sizes in bytes. HOT: the export, load A."""
         if len(messages) == 1 and messages[0].seq:
             return [messages[0].seq], [messages[0].body_bytes]
         if self._one_in > 1:
@@ -374,11 +374,11 @@ class Recording(MessageLog):
         return seqs, [message.body_bytes for message in messages]
 
     def _untimed(self) -> int:
-        """The number of a message that was there before the log was, or was read from the disk."""
+        """Return a number for a message that is older than the log, or was read from the disk."""
         self._next_untimed += 1
         return self._next_untimed
 
-    def _note(
+    def _add(
         self,
         kind: int,
         queue: Queue | None,
@@ -390,30 +390,33 @@ class Recording(MessageLog):
         tag: int = 0,
         reason: str = "",
     ) -> bool:
-        """A record for each of these messages; `sizes` may be one for all. HOT: the export, load A."""
+        """Add a record for each message; `sizes` may have one for all. Returns whether there was room.
+
+        HOT: the export, load A. Callers that are not hot name the arguments from `flags` on.
+        """
         count = len(seqs)
         if not count:
             return False
         buffer = self.buffer
         row, buffer.row = buffer.row, buffer.row + count
         size = sizes[0]
-        of = buffer.names.queue(queue.vhost, queue.name) if queue is not None else 0
+        code = buffer.names.queue(queue.vhost, queue.name) if queue is not None else 0
         why = buffer.names.word(reason) if reason else 0
         if count == 1:
-            return buffer.note(kind, flags, 1, self._now_ns(), row, seqs[0], size, 0, origin, of, address, tag, why)
+            return buffer.add(kind, flags, 1, self._now_ns(), row, seqs[0], size, 0, origin, code, address, tag, why)
         differing = sizes if sizes.count(size) < len(sizes) else ()
-        return buffer.note(
-            kind, flags, count, self._now_ns(), row, 0, size, 0, origin, of, address, tag, why, seqs, differing
+        return buffer.add(
+            kind, flags, count, self._now_ns(), row, 0, size, 0, origin, code, address, tag, why, seqs, differing
         )
 
     def _identify(self, messages: list[Message], row: int) -> None:
-        """What they are known by on the other side of the link."""
+        """Add the identities by which messages are known on the other side of the link."""
         for index, message in enumerate(messages):
-            self.buffer.detail(row + index, 1, IDENTITY, identity(message).encode("utf-8", "backslashreplace"))
+            self.buffer.add_detail(row + index, 1, IDENTITY, identity(message).encode("utf-8", "backslashreplace"))
 
     def _count_hops(self, messages: list[Message], row: int) -> None:
         for index, message in enumerate(messages):
-            self.buffer.detail(row + index, 1, HOPS, bytes((min(hops(message), MOST_HOPS),)))
+            self.buffer.add_detail(row + index, 1, HOPS, bytes((min(hops(message), HOPS_MAX),)))
 
 
 def is_link(tag: str, queue: Queue) -> bool:

@@ -1,4 +1,4 @@
-"""Codes for what is said again and again: connections, queues, addresses, words."""
+"""Codes of values that occur in many records: connections, queues, addresses, words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Entry = tuple[str | int, ...]
 
 
 class Names:
-    """`news` are the entries that the other side does not know yet, each behind the number of its table."""
+    """The codes in use. `news` are the entries that the writer does not have yet, as (number of the table, entry)."""
 
     __slots__ = ("news", "_origins", "_queues", "_addresses", "_words")
 
@@ -25,12 +25,12 @@ class Names:
 
     @property
     def full(self) -> bool:
-        """Whether it is time to begin anew."""
+        """Whether a table is full, so that all codes have to be given anew."""
         tables = (self._origins, self._queues, self._addresses, self._words)
         return any(len(table) > LIMIT for table in tables)
 
     def links(self) -> dict[str, str]:
-        """The queue at the upstream of each link that has brought something, by the name of its connection here."""
+        """Return the upstream queue of each link that forwarded something, by the name of its connection here."""
         return {origin.connection: origin.link for origin in self._origins if origin.link}
 
     def origin(self, origin: Origin) -> int:
@@ -59,7 +59,7 @@ class Names:
         return code
 
     def word(self, word: str) -> int:
-        """Of a consumer, or a reason; 0 for an empty one."""
+        """Return the code of a consumer tag or a reason; 0 for an empty one."""
         code = self._words.get(word)
         if code is None:
             code = self._words[word] = len(self._words)

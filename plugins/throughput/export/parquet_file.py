@@ -22,7 +22,7 @@ CONSTANT = ("schema", "sample_rate")  # a dictionary would be one of a single nu
 
 
 class Part:
-    """Of one table. `first_us` is the time of its first row. Raises OSError."""
+    """Open a file of one table. `first_us` is the time of its first row. Raises OSError."""
 
     def __init__(self, folder: Path, name: str, target: pa.Schema, first_us: int) -> None:
         first = datetime.fromtimestamp(first_us / 1_000_000, UTC)
@@ -53,7 +53,7 @@ class Part:
         return self._file.tell()
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
-        """A group of rows; the columns that are missing are null. Raises OSError."""
+        """Write a group of rows; missing columns are null. Raises OSError."""
         count = len(columns["schema"])
         given = [columns.get(field.name, None) for field in self._target]
         arrays = [pa.nulls(count, field.type) if column is None else column
@@ -62,7 +62,7 @@ class Part:
         self.rows += count
 
     def finish(self, lost: int) -> None:
-        """From now on readers see it. Raises OSError."""
+        """Finish the file and give it the name that readers see. Raises OSError."""
         self._writer.add_key_value_metadata({schema.LOST_KEY: str(lost)})
         self._writer.close()
         self._file.flush()
@@ -71,6 +71,6 @@ class Part:
         self._aside.rename(self._path)
 
     def abandon(self) -> None:
-        """It could not be written: nothing of it is left."""
+        """Delete the file: it could not be written."""
         self._file.close()
         self._aside.unlink(missing_ok=True)

@@ -1,22 +1,21 @@
-"""What the broker tells the writer, octet by octet: batches of records, and rows of the small tables.
+"""The format of the pipe from the broker to the writer: batches of records, and rows of the small tables.
 
-The broker writes one frame after the other into a pipe: a head, and what the head says. A batch of records is a few
-parallel runs of octets, not a thing for each record, so that telling of ten thousand messages costs as much as telling
-of their batches.
+The pipe has frames: a head, and a payload. A batch of records is a few parallel runs of bytes instead of an object for
+each record, so that ten thousand messages cost as much as their batches do.
 
-    names     what codes stand for from here on, as JSON: pairs of a table and its next entry, coded from 1
-    segments  SEGMENT each: `count` records that have all of it in common, and number their rows and messages on
-    seqs      eight octets each, of the segments whose messages are not numbered on
-    sizes     four octets each, of the segments whose messages differ in size
-    routed    four octets each, of the segments whose messages went to different numbers of queues
-    details   DETAIL each, and so many octets: what only some messages have
+    names     the values of codes from here on, as JSON: pairs of a table and its next entry, coded from 1
+    segments  SEGMENT each: `count` records with equal fields and consecutive rows and message numbers
+    seqs      eight bytes each, for segments whose messages do not have consecutive numbers
+    sizes     four bytes each, for segments whose messages differ in size
+    routed    four bytes each, for segments whose messages went to different numbers of queues
+    details   DETAIL each, and as many bytes: values that only some messages have
 """
 
 from struct import Struct
 
 from .. import schema
 
-HEAD = Struct("<BI")  # what it is, and the octets that follow
+HEAD = Struct("<BI")  # type, bytes that follow
 BOOT, BATCH, ROWS = range(3)  # a JSON map, first of all; records; a JSON list of a table's name and its rows
 
 # Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, whether all codes are given
@@ -30,7 +29,7 @@ PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED = (1 << b
 # ENQUEUED: of a publish, that as many rows follow that say that each message entered the queue. LINKED: of a delivery,
 # that a federation link gets it.
 
-DETAIL = Struct("<qIBI")  # first row, how many rows have it, what it is, its octets
+DETAIL = Struct("<qIBI")  # first row, how many rows have it, what it is, its bytes
 PROPERTIES, IDENTITY, HOPS = range(3)  # property bytes as on the wire; text; one octet
 
 ORIGINS, QUEUES, ADDRESSES, WORDS = range(4)  # tables of names

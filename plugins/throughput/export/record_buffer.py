@@ -1,4 +1,4 @@
-"""What the broker has told, and the writer has not taken yet: parallel runs of octets, and no thing for each record."""
+"""Records that wait for the writer process, as packed byte arrays: no Python object for each record."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import msgspec
 from .name_codes import Names
 from .pipe_format import BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
 
-SOON_BYTES = 1 << 20  # what is to be taken at once, without waiting for its time
+SOON_BYTES = 1 << 20  # from here on a batch is taken at once, not at its time
 
 
-class Buffer:
-    """`row` is the number of the next record, `lost` how many there was no room for. `waiting_bytes` is what was taken
-    and is still on its way; `soon` is told, once, when there is much to take.
+class RecordBuffer:
+    """The records of the next batch.
+
+    `row` is the number of the next record; `lost` counts records for which there was no room; `waiting_bytes` is the
+    size of batches that were taken and are not written yet, which the owner sets. `soon` is called, once a batch, when
+    there is much to take.
     """
 
     __slots__ = (
@@ -54,15 +57,15 @@ class Buffer:
         self._sizes = bytearray()
         self._routed = bytearray()
         self._details = bytearray()
-        self._held_bytes = 0  # of all these
+        self._held_bytes = 0  # the size of all these
         self._soon_at = self._step_bytes
 
     def take(self) -> list[bytes | bytearray]:
-        """The pieces of a batch; none where there is nothing. Whatever comes later is another."""
+        """Take the batch, in pieces to be joined; an empty list if there are no records."""
         if not self._segments:
             return []
         news = [
-            (table, *[told(value) if isinstance(value, str) else value for value in entry])
+            (table, *[escape_text(value) if isinstance(value, str) else value for value in entry])
             for table, entry in self.names.news
         ]
         runs: list[bytes | bytearray] = [msgspec.json.encode(news)]
@@ -77,14 +80,14 @@ class Buffer:
         return [head, *runs]
 
     def _room(self) -> bool:
-        """There is much to take; whether there may be more."""
+        """Call `soon`, and return whether there is room for more."""
         if self._held_bytes + self.waiting_bytes > self._limit_bytes:
             return False
         self._soon_at = self._held_bytes + self._step_bytes
         self._soon()
         return True
 
-    def note(
+    def add(
         self,
         kind: int,
         flags: int,
@@ -103,8 +106,12 @@ class Buffer:
         sizes: Sequence[int] = (),
         routes: Sequence[int] = (),
     ) -> bool:
-        """So many records from `row` on, or twice as many (ENQUEUED); False where there is no room. Their messages are
-        `seqs`, or numbered on from `first`. HOT: the export, load A."""
+        """Add a segment of `count` records from `row` on, or twice as many with the flag ENQUEUED.
+
+        Their messages have the numbers `seqs`, or consecutive ones from `first`; `size` is the body size of all in
+        bytes, unless `sizes` has them; `routed` the number of queues, unless `routes` has them; origin, queue, address,
+        tag and reason are codes of `names`. Returns whether there was room. HOT: the export, load A.
+        """
         if self._held_bytes >= self._soon_at and not self._room():
             self.lost += count << (flags & ENQUEUED > 0)
             return False
@@ -126,12 +133,12 @@ class Buffer:
         )
         return True
 
-    def detail(self, row: int, count: int, what: int, octets: bytes) -> None:
-        """Of so many records from `row` on."""
-        self._held_bytes += DETAIL.size + len(octets)
-        self._details += DETAIL.pack(row, count, what, len(octets)) + octets
+    def add_detail(self, row: int, count: int, what: int, value: bytes) -> None:
+        """Add a value that `count` records from `row` on have, and others do not."""
+        self._held_bytes += DETAIL.size + len(value)
+        self._details += DETAIL.pack(row, count, what, len(value)) + value
 
 
-def told(text: str) -> str:
-    """Text that was no UTF-8 is told with escapes, as Parquet has no other."""
+def escape_text(text: str) -> str:
+    """Escape what is not UTF-8 in a text, as Parquet has only UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

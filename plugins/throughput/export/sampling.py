@@ -1,4 +1,4 @@
-"""Which messages are logged where not all are.
+"""Sampling: which messages are recorded if not all are.
 
 They are taken some next to each other, so that what comes together mostly has none of them, and costs nothing. Where
 they stand in their queues is noted, so that what is delivered need not be searched for them.
@@ -15,11 +15,11 @@ TOGETHER = 8  # messages that are logged one after the other
 SEARCHED: deque[int] = deque()
 
 Run = tuple[int, int]
-"""The first of messages next to each other, by its place among those it came with, and how many."""
+"""Consecutive messages of a batch: the place of the first, and their number."""
 
 
 class Sampling:
-    """One of `one_in` messages."""
+    """Chooses one of `one_in` messages."""
 
     __slots__ = ("one_in", "_cycle", "_phase", "_marks")
 
@@ -30,7 +30,7 @@ class Sampling:
         self._marks: dict[Queue, deque[int]] = {}  # positions, ascending; SEARCHED where nobody notes them
 
     def runs(self, count: int) -> list[Run]:
-        """Which of so many messages, the next ones, are logged. HOT: the export, load A."""
+        """Return which of the next messages are recorded. HOT: the export, load A."""
         runs = []
         phase = self._phase
         place = 0 if phase < TOGETHER else self._cycle - phase
@@ -44,7 +44,7 @@ class Sampling:
     # Where they stand
 
     def mark(self, queue: Queue, runs: list[Run]) -> None:
-        """These of the messages that the queue is about to get are logged."""
+        """Note which of the messages that the queue is about to get are recorded."""
         if queue.rules.levels:
             self._marks[queue] = SEARCHED  # each priority is a line of its own
             return
@@ -73,5 +73,5 @@ class Sampling:
         return found
 
     def forget(self, queue: Queue) -> None:
-        """The queue has gone."""
+        """Forget a queue."""
         self._marks.pop(queue, None)

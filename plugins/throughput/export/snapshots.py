@@ -1,4 +1,4 @@
-"""How much every queue holds at one moment, so that it agrees with the records to the message.
+"""Snapshots: the length of each queue at one moment, in agreement with the records to the message.
 
 Queues are read before that moment, in slices; in its own turn of the loop only those are read again that something
 happened to meanwhile.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue, RouteTarget
 
-from .record_buffer import Buffer, told
+from .record_buffer import RecordBuffer, escape_text
 
 SLICE = 500  # queues that are read, or of which rows are made, at once: some milliseconds
 PASSES = 5  # over queues that have changed since they were read, each much shorter than the one before
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 class Changed:
-    """Queues to which something has happened while a snapshot is prepared; `queues` is None at any other time."""
+    """The queues that changed while a snapshot is prepared; `queues` is None at any other time."""
 
     __slots__ = ("queues",)
 
@@ -103,7 +103,7 @@ class ChangeLog(MessageLog):
 
 
 class Utilisation:
-    """In what share of looks a queue could deliver at once."""
+    """The share of looks at which a queue could deliver at once: its consumer utilisation."""
 
     def __init__(self) -> None:
         self._looks: dict[Queue, tuple[int, int]] = {}  # all, and those in which it could
@@ -126,7 +126,7 @@ class Snapshots(Observer):
     `prepare` and then `take` make one. Deleted queues of which consumers still have messages are in it too.
     """
 
-    def __init__(self, node: Node, buffer: Buffer, sample_rate: float, changed: Changed) -> None:
+    def __init__(self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed) -> None:
         self.utilisation = Utilisation()
         self._node = node
         self._buffer = buffer
@@ -137,7 +137,7 @@ class Snapshots(Observer):
         self._number = 0
 
     def queues(self) -> list[Queue]:
-        """All that are there now."""
+        """Return all queues."""
         queues: list[Queue] = []
         for vhost in self._node.vhosts.values():
             if vhost.message_log is not None:
@@ -155,7 +155,7 @@ class Snapshots(Observer):
             self._deleted.append(queue)
 
     def prepare(self) -> Iterator[None]:
-        """Read all queues in slices, and then those that have changed meanwhile, fewer each time."""
+        """Read all queues in slices, then those that changed meanwhile, fewer each time."""
         changed: set[Queue] = set()
         self._readings = {}
         self._changed.queues = changed
@@ -174,7 +174,7 @@ class Snapshots(Observer):
                 yield
 
     def take(self, kind: str) -> Snapshot:
-        """A snapshot of this moment, which must have been prepared."""
+        """Return a snapshot of this moment, which must have been prepared."""
         number, self._number = self._number, self._number + 1
         for queue in self._changed.queues or ():
             self._read(queue)
@@ -231,8 +231,8 @@ class Snapshot:
         queue = one.queue
         looks, could = self._looks.get(queue, (0, 0))
         return self._head | {
-            "vhost": told(queue.vhost),
-            "queue": told(queue.name),
+            "vhost": escape_text(queue.vhost),
+            "queue": escape_text(queue.name),
             "queue_type": queue.rules.type,
             "durable": queue.durable,
             "ready": one.ready,

@@ -1,4 +1,4 @@
-"""The process that writes what the broker tells it through a pipe (`stream`), and ends with the pipe.
+"""The writer process: writes what it reads from the broker's pipe (`pipe_format`) to files, and ends with the pipe.
 
 It is a process of its own so that neither the broker's loop nor its memory knows of Parquet, and so that a broker that
 is killed leaves whole files: what it had told by then is written. What the writer has to say it says on its standard
@@ -36,7 +36,7 @@ SMALL_TABLES = (schema.QUEUE_STATS, schema.METRICS)
 
 
 class Task(Boot, frozen=True):
-    """What the broker says first: who it is, where its files go, and how long they get."""
+    """The first frame: the node, the folder of its files, and their limits."""
 
     directory: str
     file_bytes: int
@@ -45,7 +45,7 @@ class Task(Boot, frozen=True):
 
 
 class Writer:
-    """Nothing here raises OSError: what cannot be written is counted in `lost_rows` and reported."""
+    """Writes tables to files, without OSError: rows that cannot be written are counted in `lost_rows` and reported."""
 
     def __init__(self, task: Task, now_s: Any = time.time) -> None:
         self.lost_rows = 0
@@ -62,7 +62,7 @@ class Writer:
         self.look()
 
     def take(self, what: int, payload: bytes) -> None:
-        """One frame of the stream."""
+        """Handle a frame."""
         if what == ROWS:
             table, rows = msgspec.json.decode(payload)
             self._rows[table] += rows
@@ -74,7 +74,7 @@ class Writer:
             self._write()
 
     def look(self) -> None:
-        """Finish what is old enough; drop days that need not be kept."""
+        """Finish files that are old enough; delete days beyond the retention."""
         part, age_s = self._part, self._task.file_age_s
         now = datetime.fromtimestamp(self._now_s(), UTC)
         oldest_s = part.begun_s if part is not None else self._rows_since_s
@@ -85,7 +85,7 @@ class Writer:
             self._sweep(now.date())
 
     def finish(self) -> None:
-        """All that has come is written, in files that are whole."""
+        """Write all that was received, and finish the files."""
         self._write()
         self._close()
         for table, rows in self._rows.items():
@@ -97,7 +97,7 @@ class Writer:
     # Files
 
     def _write(self) -> None:
-        """The records that have come, as a group of rows."""
+        """Write the received records as a group of rows."""
         if not self._batches.rows:
             return
         columns = self._batches.take()
@@ -127,7 +127,7 @@ class Writer:
             self._failed(error, 0)
 
     def _failed(self, error: OSError, rows: int) -> None:
-        """The disk is full, or the like: what was in the file is lost, and the next one may fare better."""
+        """Give up a file that cannot be written, for example as the disk is full; the next one may succeed."""
         part, self._part = self._part, None
         if part is not None:
             rows += part.rows
@@ -188,7 +188,7 @@ def remove_day(folder: Path, prefix: str) -> None:
 
 
 def day_of(name: str) -> date | None:
-    """Of a folder such as dt=2026-11-22."""
+    """Return the day of a folder such as dt=2026-11-22."""
     try:
         return date.fromisoformat(name.removeprefix("dt="))
     except ValueError:
@@ -196,7 +196,7 @@ def day_of(name: str) -> date | None:
 
 
 def say(event: str, **fields: object) -> None:
-    """To the broker, for its log."""
+    """Report to the broker, for its log."""
     try:
         os.write(sys.stdout.fileno(), msgspec.json.encode({"event": event} | fields) + b"\n")
     except OSError:
@@ -204,7 +204,7 @@ def say(event: str, **fields: object) -> None:
 
 
 def frames(pipe: int) -> Iterator[tuple[int, bytes] | None]:
-    """What comes through the pipe until it ends; None whenever nothing has come for a while."""
+    """Yield frames until the pipe ends; None whenever nothing was received for a while."""
     gathered = bytearray()
     while True:
         while len(gathered) >= HEAD.size:

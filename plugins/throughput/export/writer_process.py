@@ -25,7 +25,7 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 
 class Outlet:
-    """`ended` is told, with the exit status, when the writer ends that was not asked to."""
+    """The writer process and its pipe. `ended` is called with the exit status if it ends without being asked to."""
 
     def __init__(self, report: Report, supervisor: Supervisor, ended: Callable[[int], None]) -> None:
         self._report = report
@@ -37,7 +37,7 @@ class Outlet:
         self._stopping = False
 
     async def start(self) -> None:
-        """Raises OSError. What is sent meanwhile waits."""
+        """Start the process; frames sent meanwhile wait. Raises OSError."""
         # It finds the modules where this process has found them, whatever lies in the current folder.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         arguments = ("-P", "-m", MODULE)
@@ -75,18 +75,18 @@ class Outlet:
 
     @property
     def waiting_bytes(self) -> int:
-        """What the writer has not read yet."""
+        """Return the bytes that the writer has not read yet."""
         return self._pipe.transport.get_write_buffer_size() if self._pipe is not None else 0
 
     def send(self, what: int, pieces: Iterable[bytes | bytearray]) -> None:
-        """One frame (`stream`)."""
+        """Send a frame (`pipe_format`)."""
         if self._pipe is None or self._pipe.is_closing():
             return
         given = list(pieces)
         self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, given))), *given]))
 
     async def stop(self) -> None:
-        """All that was sent is written, unless that takes very long."""
+        """Close the pipe and wait until the writer has written all, up to a time limit."""
         self._stopping = True
         if self._pipe is not None:
             self._pipe.close()
