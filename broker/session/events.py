@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from ..core.telemetry.event_fields import terms
+from ..core.telemetry.event_fields import format_arguments
 from .transport import Encryption, Peer
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def connection_created(connection: Connection) -> None:
         "timeout": connection.heartbeat_s,
         "frame_max": connection.frame_max,
         "channel_max": connection.channel_max,
-        "client_properties": terms(connection.client_properties),
+        "client_properties": format_arguments(connection.client_properties),
         "connected_at": connection.connected_at_ms,
         "user_who_performed_action": user.name,
     }
@@ -104,7 +104,7 @@ def connection_closed(connection: Connection) -> None:
             "pid": str(connection),
             "name": connection.name,
             "node": connection.node.name,
-            "client_properties": terms(connection.client_properties),
+            "client_properties": format_arguments(connection.client_properties),
             "user_who_performed_action": connection.login_name,
         }
         events.emit("connection.closed", fields)
@@ -142,7 +142,7 @@ def consumer_created(consumer: ChannelConsumer) -> None:
             "exclusive": consumer.exclusive,
             "ack_required": not consumer.no_ack,
             "prefetch_count": consumer.prefetch,
-            "arguments": terms(consumer.arguments),
+            "arguments": format_arguments(consumer.arguments),
             "user_who_performed_action": channel.user.name,
         }
         channel.connection.node.events.emit("consumer.created", fields)

@@ -21,7 +21,7 @@ def renew_rights(connection: Connection) -> None:
         raise NotAllowed("New secret was refused by one of the backends")
     if vhost.name not in user.permissions:
         raise NotAllowed("Secret update failed")
-    vhost.changed()
+    vhost.clear_route_cache()
     revoke_consumers(connection)
 
 

@@ -8,11 +8,11 @@ from warren.broker.amqp.field_table import Table, check
 from warren.broker.core.telemetry.event_fields import (
     DEEPEST,
     HEADERS_LIMIT_BYTES,
-    bounded,
+    cut_short,
+    field_value,
+    fit_to_limit,
+    format_arguments,
     octets,
-    shortened,
-    terms,
-    typed,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.just("k" * 300) | st.just("\ud800")
@@ -26,37 +26,42 @@ JSON = st.recursive(
 @examples(200)
 @given(JSON)
 def test_every_value_of_json_fits_a_table(value: object) -> None:
-    check(Table.of({"value": typed(value)}).raw)
+    check(Table.of({"value": field_value(value)}).raw)
 
 
 def test_what_no_table_can_hold_is_told_as_text() -> None:
-    assert typed(1 << 63) == ("S", b"9223372036854775808")
-    assert typed("\ud800x") == ("S", b"?x")
-    assert typed({"k" * 300: 1}) == ("F", Table.of({"k" * 255: ("l", 1)}))
+    assert field_value(1 << 63) == ("S", b"9223372036854775808")
+    assert field_value("\ud800x") == ("S", b"?x")
+    assert field_value({"k" * 300: 1}) == ("F", Table.of({"k" * 255: ("l", 1)}))
     deep: object = 1
     for _ in range(DEEPEST + 2):
         deep = [deep]
-    found = typed(deep)
+    found = field_value(deep)
     for _ in range(DEEPEST):
         assert isinstance(found[1], list)
         (found,) = found[1]
     assert found == ("S", b"[[1]]")
-    check(Table.of({"deep": typed(deep)}).raw)
+    check(Table.of({"deep": field_value(deep)}).raw)
 
 
 def test_what_is_not_utf8_comes_out_as_it_came() -> None:
-    assert octets("\udcff") == b"\xff" and shortened("\udcff" * 300) == "\udcff" * 255
+    assert octets("\udcff") == b"\xff" and cut_short("\udcff" * 300) == "\udcff" * 255
 
 
 def test_the_longest_field_goes_where_all_together_are_too_much() -> None:
-    fields = {"a": typed("x" * 50_000), "b": typed("x" * 90_000), "c": typed(1), "d": typed("x" * 40_000)}
-    assert [key for key, _ in bounded(fields).items()] == ["a", "c", "d"]
-    assert len(bounded(fields).raw) <= HEADERS_LIMIT_BYTES
-    assert [key for key, _ in bounded(fields, 100).items()] == ["c"]
+    fields = {
+        "a": field_value("x" * 50_000),
+        "b": field_value("x" * 90_000),
+        "c": field_value(1),
+        "d": field_value("x" * 40_000),
+    }
+    assert [key for key, _ in fit_to_limit(fields).items()] == ["a", "c", "d"]
+    assert len(fit_to_limit(fields).raw) <= HEADERS_LIMIT_BYTES
+    assert [key for key, _ in fit_to_limit(fields, 100).items()] == ["c"]
     del fields["b"]
-    assert bounded(fields) == Table.of(fields)
+    assert fit_to_limit(fields) == Table.of(fields)
 
 
 def test_arguments_are_terms() -> None:
     arguments = Table.of({"x-max-length": 5, "a": "b"})
-    assert terms(arguments) == ['{<<"x-max-length">>,signedint,5}', '{<<"a">>,longstr,<<"b">>}']
+    assert format_arguments(arguments) == ['{<<"x-max-length">>,signedint,5}', '{<<"a">>,longstr,<<"b">>}']

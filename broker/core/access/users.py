@@ -1,7 +1,7 @@
-"""Users: who may come in, and what each was given (spec/core.md 20).
+"""Users, their authentication and permissions.
 
-Every change is told to the observers of the node, but for what `restore` brings back at the start. Passwords come in
-hashed: whoever has one in plain text asks `Users.hash_password` first.
+Observers are notified of every change, except when stored users are restored. Passwords are passed as hashes, which
+`Users.hash_password` computes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ INSIDER = "none"  # the name that RabbitMQ shows; there may be a user who is cal
 
 
 class User:
-    """`tags` are RabbitMQ's: administrator, monitoring, policymaker, management, impersonator, or one's own.
+    """A user with password hash, tags, limits and permissions.
+
+    `tags` are RabbitMQ's (administrator, monitoring, policymaker, management, impersonator) or an operator's own.
 
     `permissions` are by virtual host, `topic_permissions` by virtual host and exchange. `limits` are `max-connections`
     and `max-channels`, where they are set.
@@ -41,23 +43,23 @@ class User:
 
     @property
     def account(self) -> str:
-        """The name under which limits and changes of users concern it; empty for an internal user."""
+        """The name that limits and changes of users refer to; empty for an internal user."""
         return self.name
 
     def become(self, stored: StoredUser) -> bool:
-        """Take over all of it; whether that is anything else than before."""
+        """Replace all stored properties. Returns whether anything has changed."""
         before = (self.password_hash, self.hashing_algorithm, self.tags, self.limits)
         after = (stored.password_hash, stored.hashing_algorithm, stored.tags, dict(stored.limits))
         self.password_hash, self.hashing_algorithm, self.tags, self.limits = after
         return before != after
 
     def stored(self) -> StoredUser:
-        """As it is kept."""
+        """The record of the user in the metadata."""
         return StoredUser(self.name, self.password_hash, self.tags, self.hashing_algorithm, dict(self.limits))
 
 
 class InternalUser(User):
-    """A part of this broker at work in one virtual host: it may do everything there, and nobody can log in as it."""
+    """Internal user with full permissions in one virtual host; cannot log in."""
 
     def __init__(self, vhost: str) -> None:
         super().__init__(StoredUser(INSIDER, b"", ("administrator", "impersonator")))
@@ -79,9 +81,10 @@ class RouteCaches:
 
 
 class Users:
-    """`algorithm` is that of new passwords; with argon2id, what RabbitMQ hashed is hashed anew at the first login.
+    """The users of a node.
 
-    Without `hashing` nobody whose hash is argon2id can log in, and who is refused is refused at once.
+    `algorithm` hashes new passwords; if it is argon2id, a hash of RabbitMQ's algorithms is replaced at the first login.
+    Without `hashing`, users with an argon2id hash cannot log in, and refusals are immediate.
     """
 
     def __init__(
@@ -138,11 +141,10 @@ class Users:
         source: str = "",
         busy: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
-        """Tell `then`, now or later, the user; None for one unknown, a wrong or blank password, or the wrong place.
+        """Verify a password, and call `then` with the user, or None if refused: now or later.
 
-        Every refusal takes the time of one argon2id, whatever the reason. `busy` is called in place of `then` where
-        too many wait for an answer, which says nothing of the password. The source is the address that asks. What is
-        returned forgets the login, whose client has gone.
+        Every refusal takes the time of one argon2id hash, whatever the reason. `busy` is called instead of `then` if
+        too many logins wait. `source` is the client's address. The returned function cancels the login.
         """
         user = self.admitted(name, loopback)
         if user is not None and self._is_right(user, password):
@@ -167,13 +169,13 @@ class Users:
         return self.hashing.verify(password_hash, password, verified, name, source)
 
     def admitted(self, name: str, loopback: bool) -> User | None:
-        """The user, no password asked, or None: unknown, or only allowed from this machine."""
+        """The user without a password check, or None if unknown, or only allowed to connect from this machine."""
         if not loopback and name in self.loopback_only:
             return None
         return self._users.get(name)
 
     def _is_right(self, user: User, password: bytes) -> bool:
-        """As far as can be told at once: by RabbitMQ's algorithms. A blank password never is."""
+        """Check the password against a hash of RabbitMQ's algorithms. A blank password is always wrong."""
         if not password or not user.password_hash or user.hashing_algorithm not in DIGESTS:
             return False
         return verify_password(user.password_hash, password, user.hashing_algorithm)
@@ -194,7 +196,7 @@ class Users:
     # Changing
 
     def hash_password(self, password: str, then: Callable[[bytes, str], None]) -> None:
-        """Tell `then`, now or later, a hash and its algorithm, as `add` and `change_password` take them.
+        """Hash a password, and call `then` with the hash and its algorithm, for `add` or `change_password`.
 
         Raises Invalid for a password that the rules refuse.
         """
@@ -204,7 +206,7 @@ class Users:
         self.hashing.hash(octets, self.algorithm, lambda password_hash: then(password_hash, self.algorithm))
 
     def restore(self, stored: StoredUser) -> None:
-        """One that was stored; nobody is told."""
+        """Add a stored user at the start, without notifying observers."""
         self._users[stored.name] = User(stored)
 
     def add(
@@ -215,7 +217,7 @@ class Users:
         hashing_algorithm: str = SHA256,
         limits: dict[str, int] | None = None,
     ) -> User:
-        """An empty hash lets no password in. Raises Invalid, also for a name that is taken."""
+        """Create a user; with an empty hash, no password is accepted. Raises Invalid, also if the user exists."""
         if name in self._users:
             raise Invalid(f'User "{name}" already exists')
         stored = StoredUser(name, password_hash, tuple(tags), hashing_algorithm, limits or {})
@@ -223,7 +225,7 @@ class Users:
         return self._users[name]
 
     def put(self, stored: StoredUser) -> None:
-        """Make this user, or have the one of that name be so, with the same permissions. Raises Invalid."""
+        """Create or replace a user; permissions of an existing user are kept. Raises Invalid."""
         stored = checked(stored)
         user = self._users.get(stored.name)
         if user is None:
@@ -233,7 +235,7 @@ class Users:
         self._put(user)
 
     def delete(self, name: str) -> None:
-        """With all permissions. Raises Unknown."""
+        """Delete the user with all permissions. Raises Unknown."""
         user = self.find(name)
         self._drop_permissions(user, list(user.permissions), list(user.topic_permissions))
         del self._users[name]
@@ -247,7 +249,7 @@ class Users:
         self._set_password(user, password_hash, hashing_algorithm)
 
     def clear_password(self, name: str) -> None:
-        """From now on no password lets the user in. Raises Unknown."""
+        """Clear the password, so that none is accepted. Raises Unknown."""
         user = self.find(name)
         self._set_password(user, b"", user.hashing_algorithm)
 
@@ -291,12 +293,12 @@ class Users:
         self._tell(True, stored)
 
     def clear_permission(self, user: str, vhost: str) -> None:
-        """None there is fine. Raises Unknown."""
+        """Delete the permission, if there is one. Raises Unknown."""
         self._check_vhost(vhost)
         self._drop_permissions(self.find(user), [vhost], [])
 
     def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
-        """The exchange need not be there. Raises Unknown, Invalid."""
+        """Set the permission on an exchange, which need not exist. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
         check_text("the name of an exchange", exchange, SHORT_STRING)
@@ -306,14 +308,14 @@ class Users:
         self._tell(True, stored)
 
     def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
-        """That on one exchange, or on all. None there is fine. Raises Unknown."""
+        """Delete the permission on one exchange, or on all, if there is any. Raises Unknown."""
         self._check_vhost(vhost)
         found = self.find(user)
         keys = [key for key in found.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
         self._drop_permissions(found, [], keys)
 
     def drop_vhost(self, vhost: str) -> None:
-        """The permissions in a virtual host that goes."""
+        """Delete all permissions in a deleted virtual host."""
         for user in self.all():
             topics = [key for key in user.topic_permissions if key[0] == vhost]
             self._drop_permissions(user, [vhost], topics)
@@ -336,7 +338,7 @@ class Users:
 
 
 def checked(stored: StoredUser) -> StoredUser:
-    """One that can be, each tag once. Raises Invalid."""
+    """Validate a record, and remove duplicate tags. Raises Invalid."""
     check_text("the name of a user", stored.name, SHORT_STRING, 1)
     check_hash(stored.password_hash, stored.hashing_algorithm)
     tags = checked_tags(stored.tags)
@@ -344,7 +346,7 @@ def checked(stored: StoredUser) -> StoredUser:
 
 
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Each once, in their order. Raises Invalid."""
+    """Validate tags, and remove duplicates. Raises Invalid."""
     once = tuple(dict.fromkeys(tags))
     if len(once) > TAGS_LIMIT:
         raise Invalid(f"a user has at most {TAGS_LIMIT} tags")
@@ -354,4 +356,4 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def forgotten() -> None:
-    """A login that was answered at once has nothing to forget."""
+    """Cancel nothing: the login was answered at once."""

@@ -1,8 +1,8 @@
-"""Messages that wait in an exchange until they are due (spec/core.md 19.7).
+"""Exchanges that delay messages, as RabbitMQ's delayed message exchange plugin does.
 
-A message with the header `x-delay` waits so many milliseconds. It lies in the journal meanwhile, and in memory is one
-integer of 56 octets: its deadline, its turn, its place. The deadline is the one of its life, so a restart knows it
-without reading messages.
+A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, and is
+one integer of 56 bytes in memory: deadline, turn and place. The deadline is stored in the message's state, so that a
+restart knows it without reading messages.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from .exchange_context import ExchangeContext
 
 HEADER = "x-delay"
-LONGEST_MS = (1 << 32) - 1  # of the plugin for RabbitMQ; what is longer is not delayed
+LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
 SLICE = 200  # messages that go at once: some milliseconds, then others have their turn
-DROP_SLICE = 10_000  # likewise, of an exchange that is deleted
-RETRY_MS = 10_000  # until a message is tried again that was due and could not be read or released
+DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
+RETRY_MS = 10_000  # until a due message that could not be read or released is tried again
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_PLACE = (1 << DEADLINE_SHIFT) - 1
 
 
 class Delay(Sink):
-    """`release` takes each message when it is due.
+    """The sink that holds delayed messages, and calls `release` with each when it is due.
 
     The turn of a message is its id, as messages are stored in the order in which they come. Compaction gives them other
     ids; so those that a restart brings back have as turn their place in that order, which is less than any id to come.
@@ -76,7 +76,7 @@ class Delay(Sink):
         return len(self._heap)
 
     def asked_ms(self, message: Message) -> int:
-        """How long the message is to be held; 0 where it is not."""
+        """The delay of a message in milliseconds; 0 if it is not delayed."""
         raw = message.property_bytes
         if raw != self._seen:
             self._seen_ms = delay_ms(raw)
@@ -101,7 +101,7 @@ class Delay(Sink):
         return DURABLE if stored else ACCEPTED
 
     def hold_again(self, stored: RecoveredMessages) -> None:
-        """Those of them that have a deadline."""
+        """Take over recovered messages that have a deadline."""
         for due_ms, id_, place in stored:
             if due_ms != NEVER:
                 self._heap.append(due_ms << DEADLINE_SHIFT | len(self._restored_ids) << TURN_SHIFT | place)
@@ -110,7 +110,7 @@ class Delay(Sink):
         self._expect()
 
     def on_deleted(self) -> None:
-        """The exchange is deleted, and what waits in it goes with it."""
+        """The exchange has been deleted: drop all held messages."""
         self.deleted = True
         if self._timer is not None:
             self._timer.cancel()
@@ -119,7 +119,7 @@ class Delay(Sink):
         self._drop()
 
     def _drop(self) -> None:
-        """A slice of what is left, in any order. The journal knows that the exchange is gone: a restart drops all."""
+        """Drop a slice of the messages. A restart drops the rest, as the journal has recorded the deletion."""
         durable = self.context.number > 0
         for _ in range(min(DROP_SLICE, len(self._heap))):
             id_, place = self._page(self._heap.pop())
@@ -129,13 +129,13 @@ class Delay(Sink):
             self._timer = self.context.call_at(self.context.clock.now_ms(), self._drop)
 
     def _page(self, entry: int) -> tuple[int, int]:
-        """Its id and place, no place where it is in memory."""
+        """The id and place of a message; place 0 if it is in memory."""
         turn = entry >> TURN_SHIFT & MASK
         id_ = self._restored_ids[turn] if turn < len(self._restored_ids) else turn
         return self._moved_ids.get(turn, id_), entry & MASK
 
     def _put_back(self, entry: int, message: Message | None) -> int:
-        """The entry of a message that is tried again. Where it was read, it says itself where it is now."""
+        """The heap entry of a message that is to be tried again, with its current place if it was read."""
         if message is None or not message.place:
             return entry
         if message.id != self._page(entry)[0]:
@@ -143,7 +143,7 @@ class Delay(Sink):
         return entry & ~MASK | message.place
 
     def _expect(self) -> None:
-        """One timer, for the first."""
+        """Set the timer to the earliest deadline."""
         if not self._heap:
             return
         when_ms = self._heap[0] >> DEADLINE_SHIFT
@@ -201,7 +201,7 @@ class Delay(Sink):
 
 
 class DelayedExchange(ExchangeDecorator):
-    """`inner` routes, by the bindings there are when a message is due."""
+    """Holds messages with a delay; `inner` routes each when it is due, by the bindings of that moment."""
 
     __slots__ = ("_context", "_delay")
 
@@ -216,7 +216,7 @@ class DelayedExchange(ExchangeDecorator):
 
     @property
     def messages_delayed(self) -> int:
-        """How many are held."""
+        """The number of held messages."""
         return len(self._delay) if self._delay is not None else 0
 
     def on_created(self, context: ExchangeContext) -> None:
@@ -241,7 +241,7 @@ class DelayedExchange(ExchangeDecorator):
         super().on_deleted()
 
     def _release(self, message: Message) -> None:
-        """It is due."""
+        """Route a message that is due."""
         assert self._context is not None, "on_created was called"
         keys = routing_keys(message, None)
         message = held(message)
@@ -249,7 +249,7 @@ class DelayedExchange(ExchangeDecorator):
 
 
 def delay_ms(raw: bytes) -> int:
-    """What the header in these properties asks for, 0 where that is nothing. A number as text will do."""
+    """The delay that the header in these properties asks for, as a number or decimal text; 0 if none."""
     if HEADER.encode() not in raw:
         return 0  # the usual answer, given without decoding
     value = (properties.headers(raw) or Table.EMPTY).get(HEADER)
@@ -262,7 +262,7 @@ def delay_ms(raw: bytes) -> int:
 
 
 def held(message: Message) -> Message:
-    """The message as it goes on once it is due, to be held no more: the header is negated, as that plugin does."""
+    """A copy of a due message with the header negated, as RabbitMQ's plugin does, so that it is not delayed again."""
     raw = message.property_bytes
     headers = properties.headers(raw) or Table.EMPTY
     value = headers.get(HEADER)

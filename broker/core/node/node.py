@@ -43,7 +43,7 @@ class VHostRouteCaches(RouteCaches):
     def clear(self, vhost: str) -> None:
         there = self._vhosts.get(vhost)
         if there is not None:
-            there.changed()
+            there.clear_route_cache()
 
     def drop_user(self, user: str) -> None:
         for vhost in self._vhosts.values():
@@ -217,7 +217,7 @@ class Node:
         """Switch the firehose of a virtual host, until the next stop (spec/core.md 24.1). Raises Unknown."""
         vhost = self._vhost(name)
         vhost.firehose = Firehose(vhost, self.name) if on else None
-        vhost.changed()
+        vhost.clear_route_cache()
 
     def _vhost(self, name: str) -> VHost:
         vhost = self.vhosts.get(name)

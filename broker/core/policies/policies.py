@@ -187,7 +187,7 @@ class Policies(TopologyPolicies):
             touched = [target for target in some if holds(old, target) or could_hold(new, target)]
             changed = [target for target in touched if self.apply(target)]
             if changed:
-                vhost.changed()  # an alternate exchange may be another
+                vhost.clear_route_cache()  # an alternate exchange may be another
             for target in changed:
                 self._observers.policy_changed(target)
             yield LOOK_COST * len(some) + APPLY_COST * len(changed)

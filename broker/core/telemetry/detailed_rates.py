@@ -1,5 +1,6 @@
-"""What passed between two of a channel, an exchange and a queue: counted only where somebody has asked for it, since
-each batch of messages then costs a look-up or two more, and each pair memory. Numbers are as in `statistics.py`.
+"""Message counters by channel and exchange, channel and queue, exchange and queue: RabbitMQ's detailed rates.
+
+They are optional, as each batch of messages costs a look-up or two more, and each pair memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChannelRates:
-    """Of one channel: what it published to each exchange, confirms apart, and what it got of each queue."""
+    """The counters of one channel: messages published to each exchange, and delivered from each queue."""
 
     __slots__ = ("exchanges", "queues", "_routed")
 
@@ -26,7 +27,7 @@ class ChannelRates:
         self._routed = routed
 
     def published(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int, mandatory: bool) -> None:
-        """So many, each for all of these queues."""
+        """Count messages that were each routed to all of these queues."""
         counted = self.exchanges.get(exchange)
         if counted is None:
             counted = self.exchanges[exchange] = PublishCounters()
@@ -43,22 +44,24 @@ class ChannelRates:
                 routed[queue] = routed.get(queue, 0) + count
 
     def of(self, queue: Queue) -> DeliveryCounters:
-        """What this channel gets of it."""
+        """The counters of deliveries from this queue to the channel."""
         counted = self.queues.get(queue)
         if counted is None:
             counted = self.queues[queue] = DeliveryCounters()
         return counted
 
     def acked(self, queue: Queue, count: int) -> None:
-        """Of what is not counted any more nothing is."""
+        """Count acknowledgements, unless the counters of the queue have been removed."""
         counted = self.queues.get(queue)
         if counted is not None:
             counted.acked(count)
 
 
 class DetailedRates(Observer):
-    """Of all channels. `routed` is how many messages went from which exchange, to which they were published, to which
-    queue. What is deleted is forgotten."""
+    """The counters of all channels. `routed` counts messages by the exchange they were published to and by queue.
+
+    Counters of deleted exchanges and queues are removed.
+    """
 
     def __init__(self) -> None:
         self.routed: dict[Exchange, dict[Queue, int]] = {}

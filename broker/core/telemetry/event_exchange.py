@@ -28,7 +28,7 @@ from ..metadata.records import (
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
 from ..vhost.vhost import VHost
-from .event_fields import bounded, terms, typed
+from .event_fields import field_value, fit_to_limit, format_arguments
 from .system_exchange import SystemExchange
 
 INTERNAL = "rmq-internal"  # RabbitMQ's name for the broker itself as the actor
@@ -72,9 +72,9 @@ class Events(Observer):
             return
         exchange = self._exchange
         now_ms = exchange.clock.now_ms()
-        values = {key: typed(value) for key, value in fields.items()}
+        values = {key: field_value(value) for key, value in fields.items()}
         values["timestamp_in_ms"] = ("l", now_ms)
-        headers = bounded(values)
+        headers = fit_to_limit(values)
         for hook in list(self.hooks):
             hook(name, headers)
         if not exchange.is_bound:
@@ -106,7 +106,7 @@ class Events(Observer):
                 "durable": exchange.durable,
                 "auto_delete": exchange.auto_delete,
                 "internal": exchange.internal,
-                "arguments": terms(exchange.arguments),
+                "arguments": format_arguments(exchange.arguments),
                 "policy": exchange.policy.name if exchange.policy is not None else "",
             }
             self._tell("exchange.created", fields)
@@ -125,7 +125,7 @@ class Events(Observer):
                 "auto_delete": queue.auto_delete,
                 "exclusive": queue.owner is not None,
                 "owner_pid": str(queue.owner or ""),
-                "arguments": terms(queue.arguments),
+                "arguments": format_arguments(queue.arguments),
             }
             self._tell("queue.created", fields)
 
@@ -148,7 +148,7 @@ class Events(Observer):
                 "destination_name": binding.destination.name,
                 "destination_kind": binding.destination.kind,
                 "routing_key": binding.routing_key,
-                "arguments": terms(binding.arguments),
+                "arguments": format_arguments(binding.arguments),
             }
             self._tell(name, fields)
 

@@ -1,4 +1,4 @@
-"""What the broker tells of itself, as headers of a message: of any value something, and of all no more than fits."""
+"""Builds the headers of events and traced messages: converts Python values to fields, and limits their size."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from ...amqp.field_table import MAX_DEPTH, Table, Value, term_of, type_name, val
 from ...amqp.limits import SHORT_STRING
 
 NUMBERS = range(-(1 << 63), 1 << 63)
-DEEPEST = MAX_DEPTH - 1  # values within values, in a table that is one itself
-# Of headers: with the other properties they are one frame, which cannot be split and must fit the frame_max that
-# clients have unless they ask for less.
+DEEPEST = MAX_DEPTH - 1  # nesting of values; the table that contains them is one level itself
+# Limit of headers: all properties are one frame, which cannot be split and must fit the default frame_max of clients.
 HEADERS_LIMIT_BYTES = 126 << 10
 
 
-def typed(value: object, depth: int = 0) -> Value:
-    """Numbers are long however small; what no table can hold is text. Tables hold fields in turn."""
+def field_value(value: object, depth: int = 0) -> Value:
+    """Convert a Python value to a field: integers to `l`, dictionaries to tables, what has no field type to text."""
     if isinstance(value, bool):
         return ("t", value)
     if isinstance(value, int):
@@ -25,28 +24,28 @@ def typed(value: object, depth: int = 0) -> Value:
     if isinstance(value, (list, tuple, dict)) and depth == DEEPEST:
         return ("S", json.dumps(value).encode())
     if isinstance(value, (list, tuple)):
-        return ("A", [typed(each, depth + 1) for each in value])
+        return ("A", [field_value(each, depth + 1) for each in value])
     if isinstance(value, dict):
-        items = [(shortened(str(key)), typed(each, depth + 1)) for key, each in value.items()]
+        items = [(cut_short(str(key)), field_value(each, depth + 1)) for key, each in value.items()]
         return ("F", Table(Table.encode_items(items)))
     return value_of(value)
 
 
 def octets(text: str) -> bytes:
-    """UTF-8, with what came as none as it came; half a surrogate pair, which JSON can name, is a question mark."""
+    """Encode as UTF-8; escaped bytes as they were received, a lone surrogate, which JSON may contain, as `?`."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace")
 
 
-def shortened(text: str) -> str:
-    """As much of it as a short string holds, which a key of a table and a routing key are."""
+def cut_short(text: str) -> str:
+    """Cut a text to the length of a short string."""
     return octets(text)[:SHORT_STRING].decode("utf-8", "surrogateescape")
 
 
-def bounded(fields: dict[str, Value], limit_bytes: int = HEADERS_LIMIT_BYTES) -> Table:
-    """The table of these fields; where they are too much together, without the longest of them."""
+def fit_to_limit(fields: dict[str, Value], limit_bytes: int = HEADERS_LIMIT_BYTES) -> Table:
+    """The table of these fields without the longest ones, as far as needed to fit the limit."""
     table = Table.of(fields)
     if len(table.raw) <= limit_bytes:
         return table
@@ -58,8 +57,8 @@ def bounded(fields: dict[str, Value], limit_bytes: int = HEADERS_LIMIT_BYTES) ->
     return Table.of({key: value for key, value in fields.items() if key in sizes})
 
 
-def terms(table: Table) -> list[str]:
-    """Arguments as RabbitMQ shows them here, such as `{<<"x-max-length">>,signedint,5}`."""
+def format_arguments(table: Table) -> list[str]:
+    """Arguments as RabbitMQ formats them in events, such as `{<<"x-max-length">>,signedint,5}`."""
     shown = []
     for key, value in table.items():
         name = term_of(("S", key.encode("utf-8", "surrogateescape")))

@@ -16,7 +16,7 @@ from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
 from ..vhost.tracer import Tracer
-from .event_fields import HEADERS_LIMIT_BYTES, bounded, shortened
+from .event_fields import HEADERS_LIMIT_BYTES, cut_short, fit_to_limit
 
 if TYPE_CHECKING:
     from ..vhost.vhost import VHost
@@ -36,13 +36,13 @@ class Firehose(Tracer):
     def published(
         self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
     ) -> None:
-        """A message was routed by these keys, and goes to these queues."""
+        """Publish a copy of a message that was routed by these keys to these queues."""
         fields = self._fields(origin, message, keys)
         fields["routed_queues"] = [queue.name for queue in queues]
         self._emit(f"publish.{message.address.exchange}", fields, message)
 
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
-        """A message went to a consumer, or to a basic.get."""
+        """Publish a copy of a message that was delivered to a consumer, or by basic.get."""
         if message.address.exchange == TRACE:
             return
         fields = self._fields(origin, message, routing_keys(message, None))
@@ -65,17 +65,17 @@ class Firehose(Tracer):
         exchange = self._vhost.exchanges.get(TRACE)
         if exchange is None or not exchange.outgoing:
             return
-        key = shortened(key)
-        headers = bounded({name: value_of(value) for name, value in fields.items()})
+        key = cut_short(key)
+        headers = fit_to_limit({name: value_of(value) for name, value in fields.items()})
         copy = framed(Address(TRACE, key), Properties(headers=headers), message.body)
         queues = self._vhost.route(exchange, (key,), copy)[0]
         self._vhost.enqueue([copy], copy.body_bytes, False, queues)
 
 
 def described(properties: Properties) -> Table:
-    """Those that are set, as a table: numbers I where they fit, strings S, headers as they are.
+    """The properties that are set, as a field table: numbers as `I` if they fit, strings as `S`, headers unchanged.
 
-    Without headers that are too long or nested too deep for a table in a table.
+    Headers that are too long, or nested too deep for a table in a table, are left out.
     """
     given = (
         ("content_type", properties.content_type),
@@ -94,7 +94,7 @@ def described(properties: Properties) -> Table:
         ("cluster_id", properties.cluster_id),
     )
     fields = {name: value_of(value) for name, value in given if value is not None}
-    table = bounded(fields, HEADERS_LIMIT_BYTES // 2)
+    table = fit_to_limit(fields, HEADERS_LIMIT_BYTES // 2)
     try:
         check(Table.of({"properties": table}).raw)
     except SyntaxFault:
@@ -104,5 +104,5 @@ def described(properties: Properties) -> Table:
 
 
 def signed(timestamp: int | None) -> int | None:
-    """As a table holds it, in which there is no larger number than a signed one of 64 bits."""
+    """Convert a timestamp to a signed 64-bit integer, the largest that a field table holds."""
     return timestamp if timestamp is None or timestamp < 1 << 63 else timestamp - (1 << 64)

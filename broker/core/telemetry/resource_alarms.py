@@ -1,4 +1,4 @@
-"""Alarms: what the node is low on, so that whoever publishes has to wait (spec/core.md 23)."""
+"""Memory and disk alarms, which block publishing connections."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ RESOURCES = (MEMORY, DISK)
 
 
 class Alarms:
-    """`reason` is what blocked clients are told, empty while there is no alarm. `hooks` are told of each change, after
-    it: the resource, and whether its alarm is on now.
+    """The resource alarms of a node.
+
+    `reason` is the text of connection.blocked, empty without an alarm. `hooks` are called after each change with the
+    resource, and whether its alarm is set.
     """
 
     __slots__ = ("reason", "hooks", "_on")
@@ -27,7 +29,7 @@ class Alarms:
         self._change(resource, False)
 
     def on(self) -> list[str]:
-        """What the node is low on."""
+        """The resources whose alarm is set."""
         return [resource for resource in RESOURCES if resource in self._on]
 
     def _change(self, resource: str, on: bool) -> None:

@@ -1,6 +1,6 @@
-"""A virtual host: its exchanges, queues and bindings, and the rules by which they come and go.
+"""A virtual host: exchanges, queues and bindings, and the rules for declaring and deleting them.
 
-Permissions are not asked here, the session does that; nor is any argument that only the wire knows.
+Permissions are checked by callers, in the session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .exchange_host import ExchangeHost, deliver_emissions
 from .node_services import NodeServices
 from .tracer import Tracer
 
-PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
+PREDECLARED = (  # name, type, internal
     ("", "direct", False),
     ("amq.direct", "direct", False),
     ("amq.fanout", "fanout", False),
@@ -45,13 +45,21 @@ PREDECLARED = (  # name, type, internal (spec/core.md 5.1)
     ("amq.match", "headers", False),
     ("amq.rabbitmq.trace", "topic", True),
 )
-EVENT = "amq.rabbitmq.event"  # a topic exchange in the default vhost alone (spec/core.md 24.2)
-BINDING_COST = 6  # of the end of one binding (`scheduler`)
-BINDINGS = 200  # that end in one step; of more of them, what has them is deleted in slices
+EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
+BINDING_COST = 6  # cost of deleting one binding, in units of `jobs.scheduler`
+BINDINGS = 200  # deleted in one step; a queue or exchange with more of them is unbound by a job
 
 
 class VHost(QueueHost):
-    """`routes` are what sessions remember here: by user and RouteKey. Each change empties them."""
+    """A virtual host: exchanges, queues, bindings, and the routes cached for publishers.
+
+    exchanges   by name
+    queues      by name
+    volatile    the queues of direct reply-to, by name
+    routes      cached routes by user and RouteKey, cleared by each change of topology or permissions
+    firehose    receives all messages while tracing is switched on, or None
+    unbindings  jobs that delete the many bindings of a deleted queue or exchange, by its kind and name
+    """
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
         """`system_exchanges` are topic exchanges that are predeclared in this virtual host alone."""
@@ -60,8 +68,7 @@ class VHost(QueueHost):
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, ReplyQueue] = {}
         self.routes: dict[str, dict[RouteKey, Route]] = {}
-        self.firehose: Tracer | None = None  # while tracing is switched on
-        # What has been deleted and still has bindings, by kind and name, with the job that removes them.
+        self.firehose: Tracer | None = None
         self.unbindings: dict[tuple[str, str], Job] = {}
         self._registry = services.registry
         self._numbering = services.numbering
@@ -77,29 +84,32 @@ class VHost(QueueHost):
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
 
-    def changed(self) -> None:
-        """Forget remembered routes: the topology, or somebody's permission, is another now."""
+    def clear_route_cache(self) -> None:
+        """Drop all cached routes, after a change of topology or permissions."""
         for routes in self.routes.values():
             routes.clear()
 
     # Looking up
 
     def exchange(self, name: str) -> Exchange:
-        """Raises NotFound (404)."""
+        """The exchange with this name. Raises NotFound (404)."""
         exchange = self.exchanges.get(name)
         if exchange is None:
             raise NotFound(f"no exchange '{name}' in {self}")
         return exchange
 
     def queue(self, name: str) -> Queue:
-        """Raises NotFound (404)."""
+        """The queue with this name. Raises NotFound (404)."""
         queue = self.find_queue(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in {self}")
         return queue
 
     def find_queue(self, name: str) -> Queue | None:
-        """The queue, unless it is to go with a connection that has ended, or with its consumers: then it goes now."""
+        """The queue with this name, or None.
+
+        A queue whose exclusive owner has closed is deleted now, as is an auto-delete queue whose consumers have ended.
+        """
         queue = self.queues.get(name)
         if queue is None:
             return None
@@ -110,13 +120,13 @@ class VHost(QueueHost):
         return None if queue.deleted else queue
 
     def owned_queue(self, name: str, owner: object) -> Queue:
-        """A queue that is not another connection's; raises NotFound (404), ResourceLocked (405)."""
+        """The queue, if it is not exclusive to another owner. Raises NotFound (404), ResourceLocked (405)."""
         queue = self.queue(name)
         self.check_owner(queue, owner, queue.owner is not None)
         return queue
 
     def check_owner(self, queue: Queue, owner: object, exclusive: bool) -> None:
-        """Raises ResourceLocked (405) for another connection's queue, or one that was not declared so (6.1)."""
+        """Raise ResourceLocked (405) if the queue is exclusive to another owner, or its exclusive flag differs."""
         if queue.owner is not None and queue.owner is not owner or exclusive != (queue.owner is not None):
             raise ResourceLocked(
                 f"cannot obtain exclusive access to locked {queue}. It could be originally declared on another "
@@ -124,7 +134,7 @@ class VHost(QueueHost):
             )
 
     def check_type(self, type_: str) -> None:
-        """Raises PreconditionFailed (406) for an exchange type that is not known."""
+        """Raise PreconditionFailed (406) for an unknown exchange type."""
         self._registry.find(type_)
 
     def route(
@@ -148,9 +158,10 @@ class VHost(QueueHost):
         arguments: Table,
         number: int | None = None,
     ) -> Exchange:
-        """Create it or find it the same; raises AccessRefused (403), PreconditionFailed (406).
+        """Create the exchange, or return the existing one if it is equivalent.
 
-        `number` is what the journal knows it by, 0 for not at all, where it is there again after a restart.
+        `number` restores an exchange: its id in the journal, or 0 if it stores no messages. Raises AccessRefused (403),
+        PreconditionFailed (406).
         """
         self.check_type(type_)
         if name == "":
@@ -166,7 +177,7 @@ class VHost(QueueHost):
         self._finish_unbinding(Exchange.kind, name)
         exchange = self._create_exchange(name, type_, durable, auto_delete, internal, arguments, number)
         self._policies.apply(exchange)
-        self.changed()
+        self.clear_route_cache()
         self._observers.exchange_declared(exchange)
         return exchange
 
@@ -189,7 +200,7 @@ class VHost(QueueHost):
         return exchange
 
     def delete_exchange(self, name: str, if_unused: bool) -> None:
-        """Missing is fine; raises AccessRefused (403), PreconditionFailed (406)."""
+        """Delete the exchange, if it exists. Raises AccessRefused (403), PreconditionFailed (406) if it is in use."""
         if name == "":
             raise AccessRefused("operation not permitted on the default exchange")
         if name.startswith(RESERVED):
@@ -202,16 +213,16 @@ class VHost(QueueHost):
         self._drop_exchange(exchange)
 
     def _drop_exchange(self, exchange: Exchange) -> None:
-        """With its bindings on both sides; auto-delete sources that lose their last binding go too (5.2, 5.3).
+        """Delete an exchange and its bindings, and auto-delete exchanges that lose their last binding by that.
 
-        They go one after the other, not one within the other: a client may make a chain of them as long as it likes.
+        A loop in place of recursion: clients can build chains of any length.
         """
         doomed = [exchange]
         while doomed:
             exchange = doomed.pop()
             if self.exchanges.pop(exchange.name, None) is None:
                 continue
-            self.changed()
+            self.clear_route_cache()
             at_once = len(exchange.outgoing) + len(exchange.incoming) <= BINDINGS
             for _ in self._drop_outgoing(exchange) if at_once else ():
                 pass
@@ -225,7 +236,7 @@ class VHost(QueueHost):
             self._observers.exchange_deleted(exchange)
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
-        """The end of the bindings of which a deleted exchange was the source."""
+        """Delete the bindings whose source is this deleted exchange."""
         keys = list(exchange.outgoing)
         for start in range(0, len(keys), BINDINGS):
             for key in keys[start : start + BINDINGS]:
@@ -235,7 +246,7 @@ class VHost(QueueHost):
             yield BINDING_COST * BINDINGS
 
     def _start_unbinding(self, target: Queue | Exchange) -> None:
-        """Have a job drop the bindings of something deleted, which are very many."""
+        """Start a job that deletes the many bindings of a deleted queue or exchange."""
         key = target.kind, target.name
         self.unbindings[key] = job = self._unbind_all(target, key)
         self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
@@ -254,10 +265,10 @@ class VHost(QueueHost):
 
     def _unbound_all(self, key: tuple[str, str]) -> None:
         self.unbindings.pop(key, None)
-        self.changed()
+        self.clear_route_cache()
 
     def _finish_unbinding(self, kind: str, name: str) -> None:
-        """Nothing is left of what had this name, as observers know bindings by the names of their ends."""
+        """Finish deleting the bindings of a former queue or exchange of this name: observers know bindings by names."""
         job = self.unbindings.get((kind, name))
         if job is not None:
             self.scheduler.finish(job)
@@ -275,10 +286,11 @@ class VHost(QueueHost):
         number: int = 0,
         as_is: bool = False,
     ) -> Queue:
-        """Create it or find it the same; raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406).
+        """Create the queue, or return the existing one if it is equivalent.
 
-        `number` is what the journal knows it by, where it is there again after a restart. Such a queue, and one that is
-        to be `as_is`, gets no default type, and limits do not hold for it.
+        `number` restores a queue: its id in the journal. A restored queue, and one that is declared `as_is`, gets no
+        default type and is exempt from limits. Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed
+        (406).
         """
         as_is = as_is or number > 0
         if not as_is and durable and not exclusive and not auto_delete:
@@ -300,7 +312,7 @@ class VHost(QueueHost):
         queue = Queue(self, name, number > 0, number, owner if exclusive else None, auto_delete, arguments)
         self.queues[name] = queue
         self._policies.apply(queue)
-        self.changed()
+        self.clear_route_cache()
         self._observers.queue_declared(queue)
         return queue
 
@@ -312,7 +324,10 @@ class VHost(QueueHost):
             raise inequivalent_argument(key, str(queue), arguments, queue.arguments)
 
     def delete_queue(self, queue: Queue, if_unused: bool = False, if_empty: bool = False) -> int:
-        """How many messages were ready; raises PreconditionFailed (406). Its consumers are told (spec/core.md 6.5)."""
+        """Delete the queue and cancel its consumers. Returns the number of ready messages.
+
+        Raises PreconditionFailed (406) if it is in use or not empty, as asked.
+        """
         if if_empty and (queue.ready or queue.lines.unread_count):
             raise PreconditionFailed(f"{queue} not empty")
         if if_unused and len(queue.consumers):
@@ -328,7 +343,7 @@ class VHost(QueueHost):
         self.volatile.pop(queue.name, None)
         if isinstance(queue.owner, Publisher):
             queue.owner.disowned(queue)
-        self.changed()
+        self.clear_route_cache()
         if len(queue.incoming) > BINDINGS:
             self._start_unbinding(queue)
         else:
@@ -345,26 +360,26 @@ class VHost(QueueHost):
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
-        """A consumer came or went: an auto-delete queue goes with its last one (spec/core.md 6.3)."""
+        """A consumer was added or removed: an auto-delete queue is deleted with its last consumer."""
         if not queue.internal:
             self._observers.consumers_changed(queue)
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
             self.delete_queue(queue)
 
     def open_volatile(self, name: str) -> ReplyQueue:
-        """The destination of a direct reply-to consumer."""
+        """Create the reply queue of a direct reply-to consumer."""
         queue = ReplyQueue(self, name, False, 0, None, True, Table.EMPTY)
         self.volatile[name] = queue
-        self.changed()
+        self.clear_route_cache()
         return queue
 
     def has(self, target: Destination) -> bool:
-        """Whether it is not deleted."""
+        """Whether the queue or exchange exists, and has not been deleted."""
         there: Mapping[str, Destination] = self.queues if isinstance(target, Queue) else self.exchanges
         return there.get(target.name) is target
 
     def drop_all(self) -> Job:
-        """The end of all queues and exchanges, also of those that nobody else may delete: the vhost is deleted."""
+        """Delete all queues and exchanges, predeclared ones too: the virtual host has been deleted."""
         for queue in [*self.queues.values(), *self.volatile.values()]:
             self.delete_queue(queue)
             yield OBJECT_COST
@@ -378,7 +393,10 @@ class VHost(QueueHost):
     # Bindings
 
     def bind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
-        """Bind once; raises NotFound (404), AccessRefused (403), PreconditionFailed (406)."""
+        """Create the binding, unless it exists.
+
+        Raises NotFound (404), AccessRefused (403), PreconditionFailed (406).
+        """
         if source == "":
             raise AccessRefused("operation not permitted on the default exchange")
         if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
@@ -402,11 +420,11 @@ class VHost(QueueHost):
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding
-        self.changed()
+        self.clear_route_cache()
         return binding, exchange.type.on_bind(binding)
 
     def unbind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
-        """Missing is fine (spec/core.md 7); raises AccessRefused (403) for the default exchange."""
+        """Delete the binding, if it exists. Raises AccessRefused (403) for the default exchange."""
         if source == "":
             raise AccessRefused("operation not permitted on the default exchange")
         exchange = self.exchanges.get(source)
@@ -421,7 +439,7 @@ class VHost(QueueHost):
             self._drop_exchange(exchange)
 
     def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: list[Exchange]) -> Job:
-        """The end of these bindings; the exchanges that must go with them are added to `doomed`."""
+        """Delete these bindings; auto-delete exchanges that lose their last binding are added to `doomed`."""
         keys = list(incoming)
         for start in range(0, len(keys), BINDINGS):
             for key in keys[start : start + BINDINGS]:
@@ -434,8 +452,8 @@ class VHost(QueueHost):
             yield BINDING_COST * BINDINGS
 
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
-        """A binding is gone; whether its source must go with it, having been its last (spec/core.md 5.3)."""
-        self.changed()
+        """Report a deleted binding. Returns whether its auto-delete source has no binding left."""
+        self.clear_route_cache()
         deliver_emissions(self, exchange.type.on_unbind(binding))
         self._observers.unbound(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
@@ -458,5 +476,5 @@ def incoming_of(destination: Destination) -> dict[bytes, Binding]:
 
 
 def destination_type(destination: Destination) -> str:
-    """`exchange`, or the type of the queue."""
+    """The destination's type for exchange types: "exchange", or the type of the queue."""
     return destination.rules.type if isinstance(destination, Queue) else destination.kind
