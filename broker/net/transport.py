@@ -280,9 +280,9 @@ class Transport(asyncio.Protocol, TransportPort):
 
     def _look_at_hold(self) -> None:
         self._hold_timer = None
-        if self._connection is None or not self._connection.holding.queues:
+        if self._connection is None or not self._connection.publisher_throttle.queues:
             return
-        self._held = self._connection.holding.look()
+        self._held = self._connection.publisher_throttle.look()
         self._read_or_rest()
         self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 

@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 BODY_SIZE = slice(11, 19)  # of a header frame: the octets that tell the size of the body
-QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND = 0x0032000A, 0x00320014, 0x0028000A, 0x0028001E
 MADE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
-MAKING = frozenset((QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND))
+MAKING = frozenset(
+    (
+        commands.Queue.Declare.index,
+        commands.Queue.Bind.index,
+        commands.Exchange.Declare.index,
+        commands.Exchange.Bind.index,
+    )
+)
 
 
 def makes_too_much(connection: Connection, event: Method) -> bool:

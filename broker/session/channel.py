@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pamqp import base
+from pamqp import base, commands
 
 from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
@@ -19,23 +19,10 @@ from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import ACK, PUBLISH, Publishes
-from . import confirms
-from . import events as notices
+from ..wire.method_decoder import ACCESS_REQUEST
+from . import confirms, events
 from .consumer import ChannelConsumer
-from .methods import (
-    acknowledge,
-    basic,
-    tx,
-)
-from .methods import (
-    exchange as exchanges,
-)
-from .methods import (
-    publish as publishing,
-)
-from .methods import (
-    queue as queues,
-)
+from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .prefetch import SharedPrefetch
 from .unacked import UnackedDeliveries
 
@@ -48,31 +35,32 @@ Handler = Callable[["Channel", Any, Table], None]
 CONSUMER_COST = 10  # of the end of one consumer (`core.scheduler`)
 
 HANDLERS: dict[int, Handler] = {
-    0x00140014: basic.flow,
-    0x001E000A: basic.access_request,
-    0x0028000A: exchanges.declare,
-    0x00280014: exchanges.delete,
-    0x0028001E: exchanges.bind,
-    0x00280028: exchanges.unbind,
-    0x0032000A: queues.declare,
-    0x00320014: queues.bind,
-    0x0032001E: queues.purge,
-    0x00320028: queues.delete,
-    0x00320032: queues.unbind,
-    0x003C000A: basic.qos,
-    0x003C0014: basic.consume,
-    0x003C001E: basic.cancel,
-    0x003C0046: basic.get,
-    0x003C005A: acknowledge.reject,
-    0x003C0064: acknowledge.recover_async,
-    0x003C006E: acknowledge.recover,
-    0x003C0078: acknowledge.nack,
-    0x0055000A: confirms.select,
-    0x005A000A: tx.select,
-    0x005A0014: tx.commit,
-    0x005A001E: tx.rollback,
+    commands.Channel.Flow.index: basic.flow,
+    ACCESS_REQUEST: basic.access_request,
+    commands.Exchange.Declare.index: exchange.declare,
+    commands.Exchange.Delete.index: exchange.delete,
+    commands.Exchange.Bind.index: exchange.bind,
+    commands.Exchange.Unbind.index: exchange.unbind,
+    commands.Queue.Declare.index: queue.declare,
+    commands.Queue.Bind.index: queue.bind,
+    commands.Queue.Purge.index: queue.purge,
+    commands.Queue.Delete.index: queue.delete,
+    commands.Queue.Unbind.index: queue.unbind,
+    commands.Basic.Qos.index: basic.qos,
+    commands.Basic.Consume.index: basic.consume,
+    commands.Basic.Cancel.index: basic.cancel,
+    commands.Basic.Get.index: basic.get,
+    commands.Basic.Reject.index: acknowledge.reject,
+    commands.Basic.RecoverAsync.index: acknowledge.recover_async,
+    commands.Basic.Recover.index: acknowledge.recover,
+    commands.Basic.Nack.index: acknowledge.nack,
+    commands.Confirm.Select.index: confirms.select,
+    commands.Tx.Select.index: tx.select,
+    commands.Tx.Commit.index: tx.commit,
+    commands.Tx.Rollback.index: tx.rollback,
 }
-IGNORED = (0x003C001F, 0x00140015)  # basic.cancel-ok and channel.flow-ok: answers to what we did not ask to be answered
+# Answers to methods that the broker sends without need of an answer.
+IGNORED = (commands.Basic.CancelOk.index, commands.Channel.FlowOk.index)
 
 
 class Channel:
@@ -105,8 +93,8 @@ class Channel:
         # Properties of the publish before, and what they say: persistent, in need of a closer look.
         self.seen_properties = b""
         self.seen_persistent = False
-        self.seen_special = False
-        self.routes: dict[RouteKey, Route] = publishing.remembered_routes(self.vhost, self.user)
+        self.needs_inspection = False
+        self.routes: dict[RouteKey, Route] = publish.remembered_routes(self.vhost, self.user)
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
         breakdown = connection.node.breakdown
@@ -117,9 +105,9 @@ class Channel:
         connection.node.churn.channel_created += 1
 
     def handle(self, index: int, method: base.Frame, table: Table) -> None:
-        """Serve a method; every AMQPError that comes out carries the ids of the method."""
-        events = self.connection.node.events
-        events.actor = self.user.name
+        """Serve a method. AMQPErrors that it raises have the ids of the method."""
+        node_events = self.connection.node.events
+        node_events.actor = self.user.name
         try:
             handler = HANDLERS.get(index)
             if handler is not None:
@@ -129,29 +117,29 @@ class Channel:
             elif index not in IGNORED:
                 raise CommandInvalid("unimplemented method")
         except AMQPError as error:
-            raise named(error, index) from None
+            raise with_method_ids(error, index) from None
         finally:
-            events.actor = INTERNAL
+            node_events.actor = INTERNAL
 
     def publish(self, publishes: Publishes) -> None:
-        """HOT: bench A-M."""
+        """Serve a run of basic.publish. HOT: bench A-M."""
         try:
             contents = publishes.contents
             if not contents:
-                raise publishing.too_long(self, publishes)
+                raise publish.too_long(self, publishes)
             route = self.routes.get(publishes.method)
             if route is None:
-                route = publishing.resolve(self, publishes.method)
-            publishing.publish(self, route, contents, publishes.alike, publishes.largest_frame)
+                route = publish.resolve(self, publishes.method)
+            publish.publish(self, route, contents, publishes.alike, publishes.largest_frame)
         except AMQPError as error:
-            raise named(error, PUBLISH) from None
+            raise with_method_ids(error, PUBLISH) from None
 
     def ack(self, tags: list[int], multiple: bool) -> None:
-        """HOT: bench B, D, I, L."""
+        """Serve a run of basic.ack. HOT: bench B, D, I, L."""
         try:
             acknowledge.ack(self, tags, multiple)
         except AMQPError as error:
-            raise named(error, ACK) from None
+            raise with_method_ids(error, ACK) from None
 
     # What the functions that serve methods share
 
@@ -159,7 +147,7 @@ class Channel:
         self.connection.send(frames)
 
     def may(self, what: str, name: str) -> bool:
-        """Whether the user has this right, configure, write or read, to that name here."""
+        """Whether the user has a right (`what`: configure, write or read) to a name in this virtual host."""
         permission = self.user.permissions.get(self.vhost.name)
         if permission is None:
             return False
@@ -169,7 +157,10 @@ class Channel:
         return allowed
 
     def check(self, what: str, kind: str, name: str) -> None:
-        """Raises AccessRefused (403); `what` is configure, write or read, `kind` is exchange or queue."""
+        """Check a right of the user (`what`: configure, write or read) to an exchange or queue (`kind`).
+
+        Raises AccessRefused (403).
+        """
         checked = "amq.default" if kind == "exchange" and not name else name
         if not self.may(what, checked):
             raise AccessRefused(
@@ -177,13 +168,16 @@ class Channel:
             )
 
     def check_any(self, kind: str, name: str) -> None:
-        """For passive declarations: one right of the three is enough; raises AccessRefused (403)."""
+        """Check that the user has any of the three rights, as passive declarations need. Raises AccessRefused (403)."""
         if not any(self.may(what, name) for what in ("write", "read", "configure")):
             self.check("configure", kind, name)
 
     def check_topic(self, what: str, exchange: str, routing_key: str) -> None:
-        """The right to write or read this key where the exchange is one of topics and the user has a permission on it;
-        raises AccessRefused (403). A missing exchange is for others to complain about."""
+        """Check the user's topic permission for a routing key, if the exchange is a topic exchange and the user has
+        one.
+
+        Raises AccessRefused (403). An exchange that does not exist is no error here.
+        """
         topics = self.user.topic_permissions
         permission = topics.get((self.vhost.name, exchange)) if topics else None
         if permission is None or permission.allows(what, routing_key):
@@ -198,10 +192,11 @@ class Channel:
 
     def _report_exhausted(self, patterns: list[str]) -> None:
         fields: dict[str, object] = {"vhost": self.vhost.name, "user": self.user.name, "patterns": patterns}
-        self.connection.link.report("permission_takes_too_long", "error", fields)
+        self.connection.transport.report("permission_takes_too_long", "error", fields)
 
     def queue_name(self, name: str | None) -> str:
-        """An empty name is the queue declared last; raises NotFound (404) when there is none."""
+        """Return the name, or for an empty one the name of the queue declared last; raises NotFound (404) if there is
+        none."""
         if name:
             return name
         if not self.last_queue:
@@ -216,13 +211,13 @@ class Channel:
         self.shared_prefetch.set_limit(count, [consumer for _, consumer, _, _ in deliveries if consumer is not None])
 
     def committed(self) -> None:
-        """The journal has more on disk: confirm what waited for it."""
+        """Confirm the publishes that the journal has made durable."""
         if self.confirms is not None:
             self.confirms.committed(self.connection.node.journal.durable)
             self.send_confirms()
 
     def send_when_durable(self, frames: bytes) -> None:
-        """Send a reply as soon as all that was done until now is on disk; until then the connection is not served."""
+        """Send a reply once all that was done so far is durable; the connection is suspended until then."""
         if self._job is not None:
             self._job += (partial(self.send_when_durable, frames),)
             return
@@ -231,29 +226,29 @@ class Channel:
         if ticket <= journal.durable:
             self.send(frames)
         else:
-            self.connection.wait()
+            self.connection.suspend()
             journal.when_durable(ticket, partial(self._durable, frames))
 
     def send_after_job(self, frames: bytes) -> None:
-        """Send a reply at once, or when the job is done that is under way for this channel."""
+        """Send a reply at once, or after the job of this channel that is under way."""
         if self._job is not None:
             self._job += (partial(self.send, frames),)
         else:
             self.send(frames)
 
     def begin_job(self) -> Callable[[], None]:
-        """Have the connection wait for a job, so that nobody on it sees that half done; the job calls what this returns
-        when it is done. A reply that is to be sent when it is durable waits for both."""
+        """Suspend the connection for a job, so that no method sees it half done; returns the function to call when it
+        is done. Replies that are to be durable wait for both."""
         assert self._job is None and not self.closing, "a connection that waits serves no method"
         self._job = ()
-        self.connection.wait()
+        self.connection.suspend()
 
         def finished() -> None:
             replies, self._job = self._job or (), None
             if not self.closing:
                 for send in replies:
                     send()
-            self.connection.go_on()
+            self.connection.resume()
 
         return finished
 
@@ -271,39 +266,39 @@ class Channel:
     def _durable(self, frames: bytes) -> None:
         if not self.closing:
             self.send(frames)
-        self.connection.go_on()
+        self.connection.resume()
 
     def send_confirms(self) -> None:
         if self.confirms is not None and not self.closing:
-            before, told = self.confirms.confirmed, self.confirms.told
+            before, sent = self.confirms.confirmed, self.confirms.last_sent
             refused = self.confirms.refusals() if self.vhost.message_log is not None else ()
-            frame = self.confirms.take(self.number)
+            frame = self.confirms.drain_frames(self.number)
             if frame:
                 if self.vhost.message_log is not None:
-                    self.vhost.message_log.confirmed(self.origin, told + 1, self.confirms.told, refused)
+                    self.vhost.message_log.confirmed(self.origin, sent + 1, self.confirms.last_sent, refused)
                 self.send(frame)
                 confirmed = self.confirms.confirmed - before
                 self.publishing.confirm += confirmed
                 self.statistics.publishing.confirm += confirmed
 
     def end(self) -> None:
-        """The channel is over: consumers go, what is out goes back, what was not committed is forgotten."""
+        """End the channel: remove consumers, requeue unsettled deliveries, roll the transaction back."""
         for _ in self.end_in_steps():
             pass
 
     def end_in_steps(self) -> Job:
-        """End it as a job. Its queues deliver nothing before they have back what is out, so that a consumer which takes
-        its place gets that first."""
+        """End the channel as a job. Its queues deliver nothing until its deliveries are requeued, so that another
+        consumer gets those first."""
         self.closing = True
         self.leave()
-        notices.channel_closed(self)
+        events.channel_closed(self)
         if self.lane is not None and self.connection.node.breakdown is not None:
             self.connection.node.breakdown.close(self.lane)
         try:
-            for subscription in self.consumers.values():
-                self.pause(subscription.queue)
-            for subscription in list(self.consumers.values()):
-                self.remove(subscription)
+            for consumer in self.consumers.values():
+                self.pause(consumer.queue)
+            for consumer in list(self.consumers.values()):
+                self.remove(consumer)
                 yield CONSUMER_COST
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
@@ -316,38 +311,38 @@ class Channel:
         yield OBJECT_COST
 
     def leave(self) -> None:
-        """Count no more as open."""
+        """Count the channel as closed, once."""
         if self._counted:
             self._counted = False
             self.connection.node.census.channel_closed(self.user.account)
             self.connection.node.churn.channel_closed += 1
 
     def pause(self, queue: Queue) -> None:
-        """Have the queue deliver nothing until the end of this channel, which is under way, is complete."""
+        """Pause a queue until the end of this channel, which is under way, is complete."""
         if queue not in self._paused:
             self._paused.add(queue)
             queue.pause()
 
-    def remove(self, subscription: ChannelConsumer) -> None:
-        """End a consumer from the channel's side."""
-        if self.consumers.get(subscription.tag) is not subscription:
+    def remove(self, consumer: ChannelConsumer) -> None:
+        """Remove a consumer from the channel and from its queue."""
+        if self.consumers.get(consumer.tag) is not consumer:
             return
-        del self.consumers[subscription.tag]
-        queue = subscription.queue
+        del self.consumers[consumer.tag]
+        queue = consumer.queue
         if queue is self.reply_queue:
             self.reply_queue = None
-        notices.consumer_deleted(subscription)
-        if queue.remove_consumer(subscription):
+        events.consumer_deleted(consumer)
+        if queue.remove_consumer(consumer):
             self.vhost.consumers_changed(queue)
 
     @property
     def end_cost(self) -> int:
-        """The cost of its end, as the scheduler counts it."""
+        """Cost of ending the channel, in the scheduler's units."""
         return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers)
 
 
-def named(error: AMQPError, index: int) -> AMQPError:
-    """The error with the ids of the method that failed, unless it has some."""
+def with_method_ids(error: AMQPError, index: int) -> AMQPError:
+    """Set the ids of the failed method on an error that has none, and return it."""
     if not error.class_id:
         error.class_id, error.method_id = index >> 16, index & 0xFFFF
     return error

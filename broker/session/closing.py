@@ -1,4 +1,4 @@
-"""How channels and connections end, and what is still heard after the goodbyes (spec/core.md 1.10, 3)."""
+"""Closing of channels and connections: the close handshakes, and the release of what they held."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
 
 
 def fail(connection: Connection, error: AMQPError) -> None:
-    """connection.close; or the end alone, where a login failed and the client did not ask to be told."""
+    """Close the connection with an error. A refused login is only sent to clients with
+    `authentication_failure_close`."""
     connection.trusted = not isinstance(error, FrameError)
     if connection.state == CLOSING:
         return
-    fields = described(connection)
+    fields = log_fields(connection)
     fields |= {"state": connection.state_text, "code": error.code, "reason": error.reply_text}
     connection.confirm()
-    clear(connection)
+    release_resources(connection)
     # What held the input back does so no more: the goodbye is to be heard.
-    connection.deferred, connection.blocked, connection.waits = None, False, 0
+    connection.deferred, connection.blocked, connection.suspended = None, False, 0
     if isinstance(error, LoginRefused):
         if "authentication_failure_close" in connection.capabilities:
             connection.send(method_encoder.close(0, error.code, error.reply_text, 0, 0))
         user = connection.login_name
         fields["reason"] = f"{connection.mechanism} login refused: user '{user}' - invalid credentials"
-        connection.link.report("login_refused", "error", fields)
+        connection.transport.report("login_refused", "error", fields)
         connection.state = CLOSING
-        connection.link.close(REFUSAL_DELAY_S)
+        connection.transport.close(REFUSAL_DELAY_S)
         return
     connection.send(method_encoder.close(0, error.code, error.reply_text, error.class_id, error.method_id))
     fields["operation"] = operation(error)
     wanted = isinstance(error, ConnectionForced)  # by an operator, or by the end of the node
-    connection.link.report("connection_closing", "warning" if wanted else "error", fields)
+    connection.transport.report("connection_closing", "warning" if wanted else "error", fields)
     connection.state = CLOSING
-    connection.link.close(wait_s(connection) if connection.trusted else REFUSAL_DELAY_S)
+    connection.transport.close(wait_s(connection) if connection.trusted else REFUSAL_DELAY_S)
 
 
 def closed_by_client(connection: Connection) -> None:
-    """Its connection.close."""
-    fields = described(connection)
+    """Serve the client's connection.close."""
+    fields = log_fields(connection)
     connection.confirm()
     connection.state = CLOSING
 
@@ -63,21 +64,21 @@ def closed_by_client(connection: Connection) -> None:
             connection.send(method_encoder.method(0, method_encoder.CONNECTION_CLOSE_OK))
             connection.end("connection_closed", wait_s(connection), {"by": "client", **fields})
 
-    clear(connection, cleared)
+    release_resources(connection, cleared)
 
 
 def await_close_ok(connection: Connection, event: Event) -> None:
-    """After our connection.close all is discarded but the end of it."""
+    """Discard input after the broker's connection.close, except for close and close-ok."""
     if isinstance(event, Method) and not event.channel:
         if event.index == method_encoder.CONNECTION_CLOSE:
             connection.send(method_encoder.method(0, method_encoder.CONNECTION_CLOSE_OK))
         elif event.index == method_encoder.CONNECTION_CLOSE_OK:
             connection.state = CLOSED
-            connection.link.close(0.0)
+            connection.transport.close(0.0)
 
 
 def close_channel(channel: Channel, error: AMQPError) -> None:
-    """channel.close; what the channel held goes back before the client can see it."""
+    """Close the channel with an error. What it held is requeued before the client sees channel.close."""
     connection = channel.connection
     connection.confirm()  # what was published before the error has been taken care of
     goodbye = method_encoder.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id)
@@ -87,27 +88,27 @@ def close_channel(channel: Channel, error: AMQPError) -> None:
     else:
         end_channel(channel, goodbye)
     fields = {"channel": channel.number, "reason": error.reply_text, "operation": operation(error)}
-    connection.link.report("channel_closing", "error", described(connection, False) | fields)
+    connection.transport.report("channel_closing", "error", log_fields(connection, False) | fields)
 
 
 def end_channel(channel: Channel, goodbye: bytes) -> None:
-    """End a channel that has very much: `goodbye` follows once all that was out is back in its queues."""
+    """End a channel with many deliveries as a job; the frame `goodbye` is sent once all are requeued."""
     connection = channel.connection
-    connection.wait()
+    connection.suspend()
     channel.closing = True
 
     def steps() -> Job:
         yield from channel.end_in_steps()
         if connection.state == RUNNING:
             connection.send(goodbye)
-            connection.go_on()
+            connection.resume()
 
     name = f"end of channel {channel.number} of connection {connection.name}"
     connection.node.scheduler.start(name, steps(), connection.job_failed)
 
 
 def await_channel_close_ok(channel: Channel, event: Event) -> None:
-    """After our channel.close, likewise."""
+    """Discard input after the broker's channel.close, except for close and close-ok."""
     if not isinstance(event, Method):
         return
     if event.index == method_encoder.CHANNEL_CLOSE:
@@ -116,8 +117,8 @@ def await_channel_close_ok(channel: Channel, event: Event) -> None:
         del channel.connection.channels[channel.number]
 
 
-def described(connection: Connection, ends: bool = True) -> dict[str, object]:
-    """What the log says of a connection: whose it is, and where it ends for how long it was open."""
+def log_fields(connection: Connection, ends: bool = True) -> dict[str, object]:
+    """Return the fields of a connection for the log: user, names, and its duration if it ends."""
     fields: dict[str, object] = {"user": connection.login_name}
     if connection.client_name:
         fields["client_name"] = connection.client_name
@@ -129,15 +130,17 @@ def described(connection: Connection, ends: bool = True) -> dict[str, object]:
 
 
 def operation(error: AMQPError) -> str:
-    """What caused it, as `queue.declare`; `none` where it was no method."""
+    """Return the method that caused an error, as `queue.declare`; `none` if there is no such method."""
     method = commands.INDEX_MAPPING.get(error.class_id << 16 | error.method_id)
     return method.__qualname__.lower() if method is not None else "none"
 
 
-def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) -> None:
-    """Channels end, exclusive queues go: nothing is delivered any more, and all else follows in slices, then `cleared`.
+def release_resources(connection: Connection, cleared: Callable[[], None] = lambda: None) -> None:
+    """Release what a connection holds: end its channels, delete its exclusive queues, then call `cleared`.
 
-    To do so again does nothing more.
+    Deliveries end at once, all else follows as a job.
+
+    A second call has no effect.
     """
     channels = [channel for channel in connection.channels.values() if not channel.closing]
     for channel in channels:
@@ -146,10 +149,10 @@ def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) ->
     connection.channels.clear()
     connection.confirming.clear()
     connection.stalled.clear()
-    for queue in connection.holding.queues:
+    for queue in connection.publisher_throttle.queues:
         queue.publishers.forget(connection)
-    connection.holding.queues.clear()
-    connection.link.release()
+    connection.publisher_throttle.queues.clear()
+    connection.transport.release()
     if connection.vhost is None:
         cleared()
     else:
@@ -162,18 +165,20 @@ def clear(connection: Connection, cleared: Callable[[], None] = lambda: None) ->
         statistics.sent_writes += connection.sent_writes
         connection.node.census.disconnected(connection.vhost.name, connection.user.account if connection.user else "")
         vhost, connection.vhost = connection.vhost, None
-        end_rest(connection, vhost, channels, [cleared, partial(events.connection_closed, connection)])
+        release_rest(connection, vhost, channels, [cleared, partial(events.connection_closed, connection)])
 
 
-def end_rest(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> None:
-    """Start the job that ends what a connection had. Where a part of it fails, by a bug, a new job does the rest."""
-    job = end_all(connection, vhost, channels, last)
-    failed = partial(end_rest, connection, vhost, channels, last)
+def release_rest(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> None:
+    """Start the job that releases the rest. If a part of it fails by a bug, a new job does what is left."""
+    job = release_in_steps(connection, vhost, channels, last)
+    failed = partial(release_rest, connection, vhost, channels, last)
     connection.node.scheduler.start(f"end of connection {connection.name}", job, failed)
 
 
-def end_all(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> Job:
-    """Channels, exclusive queues and then `last`, from its end: each is taken off its list before it is dealt with."""
+def release_in_steps(
+    connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]
+) -> Job:
+    """End channels, delete exclusive queues, then call `last` from its end. Each is removed from its list first."""
     while channels:
         yield from channels.pop(0).end_in_steps()
     while connection.owned:
@@ -184,5 +189,5 @@ def end_all(connection: Connection, vhost: VHost, channels: list[Channel], last:
 
 
 def wait_s(connection: Connection) -> float:
-    """How long the peer has to close the socket."""
+    """Return how many seconds the peer has to close the socket."""
     return min(connection.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S)

@@ -1,9 +1,9 @@
-"""Publisher confirms of one channel (spec/core.md 10): which publishes are safe, told in order and several at once.
+"""Publisher confirms of one channel: which publishes are safe, announced in order and several at once.
 
 A publish is confirmed when all its queues took it, and, where one of them is durable and it is persistent, when the
 journal's batch is on disk. Batches become durable in order, so the confirms of a channel are in order too, and one
-basic.ack with `multiple` tells of all that became safe since the last one. What a queue refused is told in its turn,
-with basic.nack.
+basic.ack with `multiple` announces all that became safe since the last one. What a queue refused is announced in its
+turn, with basic.nack.
 """
 
 from __future__ import annotations
@@ -22,28 +22,33 @@ if TYPE_CHECKING:
 
 
 class Confirms:
-    """Publishes are numbered from 1. `safe` is the last of those that are all decided, `told` the last one told.
+    """Outstanding confirms of a channel. Publishes are numbered from 1.
 
-    `confirmed` is how many of those told were not refused; `tells` is false where nobody is ever told.
+    next          number of the next publish
+    last_settled  the last publish up to which all are safe or refused
+    last_sent     the last publish that the client was sent an ack or nack for
+    confirmed     how many were acked
+    announces     False if no client is ever sent anything
     """
 
-    __slots__ = ("next", "safe", "told", "confirmed", "_waiting", "_refused")
+    __slots__ = ("next", "last_settled", "last_sent", "confirmed", "_waiting", "_refused")
 
-    tells: ClassVar[bool] = True
+    announces: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.next = 1
-        self.safe = 0
-        self.told = 0
+        self.last_settled = 0
+        self.last_sent = 0
         self.confirmed = 0
         self._waiting: deque[tuple[int, int]] = deque()  # journal ticket, last publish of it
         self._refused: deque[int] = deque()  # publishes that a queue did not take
 
     def published(self, count: int, ticket: int, durable: int) -> bool:
-        """So many more were published; True when they wait for the batch `ticket`, `durable` being the last on disk."""
+        """Add `count` publishes; return whether they wait for the batch `ticket`. `durable` is the last durable
+        batch."""
         self.next += count
         if ticket <= durable and not self._waiting:
-            self.safe = self.next - 1
+            self.last_settled = self.next - 1
             return False
         if self._waiting and self._waiting[-1][0] >= ticket:
             self._waiting[-1] = (self._waiting[-1][0], self.next - 1)
@@ -52,45 +57,50 @@ class Confirms:
         return True
 
     @property
-    def refusing(self) -> bool:
-        """Whether a refusal is still to be told."""
+    def unconfirmed(self) -> int:
+        """How many publishes are neither confirmed nor refused towards the client."""
+        return self.next - 1 - self.last_sent
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether a nack is still to be sent."""
         return len(self._refused) > 0
 
     def refusals(self) -> list[int]:
-        """The publishes whose refusal is still to be told."""
+        """Return the publishes whose nack is still to be sent."""
         return list(self._refused)
 
     def refused(self, durable: int) -> None:
-        """One more was published, and some queue did not take it."""
+        """Add a publish that a queue did not take."""
         self._refused.append(self.next)
         self.published(1, 0, durable)
 
     def committed(self, durable: int) -> None:
-        """Batches up to this one are on disk."""
+        """Settle the publishes that wait for batches up to `durable`."""
         while self._waiting and self._waiting[0][0] <= durable:
-            self.safe = self._waiting.popleft()[1]
+            self.last_settled = self._waiting.popleft()[1]
 
-    def take(self, channel: int) -> bytes:
-        """The frames that tell the news, empty when there is none."""
-        if self.safe == self.told:
+    def drain_frames(self, channel: int) -> bytes:
+        """Return the frames of all acks and nacks that are due, empty if none is."""
+        if self.last_settled == self.last_sent:
             return b""
         frames = b""
-        while self._refused and self._refused[0] <= self.safe:
+        while self._refused and self._refused[0] <= self.last_settled:
             first = last = self._refused.popleft()
-            while self._refused and self._refused[0] == last + 1 and last < self.safe:
+            while self._refused and self._refused[0] == last + 1 and last < self.last_settled:
                 last = self._refused.popleft()
-            if first - 1 > self.told:
+            if first - 1 > self.last_sent:
                 frames += self._tell(channel, method_encoder.ACK, first - 1)
             frames += self._tell(channel, method_encoder.NACK, last)
-        if self.safe > self.told:
-            frames += self._tell(channel, method_encoder.ACK, self.safe)
+        if self.last_settled > self.last_sent:
+            frames += self._tell(channel, method_encoder.ACK, self.last_settled)
         return frames
 
     def _tell(self, channel: int, method: int, last: int) -> bytes:
-        multiple = last - self.told > 1
+        multiple = last - self.last_sent > 1
         if method == method_encoder.ACK:
-            self.confirmed += last - self.told
-        self.told = last
+            self.confirmed += last - self.last_sent
+        self.last_sent = last
         return method_encoder.acknowledgement(channel, method, last, multiple)
 
 

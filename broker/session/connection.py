@@ -1,7 +1,7 @@
 """One AMQP connection as a state machine: bytes in, bytes out, no socket and no clock of its own.
 
-The transport calls `receive`, and `take_output` after a call of `TransportPort.flush_soon`. Every error that
-a client is sent becomes a frame in `closing.fail` or `closing.close_channel`, and nowhere else.
+The transport calls `receive`, and `take_output` after a call of `TransportPort.flush_soon`. Errors become frames for
+the client in `closing.fail` and `closing.close_channel`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,25 +29,37 @@ from .output_buffer import OutputBuffer
 from .settings import Settings
 from .transport import Peer, TransportPort
 
-CHANNEL_OPEN = 0x0014000A
+CHANNEL_OPEN = commands.Channel.Open.index
 # In the scheduler's units: of a method other than a publish or an acknowledgement, and of one that may make or delete
 # something; of a run of publishes or acknowledgements, beside its messages; of what is served at once when it arrives;
 # and of a step of the job that serves the rest.
 METHOD_COST, CHANGE_COST, RUN_COST = 50, 150, 5
-CHANGES = frozenset((CHANNEL_OPEN, 0x0028000A, 0x00280014, 0x0032000A, 0x00320028))  # open; declare, delete
+CHANGES = frozenset(
+    (
+        CHANNEL_OPEN,
+        commands.Exchange.Declare.index,
+        commands.Exchange.Delete.index,
+        commands.Queue.Declare.index,
+        commands.Queue.Delete.index,
+    )
+)
 AT_ONCE_COST = 1_000
 STEP_COST = 500
 
 
 class Connection(Publisher):
-    """`login_name` is who tried to log in; `user` and `vhost` are None until they are known."""
+    """Server side of one AMQP connection: handshake, channels, output, and what suspends or throttles it.
+
+    `user` and `vhost` are None until they are known, `vhost` again after the end. `login_name` is the name of the last
+    login, refused ones included.
+    """
 
     # HOT: bench K. Without slots, more than 30 attributes make each look-up of one slower (CPython 3.11).
     __slots__ = (
         "node",
         "settings",
         "peer",
-        "link",
+        "transport",
         "channels",
         "reader",
         "output",
@@ -71,11 +83,11 @@ class Connection(Publisher):
         "stalled",
         "owned",
         "confirming",
-        "holding",
+        "publisher_throttle",
         "blocked",
         "deferred",
         "made",
-        "waits",
+        "suspended",
         "interrupted",
         "_handshake",
         "_greeted",
@@ -86,11 +98,11 @@ class Connection(Publisher):
         "_throttled",
     )
 
-    def __init__(self, node: Node, settings: Settings, peer: Peer, link: TransportPort) -> None:
+    def __init__(self, node: Node, settings: Settings, peer: Peer, transport: TransportPort) -> None:
         self.node = node
         self.settings = settings
         self.peer = peer
-        self.link = link
+        self.transport = transport
         self.channels: dict[int, Channel] = {}
         self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size, self.channels)
         self.output = OutputBuffer()
@@ -114,11 +126,11 @@ class Connection(Publisher):
         self.stalled: list[ChannelConsumer] = []
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
-        self.holding = PublisherThrottle()
+        self.publisher_throttle = PublisherThrottle()
         self.blocked = False  # by an alarm, since it wanted to publish
         self.deferred: Event | None = None  # the publish, or declaration, that waits for the end of it
         self.made = 0  # new queues, exchanges and bindings, while memory is low
-        self.waits = 0  # for so many things before it is served further: the disk, jobs, word on a login
+        self.suspended = 0  # for so many things before it is served further: the disk, jobs, word on a login
         self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
@@ -130,21 +142,21 @@ class Connection(Publisher):
 
     @property
     def name(self) -> str:
-        """As RabbitMQ lists it."""
+        """Name of the connection as RabbitMQ lists it: `HOST:PORT -> HOST:PORT`."""
         return str(self.peer)
 
     def __str__(self) -> str:
-        """As events tell it from any other."""
+        """Identifier in events, unique while the node runs."""
         return f"<{self.node.name}.{self.id}.0>"
 
     @property
     def client_name(self) -> str:
-        """What the client calls the connection, or an empty text."""
+        """The client's own name for the connection, or an empty text."""
         return self.client_properties.text("connection_name") or ""
 
     @property
     def state_text(self) -> str:
-        """As RabbitMQ lists it."""
+        """State of the connection as RabbitMQ lists it."""
         return self._handshake.state if self.state == HANDSHAKE and self._handshake else state_text(self)
 
     @property
@@ -154,7 +166,7 @@ class Connection(Publisher):
     # Input
 
     def receive(self, data: bytes) -> None:
-        """Take what arrived and do all that it asks. HOT: bench A-M."""
+        """Handle received bytes. HOT: bench A-M."""
         self.received_bytes += len(data)
         self.received_reads += 1
         if self.state == CLOSED or not self.trusted:
@@ -166,15 +178,15 @@ class Connection(Publisher):
                 self._work()
 
     def _work(self) -> None:
-        """Do what the input asks, as far as there is room for the answers, and others have not to wait too long."""
+        """Handle the buffered input until it is used up, the output is full, or this turn's share of work is done."""
         self.interrupted = False
         while self.state != CLOSED and self.trusted:
-            if self.waits or self.blocked:
+            if self.suspended or self.blocked:
                 self.interrupted = True
                 break
             if self.output.full():
                 self.interrupted = True
-                self.send(b"")  # which has us called again
+                self.request_flush()
                 break
             if self._left <= 0:
                 self.interrupted = True
@@ -203,21 +215,21 @@ class Connection(Publisher):
                 closing.fail(self, error)
             except Postponed as postponed:
                 self.deferred = event
-                self.wait()
-                postponed.queue.when_resumed(self.go_on)
+                self.suspend()
+                postponed.queue.when_resumed(self.resume)
         if self.confirming:
             self.confirm()
         if self.node.pending:
             self.node.pump()
 
     def _work_in_turns(self) -> None:
-        """Have a job do the rest: connections that ask for very much share each turn of the loop."""
+        """Start a job for the rest of the input. Connections with very much input share each turn of the loop."""
         if not self._queued:
             self._queued = True
             self.node.scheduler.start(f"requests of connection {self.name}", self._requests(), self.job_failed)
 
     def _requests(self) -> Job:
-        """Serve the input until it is used up, or waits for something else."""
+        """Handle the input as a job, until it is used up or waits for something else."""
         try:
             while self._left <= 0 and self.interrupted:
                 self._left = STEP_COST
@@ -225,14 +237,14 @@ class Connection(Publisher):
                 yield STEP_COST - self._left
         finally:
             self._queued = False
-        self.send(b"")  # so that the link looks whether to read on
+        self.request_flush()  # so that the transport checks whether to read on
 
     def _greet(self) -> bool:
         header = self.reader.take(8)
         if header is None or self._handshake is None:
             return False
         self._greeted = True
-        self.link.report("connection_accepted", "info", {})
+        self.transport.report("connection_accepted", "info", {})
         return self._handshake.protocol_header(header)
 
     def _handle(self, event: Event) -> None:
@@ -323,13 +335,13 @@ class Connection(Publisher):
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
             revocation.renew_rights(self)
-            self.link.report("secret_updated", "info", {"reason": method.reason})
+            self.transport.report("secret_updated", "info", {"reason": method.reason})
             self.send(method_encoder.method(0, method_encoder.UPDATE_SECRET_OK))
         else:
             raise ChannelFault("unexpected method in connection state running")
 
     def opened(self, vhost: VHost) -> None:
-        """The handshake is over."""
+        """Complete the handshake: the connection is open in this virtual host."""
         self.vhost = vhost
         self.vhost_name = vhost.name
         self._handshake = None
@@ -338,83 +350,91 @@ class Connection(Publisher):
         self.node.churn.connection_created += 1
         user = self.user.name if self.user is not None else ""
         self.node.census.connected(vhost.name, self.user.account if self.user is not None else "")
-        self.link.report(
+        self.transport.report(
             "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
         )
-        self.link.running(self.heartbeat_s)
+        self.transport.running(self.heartbeat_s)
         events.connection_created(self)
 
     # Output
 
     def send(self, frames: bytes) -> None:
-        """Queue whole frames for the peer."""
+        """Append whole frames to the output."""
         self.output.buffer += frames
         if not self._flushing:
             self._flushing = True
-            self.link.flush_soon()
+            self.transport.flush_soon()
+
+    def request_flush(self) -> None:
+        """Have the transport take the output and call `flushed`, which serves what waits."""
+        if not self._flushing:
+            self._flushing = True
+            self.transport.flush_soon()
 
     def take_output(self) -> list[bytes | bytearray]:
-        """What is to be written now; whatever comes later asks for another flush."""
+        """Remove and return the output; later output requests another flush."""
         self._flushing = False
         return self.output.take()
 
     def flushed(self) -> None:
-        """Output was handed to the socket, and more may follow: consumers and requests that waited for it go on."""
+        """Serve consumers and requests that waited for room in the output, which the socket has taken."""
         if self.stalled:
             stalled = self.stalled
             self.stalled = []
-            for subscription in stalled:
-                subscription.stalled = False
-                subscription.queue.wake(subscription)
+            for consumer in stalled:
+                consumer.stalled = False
+                consumer.queue.wake(consumer)
             self.node.pump()
         if self.interrupted and not self._queued:
             self._work()
 
-    def wait(self) -> None:
-        """Be served no further until `go_on` was called as often as this."""
-        self.waits += 1
+    def suspend(self) -> None:
+        """Stop handling input until `resume` was called as often as this."""
+        self.suspended += 1
 
-    def wait_for_journal(self) -> None:
-        """Be served no further until what the journal has now is on disk."""
+    def suspend_for_journal(self) -> None:
+        """Stop handling input until all that the journal has now is durable."""
         if not self._throttled:
             self._throttled = True
-            self.wait()
+            self.suspend()
             journal = self.node.journal
             journal.when_durable(journal.ticket(), self._journal_caught_up)
 
     def _journal_caught_up(self) -> None:
         self._throttled = False
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
-        """One of the things that were waited for has come."""
-        if self.waits:  # else the connection has failed, and waits for nothing any more
-            self.waits -= 1
-        if not self.waits:
-            self.send(b"")  # which has us called again
+    def resume(self) -> None:
+        """Undo one `suspend`; after the last one input is handled again."""
+        if self.suspended:  # 0 after a failure, which ends all suspensions
+            self.suspended -= 1
+        if not self.suspended:
+            self.request_flush()
 
     def job_failed(self) -> None:
-        """A job that serves this connection has failed, by a bug: close it with 541, as nobody else can answer."""
+        """Close the connection with 541 after a job for it has failed by a bug, as nothing else would answer the
+        client."""
         self.close(InternalFault("the broker failed to serve this connection"))
 
-    def hold(self, queue: Queue) -> None:
-        """Read no more until the queue has drained, or is found not to drain. Who also consumes is always read."""
-        if queue in self.holding.queues or any(channel.consumers for channel in self.channels.values()):
+    def throttle(self, queue: Queue) -> None:
+        """Stop reading until the queue has drained, or is found not to drain. Connections with consumers are always
+        read."""
+        if queue in self.publisher_throttle.queues or any(channel.consumers for channel in self.channels.values()):
             return
         queue.publishers.hold(self)
-        if self.holding.add(queue):
-            self.link.hold()
+        if self.publisher_throttle.add(queue):
+            self.transport.hold()
 
     def drained(self, queue: Queue) -> None:
-        self.holding.queues.pop(queue, None)
-        if not self.holding.queues:
-            self.link.release()
+        self.publisher_throttle.queues.pop(queue, None)
+        if not self.publisher_throttle.queues:
+            self.transport.release()
 
     def disowned(self, queue: Queue) -> None:
         self.owned.pop(queue.name, None)
 
     def confirm(self) -> None:
-        """Tell publishers what has been confirmed since the last time."""
+        """Send the confirms that became due since the last call."""
         for channel in self.confirming:
             channel.send_confirms()
         self.confirming.clear()
@@ -422,28 +442,29 @@ class Connection(Publisher):
     # The end
 
     def close(self, error: AMQPError) -> None:
-        """Close from our side: an operator's wish, a deleted user or vhost, the node's stop."""
+        """Close from the broker's side: for an operator, a deleted user or virtual host, or the node's stop."""
         if not self._greeted:
             self.state = CLOSED
-            self.link.close(0.0)
+            self.transport.close(0.0)
         elif self.state in (HANDSHAKE, RUNNING):
             closing.fail(self, error)
             self.node.pump()
 
     def lost(self, reason: str, level: str = "warning") -> None:
-        """The socket is gone, whatever state we are in."""
+        """Release everything after the socket has closed, in any state."""
         if self.state in (HANDSHAKE, RUNNING):
             event = "connection_lost" if self._greeted else "connection_gone_before_header"
-            fields = closing.described(self) | {"reason": reason}
-            self.link.report(event, level if self._greeted else "debug", fields)
+            fields = closing.log_fields(self) | {"reason": reason}
+            self.transport.report(event, level if self._greeted else "debug", fields)
         self.state = CLOSED
         if self._handshake is not None:
             self._handshake.forget_login()
-        closing.clear(self)
+        closing.release_resources(self)
         self.node.pump()
 
     def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:
-        """Goodbyes are still answered; the socket closes when the peer has closed it, or after that time."""
-        self.link.report(event, "info", fields)
+        """Log the end and begin to close: close methods are still answered, and the socket closes when the peer has
+        closed it, at the latest after `after_s` seconds."""
+        self.transport.report(event, "info", fields)
         self.state = CLOSING
-        self.link.close(after_s)
+        self.transport.close(after_s)

@@ -22,4 +22,4 @@ def state_text(connection: Connection) -> str:
         return "closing"
     if connection.node.alarms.reason:
         return "blocked" if connection.blocked else "blocking"
-    return "flow" if connection.holding.queues else "running"
+    return "flow" if connection.publisher_throttle.queues else "running"

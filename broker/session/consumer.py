@@ -1,4 +1,4 @@
-"""A consumer of a channel: its credit, and its deliveries as frames (spec/core.md 9)."""
+"""A consumer of a channel: its credit, and its deliveries as frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _u64 = Struct(">Q").pack
 
 
 class ChannelConsumer(Consumer):
-    """`prefetch` is its own limit of unacknowledged messages, 0 for none; the channel may have one for all of them."""
+    """Consumer of a queue on an AMQP channel.
+
+    prefetch  its own limit of unsettled deliveries, 0 for none; the channel may have one for all of its consumers
+    stalled   waits for room in the output
+    """
 
     __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_tag_octets")
 
@@ -56,7 +60,7 @@ class ChannelConsumer(Consumer):
         self.channel.remove(self)
 
     def room(self, body_bytes: int) -> int:
-        """HOT: bench B, D, I, L."""
+        """Return how many messages with bodies of `body_bytes` it may get now. HOT: bench B, D, I, L."""
         channel = self.channel
         connection = channel.connection
         free = connection.output.room()
@@ -76,7 +80,7 @@ class ChannelConsumer(Consumer):
         return room
 
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
-        """HOT: bench A-M."""
+        """Append deliveries to the output; positions begin at `position`, `step` apart. HOT: bench A-M."""
         channel = self.channel
         connection = channel.connection
         number = channel.number
@@ -116,7 +120,7 @@ class ChannelConsumer(Consumer):
             self.unacked += len(messages)
         if self.shares:
             channel.shared_prefetch.on_delivered(self, len(messages))
-        connection.send(b"")
+        connection.request_flush()
         if channel.vhost.message_log is not None:
             channel.vhost.message_log.delivered(
                 channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
@@ -127,13 +131,13 @@ class ChannelConsumer(Consumer):
                 firehose.delivered(channel.origin, message, queue.name, redelivered)
 
     def settled(self) -> None:
-        """One of its deliveries is acknowledged or back in the queue. HOT: bench I, L."""
+        """Count a delivery that was settled. HOT: bench I, L."""
         self.unacked -= 1
         if self.waiting and not self.shares:
             self.queue.wake(self)
 
     def cancelled(self) -> None:
-        """The queue is gone: the client is told, if it can be (spec/core.md 9.4)."""
+        """Remove the consumer after its queue was deleted, with basic.cancel to clients that support it."""
         channel = self.channel
         channel.consumers.pop(self.tag, None)
         events.consumer_deleted(self)

@@ -1,8 +1,8 @@
-"""Holding publishers back: while a queue with consumers has too much, who publishes to it is not read (architecture 3).
+"""Flow control of publishers: while a queue with consumers has too much, connections that publish to it are not read.
 
-Consumers that do not keep up must not stop publishers. So what a queue delivers is looked at every HOLD_MS: where it
-is not much although its publishers were held, they are free for some looks, and then held for one again, as it may have
-been their flood that slowed the consumers down.
+Consumers that do not keep up must not stop publishers. So progress is checked every HOLD_MS: if a queue delivers little
+although its publishers were held, they are free for some checks, and then held for one again, as it may have been their
+flood that slowed the consumers down.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..core.queues.queue import Queue
 
 HOLD_MS = 50
-# Deliveries, or units of so many octets, in HOLD_MS: a queue that drains slower than 10,000 messages a second and than
+# Deliveries, or units of HOLD_UNIT_BYTES, in HOLD_MS: a queue that drains slower than 10,000 messages a second and than
 # 100 MB a second does not hold its publishers back.
 HOLD_PROGRESS = 500
 HOLD_UNIT_BYTES = 10_000
@@ -18,7 +18,7 @@ FREE_LOOKS = 4
 
 
 class PublisherThrottle:
-    """One connection's congested queues, with what each had delivered when last looked at."""
+    """Flow control of one connection: its congested queues, and what each had delivered at the last check."""
 
     __slots__ = ("queues", "_free")
 
@@ -27,12 +27,12 @@ class PublisherThrottle:
         self._free = 0
 
     def add(self, queue: Queue) -> bool:
-        """The queue has become congested; whether to hold the connection now."""
+        """Add a congested queue; return whether to stop reading now."""
         self.queues[queue] = drained_units(queue)
         return not self._free
 
     def look(self) -> bool:
-        """HOLD_MS have passed; whether the connection is to be held for the next."""
+        """Check progress after HOLD_MS; return whether to stop reading for the next HOLD_MS."""
         draining = False
         for queue, before in self.queues.items():
             after = drained_units(queue)
@@ -46,5 +46,5 @@ class PublisherThrottle:
 
 
 def drained_units(queue: Queue) -> int:
-    """How much the queue has delivered, in messages or in HOLD_UNIT_BYTES, whichever is more."""
+    """Return what the queue has delivered, in messages or in units of HOLD_UNIT_BYTES, whichever is more."""
     return max(queue.delivering.deliver_get, queue.delivered_bytes // HOLD_UNIT_BYTES)

@@ -91,7 +91,7 @@ class Handshake:
         users = connection.node.users
         loopback = connection.peer.loopback
         logged_in = partial(self._logged_in, mechanism)
-        connection.wait()
+        connection.suspend()
         insider = connection.peer.insider
         if insider is not None:
             connection.login_name = insider.name
@@ -109,7 +109,9 @@ class Handshake:
             try:
                 name, password = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
             except SyntaxFault as error:
-                connection.link.report("malformed_login", "warning", {"mechanism": mechanism, "reason": error.text})
+                connection.transport.report(
+                    "malformed_login", "warning", {"mechanism": mechanism, "reason": error.text}
+                )
                 logged_in(None)
                 return
             connection.login_name = name
@@ -151,7 +153,7 @@ class Handshake:
             )
         )
         self.waits_for = commands.Connection.TuneOk
-        connection.go_on()
+        connection.resume()
 
     def _tune_ok(self, method: commands.Connection.TuneOk) -> None:
         connection = self._connection

@@ -69,7 +69,7 @@ class ConfirmTally(Confirms):
 
     __slots__ = ("ticket", "left_out")
 
-    tells = False
+    announces = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ class InternalTransport(TransportPort):
 
     def _look(self) -> None:
         self._timer = None
-        if self.connection is None or not self.connection.holding.queues:
+        if self.connection is None or not self.connection.publisher_throttle.queues:
             return
-        self.held = self.connection.holding.look()
+        self.held = self.connection.publisher_throttle.look()
         self._look_later()
         self._changed()
 
@@ -201,7 +201,7 @@ class InternalPublisher:
 
     @property
     def held(self) -> bool:
-        return self._sluice.held or self._connection.waits > 0
+        return self._sluice.held or self._connection.suspended > 0
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
@@ -298,7 +298,7 @@ class InternalPublisher:
         self._closed = True
         self._sluice.stop()
         self._channel.end()
-        for queue in self._connection.holding.queues:
+        for queue in self._connection.publisher_throttle.queues:
             queue.publishers.forget(self._connection)
         self.on_release = lambda: None
 

@@ -101,7 +101,7 @@ class OperatorChannel:
     def close(self) -> None:
         """What was taken and not settled goes back."""
         self._channel.end()
-        for queue in self._connection.holding.queues:
+        for queue in self._connection.publisher_throttle.queues:
             queue.publishers.forget(self._connection)
         self._connection.node.pump()
 
@@ -184,7 +184,7 @@ class OperatorChannel:
         channel.confirms = channel.confirms or Confirms()
         unroutable = channel.publishing.return_unroutable
         publishing.publish(channel, route, [content_frames(NUMBER, raw, body)], alike=True)
-        refused = channel.confirms.refusing
+        refused = channel.confirms.has_refusals
         connection.confirm()
         connection.take_output()
         connection.node.pump()

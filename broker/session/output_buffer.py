@@ -1,22 +1,24 @@
-"""What a connection has to send and has not handed to its socket yet, and how much of it there may be."""
+"""Output of a connection that is not handed to its socket yet, and its limits."""
 
 from __future__ import annotations
 
-# Octets of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
+# Bytes of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
 # segment of the loopback (64 KiB) reaches the consumer in one piece, and lets it start while the next is made.
 DELIVERY_LIMIT = 56 << 10
 # Contents that are written as they lie, without a copy, count a fraction: for them a few long writes are the cheaper.
 LARGE_BYTES = 1 << 14
 LARGE_SHARE = 8
-# Octets of any kind. A client that asks on and on and does not read what it gets is not listened to beyond that; far
+# Bytes of any kind. A client that asks on and on and does not read what it gets is not listened to beyond that; far
 # above what deliveries alone can reach, so that a slow consumer's acknowledgements are always read.
 LIMIT = 1 << 20
 
 
 class OutputBuffer:
-    """`writable` is False while the socket has too much to write itself. `buffer` is where frames are added.
+    """Frames that wait for the next write.
 
-    `limit` is DELIVERY_LIMIT, and 0 where nothing is delivered any more.
+    buffer    frames are appended here
+    writable  False while the socket's own buffer is full
+    limit     bytes of deliveries: DELIVERY_LIMIT, or 0 once nothing is delivered any more
     """
 
     __slots__ = ("buffer", "writable", "limit", "_large", "_large_bytes")
@@ -29,14 +31,14 @@ class OutputBuffer:
         self._large_bytes = 0
 
     def add_large(self, frames: bytes) -> bytearray:
-        """Add frames without copying them; gives the buffer for what comes next."""
+        """Append frames without copying them, and return the buffer for the frames that follow."""
         self._large += (self.buffer, frames)
         self._large_bytes += len(self.buffer) + len(frames)
         self.buffer = bytearray()
         return self.buffer
 
     def take(self) -> list[bytes | bytearray]:
-        """All of it, in order, to be written now."""
+        """Remove and return all output in order."""
         taken = self._large
         if self.buffer:
             taken.append(self.buffer)
@@ -46,11 +48,11 @@ class OutputBuffer:
         return taken
 
     def room(self) -> int:
-        """Octets of deliveries that may be added before consumers must wait."""
+        """Return how many bytes of deliveries may be added before consumers must wait."""
         return self.limit - len(self.buffer) - self._large_bytes // LARGE_SHARE if self.writable else 0
 
     def waits(self) -> bool:
-        """Whether there is any."""
+        """Whether there is output."""
         return bool(self.buffer) or bool(self._large)
 
     def full(self) -> bool:

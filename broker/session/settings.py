@@ -1,4 +1,4 @@
-"""The values a session works by. The composition root fills them from the configuration."""
+"""Settings of sessions, from the configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties
 
 
 class Settings:
-    """Sizes in octets, 0 for no limit where the protocol has it so; `None` is no limit elsewhere."""
+    """Limits and defaults of connections and channels, the same for all of a node.
+
+    Sizes are in bytes. No limit is 0 for what connection.tune negotiates, and None for all else.
+    """
 
     __slots__ = (
         "server_properties",
@@ -64,7 +67,7 @@ class Settings:
         self.transaction_max_bytes = transaction_max_bytes
 
     def properties_fault(self, size_bytes: int) -> str:
-        """Why no client could publish, or get, a message with so many bytes of properties; empty if one could."""
+        """Return why no client can publish or get a message with `size_bytes` of properties, or an empty text."""
         if size_bytes + HEADER_OVERHEAD > (self.frame_max or FRAME_MAX):
             return f"properties of {size_bytes} bytes do not fit a frame of this broker"
         return ""
@@ -84,7 +87,7 @@ CAPABILITIES = (
 
 
 def server_properties(product: str, version: str, platform: str) -> Table:
-    """What connection.start says of the broker (spec/core.md 1.2), but for the name of the cluster."""
+    """Return the server properties of connection.start, without the name of the cluster."""
     return Table.of(
         {
             "capabilities": Table.of(dict.fromkeys(CAPABILITIES, True)),

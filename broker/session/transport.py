@@ -1,4 +1,4 @@
-"""What a session asks of the connection's transport. `net.transport` implements it; tests have their own."""
+"""The transport port of a connection, and the peer at its other end. `net.transport` implements the port."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class Encryption:
-    """What TLS settled on, as `tlsv1.3` and OpenSSL's name of the cipher.
+    """Parameters of a TLS connection: protocol (`tlsv1.3`), cipher as OpenSSL names it, and the client's certificate.
 
-    Subject, issuer and validity are those of the client's certificate, empty where it showed none.
+    Subject, issuer and validity are empty if the client showed no certificate.
     """
 
     __slots__ = ("protocol", "cipher", "subject", "issuer", "validity")
@@ -26,10 +26,11 @@ class Encryption:
 
 
 class Peer:
-    """Who is at the other end of the socket, and which end is ours. `encryption` is None where there is none.
+    """Addresses of both ends of a socket, and what is known of the client without a login.
 
-    `certificate_name` is the user that its certificate names, None where it showed none that was verified. `insider` is
-    who it is where that is known without a login, as it is a part of this broker.
+    encryption        None without TLS
+    certificate_name  the user that a verified client certificate names, or None
+    insider           the user of a connection from within this broker, or None
     """
 
     __slots__ = ("host", "port", "local_host", "local_port", "loopback", "certificate_name", "encryption", "insider")
@@ -55,42 +56,42 @@ class Peer:
         self.insider = insider
 
     def __str__(self) -> str:
-        """As RabbitMQ names a connection."""
+        """Name of the connection as RabbitMQ lists it."""
         return f"{bracketed(self.host)}:{self.port} -> {bracketed(self.local_host)}:{self.local_port}"
 
 
 def bracketed(host: str) -> str:
-    """An IPv6 address apart from its port."""
+    """Put an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 class TransportPort:
-    """The transport of one connection."""
+    """Transport of one connection, as the session sees it."""
 
     def flush_soon(self) -> None:
-        """There is output: take it with `Connection.take_output` before this turn of the loop ends."""
+        """Call `Connection.take_output` before this turn of the loop ends, and then `Connection.flushed`."""
         raise NotImplementedError
 
     def call_next_turn(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once the output there is now was written; at once where there are no writes."""
+        """Call `fn` once the present output is written; at once for a transport without writes."""
         fn()
 
     def running(self, heartbeat_s: int) -> None:
-        """The handshake is over; send heartbeats and watch for them where heartbeat_s is not 0."""
+        """Begin to send and to expect heartbeats, unless heartbeat_s is 0; the handshake is complete."""
         raise NotImplementedError
 
     def hold(self) -> None:
-        """The connection publishes faster than its queues drain: read no more until `release`, or until they stall."""
+        """Stop reading until `release`, or until the queues are found not to drain (PublisherThrottle)."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """The queues have drained."""
+        """Read again: the queues have drained."""
         raise NotImplementedError
 
     def close(self, after_s: float) -> None:
-        """Write what there is, then close: at once, or when the peer has, at the latest after that many seconds."""
+        """Write the output, then close: when the peer has closed, at the latest after `after_s` seconds."""
         raise NotImplementedError
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:
-        """One line for the log."""
+        """Log an event."""
         raise NotImplementedError

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Container
 from struct import Struct
 
+from pamqp import commands
+
 from ..amqp.errors import FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from ..amqp.framing import BODY, CONTENT_CLASS, CONTENT_MIN, FRAME_END, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
 from .content_assembler import Content, check_header
 
-PUBLISH = 0x003C0028
-ACK = 0x003C0050
+PUBLISH = commands.Basic.Publish.index
+ACK = commands.Basic.Ack.index
 ACK_SIZE = 13
 LONGEST_PUBLISH = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
 

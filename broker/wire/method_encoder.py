@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from pamqp import commands
+
 from ..amqp.framing import END, METHOD
 
 _head = Struct(">BHI").pack
@@ -17,43 +19,43 @@ _u64 = Struct(">Q").pack
 
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
-CONNECTION_START = 0x000A000A
-CONNECTION_TUNE = 0x000A001E
-CONNECTION_OPEN_OK = 0x000A0029
-CONNECTION_CLOSE = 0x000A0032
-CONNECTION_CLOSE_OK = 0x000A0033
-CONNECTION_BLOCKED = 0x000A003C
-CONNECTION_UNBLOCKED = 0x000A003D
-UPDATE_SECRET_OK = 0x000A0047
-CHANNEL_OPEN_OK = 0x0014000B
-CHANNEL_FLOW_OK = 0x00140015
-CHANNEL_CLOSE = 0x00140028
-CHANNEL_CLOSE_OK = 0x00140029
-REQUEST_OK = 0x001E000B
-EXCHANGE_DECLARE_OK = 0x0028000B
-EXCHANGE_DELETE_OK = 0x00280015
-EXCHANGE_BIND_OK = 0x0028001F
-EXCHANGE_UNBIND_OK = 0x00280033
-QUEUE_DECLARE_OK = 0x0032000B
-QUEUE_BIND_OK = 0x00320015
-QUEUE_PURGE_OK = 0x0032001F
-QUEUE_DELETE_OK = 0x00320029
-QUEUE_UNBIND_OK = 0x00320033
-QOS_OK = 0x003C000B
-CONSUME_OK = 0x003C0015
-CANCEL = 0x003C001E
-CANCEL_OK = 0x003C001F
-RETURN = 0x003C0032
-DELIVER = 0x003C003C
-GET_OK = 0x003C0047
-GET_EMPTY = 0x003C0048
-ACK = 0x003C0050
-RECOVER_OK = 0x003C006F
-NACK = 0x003C0078
-CONFIRM_SELECT_OK = 0x0055000B
-TX_SELECT_OK = 0x005A000B
-TX_COMMIT_OK = 0x005A0015
-TX_ROLLBACK_OK = 0x005A001F
+CONNECTION_START = commands.Connection.Start.index
+CONNECTION_TUNE = commands.Connection.Tune.index
+CONNECTION_OPEN_OK = commands.Connection.OpenOk.index
+CONNECTION_CLOSE = commands.Connection.Close.index
+CONNECTION_CLOSE_OK = commands.Connection.CloseOk.index
+CONNECTION_BLOCKED = commands.Connection.Blocked.index
+CONNECTION_UNBLOCKED = commands.Connection.Unblocked.index
+UPDATE_SECRET_OK = commands.Connection.UpdateSecretOk.index
+CHANNEL_OPEN_OK = commands.Channel.OpenOk.index
+CHANNEL_FLOW_OK = commands.Channel.FlowOk.index
+CHANNEL_CLOSE = commands.Channel.Close.index
+CHANNEL_CLOSE_OK = commands.Channel.CloseOk.index
+REQUEST_OK = 0x001E000B  # of AMQP 0-8, which pamqp does not know
+EXCHANGE_DECLARE_OK = commands.Exchange.DeclareOk.index
+EXCHANGE_DELETE_OK = commands.Exchange.DeleteOk.index
+EXCHANGE_BIND_OK = commands.Exchange.BindOk.index
+EXCHANGE_UNBIND_OK = commands.Exchange.UnbindOk.index
+QUEUE_DECLARE_OK = commands.Queue.DeclareOk.index
+QUEUE_BIND_OK = commands.Queue.BindOk.index
+QUEUE_PURGE_OK = commands.Queue.PurgeOk.index
+QUEUE_DELETE_OK = commands.Queue.DeleteOk.index
+QUEUE_UNBIND_OK = commands.Queue.UnbindOk.index
+QOS_OK = commands.Basic.QosOk.index
+CONSUME_OK = commands.Basic.ConsumeOk.index
+CANCEL = commands.Basic.Cancel.index
+CANCEL_OK = commands.Basic.CancelOk.index
+RETURN = commands.Basic.Return.index
+DELIVER = commands.Basic.Deliver.index
+GET_OK = commands.Basic.GetOk.index
+GET_EMPTY = commands.Basic.GetEmpty.index
+ACK = commands.Basic.Ack.index
+RECOVER_OK = commands.Basic.RecoverOk.index
+NACK = commands.Basic.Nack.index
+CONFIRM_SELECT_OK = commands.Confirm.SelectOk.index
+TX_SELECT_OK = commands.Tx.SelectOk.index
+TX_COMMIT_OK = commands.Tx.CommitOk.index
+TX_ROLLBACK_OK = commands.Tx.RollbackOk.index
 
 
 def method(channel: int, index: int, arguments: bytes = b"") -> bytes:

@@ -32,7 +32,7 @@ def state(channel: Channel) -> Values:
     return (
         len(channel.consumers),
         len(channel.unacked),
-        confirms.next - 1 - confirms.told if confirms is not None else 0,
+        confirms.unconfirmed if confirms is not None else 0,
         len(transaction.publishes) if transaction is not None else 0,
         len(transaction.settlements) if transaction is not None else 0,
         channel.prefetch,

@@ -211,7 +211,7 @@ def run(pieces: list[bytes], after_each: Callable[[SlowJournal], None]) -> None:
             sent += taken(pipe)
             check_queues(node)
             after_each(journal)
-        assert after_each is not at_once or not pipe.connection.waits
+        assert after_each is not at_once or not pipe.connection.suspended
         if pipe.link.closing == 0.0:
             break
     check_output(sent)

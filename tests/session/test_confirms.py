@@ -357,7 +357,7 @@ def test_what_is_told_is_safe_and_what_is_safe_is_told(history: list[tuple[str, 
             durable = max(durable, min(filling - 1, number))
             confirms.committed(durable)
         else:
-            frame = confirms.take(1)
+            frame = confirms.drain_frames(1)
             safe = next((index for index, batch in enumerate(needs) if batch > durable), len(needs))
             if not frame:
                 assert safe == told

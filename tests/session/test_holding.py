@@ -27,7 +27,7 @@ class House:
         self.consumer.consume("queue")
         self.publisher = connected(self.node).channel(1)
         self.link = pipe_of(self.publisher.client).link
-        self.holding = pipe_of(self.publisher.client).connection.holding
+        self.holding = pipe_of(self.publisher.client).connection.publisher_throttle
         self.queue = self.node.vhosts["/"].queues["queue"]
 
     def publish(self, count: int) -> None:
@@ -185,7 +185,7 @@ def test_who_has_transient_messages_paged_waits_for_the_disk(monkeypatch: pytest
     publisher.client.raw(PUBLISH * 10)
     journal.much = True
     publisher.client.raw(PUBLISH)
-    assert connection.waits == paged
+    assert connection.suspended == paged
     if paged:
         journal.commit(journal.ticket())
-        assert not connection.waits
+        assert not connection.suspended

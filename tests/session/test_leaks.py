@@ -59,7 +59,7 @@ def congest(broker: InProcessPeer, publisher: Client) -> Channel:
     for _ in range(9000):
         other.publish("", "queue")
     other.sync()
-    assert connection_of(broker, publisher).holding.queues
+    assert connection_of(broker, publisher).publisher_throttle.queues
     return ch
 
 
@@ -78,7 +78,7 @@ def test_a_held_publisher_is_free_when_its_queue_is_emptied_or_gone(
     publisher = broker.connect()
     ch = congest(broker, publisher)
     end(ch)
-    assert not connection_of(broker, publisher).holding.queues
+    assert not connection_of(broker, publisher).publisher_throttle.queues
 
 
 def test_a_queue_forgets_a_held_publisher_that_has_gone(broker: InProcessPeer) -> None:

@@ -132,12 +132,12 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
         large.ch.send(Tx.Commit)
     else:
         large.ch.nack(LARGE, multiple=True, requeue=how == "requeue")
-    assert large.connection.waits
+    assert large.connection.suspended
     assert not large.channel.unacked
     first = large.queue.lines.count
     settled = large.turns()
     assert len(settled) > 2 and max(settled) <= TURN_COST and first <= TURN_COST
-    assert not large.connection.waits
+    assert not large.connection.suspended
     if how == "commit":
         large.ch.reply_to(Tx.Commit)
     large.read()

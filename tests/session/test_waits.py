@@ -40,16 +40,16 @@ def test_a_commit_that_waits_for_its_settlements_and_for_the_journal_waits_for_b
     large.ch.publish("", "queue", b"x", {"delivery_mode": 2})
     durable = Durable(large)
     large.ch.send(Tx.Commit)
-    assert large.connection.waits == 2 and durable.waiting
+    assert large.connection.suspended == 2 and durable.waiting
     if durable_first:
         durable.give()
-        assert large.connection.waits == 1 and large.queue.unacked, "messages are still settled"
+        assert large.connection.suspended == 1 and large.queue.unacked, "messages are still settled"
         large.turns()
     else:
         large.turns()
-        assert large.connection.waits, "the journal has to keep up first"
+        assert large.connection.suspended, "the journal has to keep up first"
     durable.give()
-    assert not large.connection.waits and large.queue.unacked == 1, "what was published is delivered"
+    assert not large.connection.suspended and large.queue.unacked == 1, "what was published is delivered"
     large.ch.reply_to(Tx.Commit)
 
 
@@ -84,7 +84,7 @@ def test_a_job_that_fails_closes_the_connection_that_waits_for_it(monkeypatch: p
             large.ch.send(Queue.Purge, queue="queue")
         large.turns()
     close = large.ch.client.expect_close(INTERNAL_ERROR)
-    assert isinstance(close, Connection.Close) and not large.connection.waits
+    assert isinstance(close, Connection.Close) and not large.connection.suspended
     event, fields = log[0]
     named = "queue 'queue'" if how == "purge" else large.connection.name
     assert event == "job_failed" and named in str(fields["job"])

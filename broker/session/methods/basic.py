@@ -77,17 +77,17 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
         raise AccessRefused(f"{queue} in exclusive use")
     alone = queue.rules.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
     prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
-    subscription = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
-    subscription.shares = channel.shared_prefetch.limit > 0 and not alone
-    channel.consumers[tag] = subscription
+    consumer = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
+    consumer.shares = channel.shared_prefetch.limit > 0 and not alone
+    channel.consumers[tag] = consumer
     if not method.nowait:
         channel.send(method_encoder.method(channel.number, method_encoder.CONSUME_OK, method_encoder.short_string(tag)))
-    subscription.waiting = queue.ready > 0
-    queue.add_consumer(subscription)
-    events.consumer_created(subscription)
+    consumer.waiting = queue.ready > 0
+    queue.add_consumer(consumer)
+    events.consumer_created(consumer)
     channel.vhost.consumers_changed(queue)
-    if subscription.waiting:
-        channel.connection.link.call_next_turn(partial(begin, subscription))
+    if consumer.waiting:
+        channel.connection.transport.call_next_turn(partial(begin, consumer))
 
 
 def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
@@ -100,12 +100,12 @@ def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
     return queue
 
 
-def begin(subscription: ChannelConsumer) -> None:
+def begin(consumer: ChannelConsumer) -> None:
     """Start the deliveries of a queue that had messages, in a later write than consume-ok: a client that waits for its
     socket before it looks into its own buffer would not see a delivery that came with it."""
-    if subscription.channel.consumers.get(subscription.tag) is subscription:
-        subscription.queue.wake(subscription)
-        subscription.channel.connection.node.pump()
+    if consumer.channel.consumers.get(consumer.tag) is consumer:
+        consumer.queue.wake(consumer)
+        consumer.channel.connection.node.pump()
 
 
 def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
@@ -121,9 +121,9 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
 def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) -> None:
     """What the consumer has not settled stays with the channel; a tag that is not known is fine (spec/core.md 9.3)."""
     tag = method.consumer_tag or ""
-    subscription = channel.consumers.get(tag)
-    if subscription is not None:
-        channel.remove(subscription)
+    consumer = channel.consumers.get(tag)
+    if consumer is not None:
+        channel.remove(consumer)
     if not method.nowait:
         channel.send(method_encoder.method(channel.number, method_encoder.CANCEL_OK, method_encoder.short_string(tag)))
 

@@ -1,4 +1,4 @@
-"""basic.publish: checks, routing, enqueueing, returns (spec/core.md 8)."""
+"""basic.publish: checks, routing, enqueueing, returns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _sizes = Struct(">I4xQ").unpack_from
 
 
 def remembered_routes(vhost: VHost, user: User) -> dict[RouteKey, Route]:
-    """Shared by all channels of this user: what is remembered has passed the user's permissions."""
+    """Return the route cache that all channels of a user share; its routes have passed the user's permissions."""
     return vhost.routes.setdefault(user.account, {})
 
 
@@ -60,7 +60,7 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
     header_bytes, body_bytes = _sizes(first, SIZE_AT)
     raw = first[PROPERTIES_AT : FRAME_HEAD + header_bytes]
     if raw != channel.seen_properties:
-        see(channel, raw)
+        inspect_properties(channel, raw)
     largest = largest_frame or max(header_bytes, body_bytes) + FRAME_OVERHEAD
     number = channel.number
     persistent = channel.seen_persistent
@@ -77,7 +77,7 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
     sizes.run += count
     sizes.total_bytes += whole_bytes
     queues = route.queues
-    alone = channel.seen_special or channel.transaction is not None or (route.markers and route.needs_message(raw))
+    alone = channel.needs_inspection or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if queues is None or alone:
         for message in messages:
             publish_one(channel, route, message)
@@ -99,7 +99,7 @@ def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
 
 
 def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> None:
-    """Contents whose headers differ, each with one body frame at most. HOT: bench L."""
+    """Publish contents whose headers differ, each with one body frame at most. HOT: bench L."""
     number = channel.number
     address = route.address
     alone = route.queues is None or channel.transaction is not None
@@ -117,11 +117,11 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
             sizes.total_bytes += body_bytes
             raw = content[PROPERTIES_AT : FRAME_HEAD + header_bytes]
             if raw != channel.seen_properties:
-                see(channel, raw)
+                inspect_properties(channel, raw)
             persistent = channel.seen_persistent
             largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
             message = Message(address, content, number, body_bytes, largest, persistent)
-            if not alone and not channel.seen_special and not (route.markers and route.needs_message(raw)):
+            if not alone and not channel.needs_inspection and not (route.markers and route.needs_message(raw)):
                 messages.append(message)
                 total_bytes += body_bytes
                 any_persistent = any_persistent or persistent
@@ -136,12 +136,15 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
             enqueue(channel, route.exchange, messages, total_bytes, any_persistent, queues, route.mandatory)
 
 
-def see(channel: Channel, raw: bytes) -> None:
-    """Look at properties that differ from those of the publish before; raises SyntaxFault (502). HOT: bench L."""
+def inspect_properties(channel: Channel, raw: bytes) -> None:
+    """Inspect properties that differ from those of the publish before: persistent, special. HOT: bench L.
+
+    Raises SyntaxFault (502).
+    """
     channel.seen_properties = b""
     channel.seen_persistent = properties.check(raw) == 2
     flags = raw[0] << 8 | raw[1]
-    channel.seen_special = (
+    channel.needs_inspection = (
         flags & ASKED != 0
         or (b"CC" in raw and flags & properties.HEADERS != 0)
         or (REPLY_TO_BYTES in raw and flags & properties.REPLY_TO != 0)
@@ -196,10 +199,10 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
 
 
 def publish_one(channel: Channel, route: Route, message: Message) -> None:
-    """A message that needs a look at itself: at its properties, at its headers to route, or at the transaction."""
+    """Publish one message by itself, as its properties are special, routing needs its headers, or in a transaction."""
     keys: tuple[str, ...] = (route.address.routing_key,)
-    if channel.seen_special:
-        message, keys = examined(channel, message)
+    if channel.needs_inspection:
+        message, keys = apply_special_properties(channel, message)
     told = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
     if route.queues is not None and len(keys) == 1 and not told:
@@ -222,7 +225,7 @@ def enqueue_one(
     mandatory: bool,
     recorders: tuple[Recorder, ...],
 ) -> bool:
-    """Give one message to its queues; whether all took it, of which the recorders are told then."""
+    """Enqueue one message; return whether all queues took it, and pass it to the recorders in that case."""
     taken = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
     if taken:
         for recorder in recorders:
@@ -230,8 +233,12 @@ def enqueue_one(
     return taken
 
 
-def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
-    """The message as it is to be delivered, and all its routing keys; raises PreconditionFailed (406)."""
+def apply_special_properties(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
+    """Return the message with its special properties applied, and all its routing keys.
+
+    Direct reply-to gets the name of the queue, CC and BCC become keys and BCC is removed, expiration becomes a time to
+    live. Raises PreconditionFailed (406) for invalid ones and for a user-id of another user.
+    """
     raw = changed = message.property_bytes
     if properties.text(raw, properties.REPLY_TO) == REPLY_TO:
         if channel.reply_queue is None:
@@ -272,7 +279,7 @@ def examined(channel: Channel, message: Message) -> tuple[Message, tuple[str, ..
 
 
 def time_to_live_ms(expiration: str | None) -> int:
-    """Raises PreconditionFailed (406) unless it is a number of milliseconds, in digits alone (spec/core.md 8.1)."""
+    """Return the time to live in milliseconds; raises PreconditionFailed (406) for anything but digits in range."""
     if expiration is None:
         return NO_TTL
     found = NUMBER.match(expiration)
@@ -300,8 +307,7 @@ def enqueue(
     mandatory: bool,
     alike: bool = False,
 ) -> bool:
-    """Give messages to their queues, return them if they must not be lost, count them for confirms; whether all of the
-    queues took all of them.
+    """Enqueue messages, return unroutable mandatory ones, count them for confirms; return whether all queues took all.
 
     `body_bytes` is the sum of their bodies; `persistent` says whether any of them is; those that are `alike` have the
     same header. HOT: bench A-M.
@@ -309,7 +315,7 @@ def enqueue(
     log = channel.vhost.message_log
     if log is not None:
         confirms = channel.confirms
-        number = confirms.next if confirms is not None and confirms.tells else 0
+        number = confirms.next if confirms is not None and confirms.announces else 0
         log.publishing(channel.origin, messages, alike, number)
     connection = channel.connection
     count = len(messages)
@@ -324,22 +330,22 @@ def enqueue(
         exchange.publish_out += routed
         statistics.routed += routed
     else:
-        unroutable(channel, messages, mandatory)
+        return_or_drop(channel, messages, mandatory)
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
     if log is not None:
         log.published(queues)
     if connection.node.journal.behind() and (receipt.stored or any(queue.paged for queue in queues)):
-        connection.wait_for_journal()
+        connection.suspend_for_journal()
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
-            connection.hold(queue)
+            connection.throttle(queue)
     if channel.confirms is not None:
         expect_confirms(channel, channel.confirms, count, receipt)
     return not receipt.refused
 
 
 def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: EnqueueResult) -> None:
-    """So many were published, and are to be confirmed when they are safe. HOT: bench D."""
+    """Register `count` publishes to be confirmed once they are safe. HOT: bench D."""
     connection = channel.connection
     channel.statistics.received_confirm += count
     journal = connection.node.journal
@@ -359,8 +365,8 @@ def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: E
         connection.confirming.append(channel)
 
 
-def unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> None:
-    """No queue is to have them: they are returned where they must not be lost."""
+def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -> None:
+    """Return unroutable messages to the publisher if they are mandatory, else drop them."""
     totals = channel.statistics.publishing
     if mandatory:
         channel.publishing.return_unroutable += len(messages)
@@ -368,14 +374,14 @@ def unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> No
         if channel.vhost.message_log is not None:
             channel.vhost.message_log.returned(channel.origin, messages)
         for message in messages:
-            send_back(channel, message)
+            return_message(channel, message)
     else:
         channel.publishing.drop_unroutable += len(messages)
         totals.drop_unroutable += len(messages)
 
 
-def send_back(channel: Channel, message: Message) -> None:
-    """basic.return, with the content (spec/core.md 8.3)."""
+def return_message(channel: Channel, message: Message) -> None:
+    """Send basic.return with the content."""
     frames = message.frames
     frame_max = channel.connection.frame_max
     if message.channel != channel.number or message.largest_frame > frame_max > 0:

@@ -27,7 +27,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
         "confirm": confirms is not None,
         "consumer_count": len(channel.consumers),
         "messages_unacknowledged": len(channel.unacked),
-        "messages_unconfirmed": confirms.next - 1 - confirms.told if confirms is not None else 0,
+        "messages_unconfirmed": confirms.unconfirmed if confirms is not None else 0,
         "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
         "pending_raft_commands": 0,  # queues of one node wait for no other
         "acks_uncommitted": len(transaction.settlements) if transaction is not None else 0,
