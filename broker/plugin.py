@@ -1,4 +1,4 @@
-"""The public face of the broker: all that a plugin may import of it. See plugins/README.md.
+"""The public face of the broker: all that a plugin may import of it. See docs/plugins.md.
 
 What stands here keeps its name and meaning; the modules it comes from may change.
 """

@@ -1,4 +1,4 @@
-"""What a service gets of the broker it runs in, and what the broker asks of a service (plugins/README.md).
+"""What a service gets of the broker it runs in, and what the broker asks of a service (docs/plugins.md).
 
 A service runs on the broker's loop, beside its connections. All that it does to the node it does between two awaits and
 inside of `Host.acting`, so nobody sees half of it.

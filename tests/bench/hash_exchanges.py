@@ -1,4 +1,4 @@
-"""A benchmark of x-modulus-hash and x-consistent-hash: prints the table in plugins/README.md.
+"""A benchmark of x-modulus-hash and x-consistent-hash: prints the table in docs/plugins.md.
 
     make bench-hash                                   # about 20 seconds
 

@@ -1,4 +1,4 @@
-"""The benchmark of hash exchanges: its figures agree with the table in plugins/README.md."""
+"""The benchmark of hash exchanges: its figures agree with the table in docs/plugins.md."""
 
 import pytest
 

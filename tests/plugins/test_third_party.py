@@ -1,4 +1,4 @@
-"""The example of plugins/README.md, as a distribution of its own in an environment of its own."""
+"""The example of docs/plugins.md, as a distribution of its own in an environment of its own."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ from tests.crash.daemon import Daemon
 from tests.support.blocking import dial, queue, taken
 from tests.support.installed import ROOT
 
-README = (ROOT / "plugins/README.md").read_text(encoding="utf-8")
+README = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
 LINES = 30  # that an exchange type needs, its entry point and empty lines among them
 
 
