@@ -11,7 +11,7 @@ from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ..arguments import Arguments, table_of
 from ..auth import VHOST
-from ..pagination import Listing
+from ..pagination import Listing, Turn
 from ..request import Request
 from ..responses import Response, done, found, missing
 from ..router import Route
@@ -118,9 +118,9 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
 # One of them
 
 
-def get_binding(request: Request) -> Response:
+async def get_binding(request: Request) -> Response:
     """One binding."""
-    return found(binding_view(request.here(), the_one(request)))
+    return found(binding_view(request.here(), await find_binding(request)))
 
 
 def post_binding(request: Request) -> Response:
@@ -135,10 +135,13 @@ def post_binding(request: Request) -> Response:
     return Response(201, None, {"location": location})
 
 
-def delete_binding(request: Request) -> Response:
+async def delete_binding(request: Request) -> Response:
     """Unbind."""
-    binding, destination = the_one(request), ends(request)[1]
-    request.channel().unbind(binding.source, destination.kind, destination.name, binding.routing_key, binding.arguments)
+    binding = await find_binding(request)
+    with request.acting():
+        _, destination = ends(request)
+        key, arguments = binding.routing_key, binding.arguments
+        request.channel().unbind(binding.source, destination.kind, destination.name, key, arguments)
     return done()
 
 
@@ -156,12 +159,21 @@ def ends(request: Request) -> tuple[Exchange, Queue | Exchange]:
     return request.exchange("source"), request.exchange("destination")
 
 
-def the_one(request: Request) -> Binding:
-    """Which the path names by its key, that may be quoted once more or once less. Raises Refusal (404)."""
+async def find_binding(request: Request) -> Binding:
+    """Find the binding that the path names by its key, which may be quoted once more or once less.
+
+    Raises HTTPError (404). Keys of very many bindings are made in slices.
+    """
     asked = request.path["props"]
-    candidates = between(*ends(request))
-    for wanted in (asked, EMPTY if asked in NO_KEYS else asked):
+    source, destination = ends(request)
+    candidates = list(incoming(destination))
+    turn = Turn()
+    for wanted in dict.fromkeys((asked, EMPTY if asked in NO_KEYS else asked)):
         for binding in candidates:
+            if turn.is_over():
+                await turn.next()
+            if binding.source != source.name:
+                continue
             key = properties_key(binding)
             if wanted in (key, unquote(key, errors="surrogateescape"), unquote_plus(key, errors="surrogateescape")):
                 return binding

@@ -1,0 +1,106 @@
+"""No request of the HTTP API that changes something holds the loop, however many objects it concerns.
+
+Each test makes the objects that its request concerns, as the request makes an end of them.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.http import Api, answered, scope_of
+from warren.broker.amqp.field_table import Table
+
+from .meter import ATTEMPTS, LIMIT_MS, PATIENCE_S, Meter
+
+MOST = 100_000
+MANY = 30_000  # of what is done in slices all the same, and takes long to make
+FEW = 10_000  # of what nobody has more of
+
+
+def queues(api: Api, count: int = MOST, vhost: str = "/") -> None:
+    api.peer.node.add_vhost(vhost)
+    for number in range(count):
+        api.peer.node.vhosts[vhost].declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+
+
+def queues_of_another(api: Api) -> None:
+    """Of a virtual host that is deleted."""
+    queues(api, MANY, "v")
+
+
+def bindings(api: Api) -> None:
+    """Of one queue and one exchange."""
+    vhost = api.peer.node.vhosts["/"]
+    vhost.declare_exchange("x", "topic", False, False, False, Table.EMPTY)
+    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    for number in range(MANY):
+        vhost.bind("x", queue, f"k{number}", Table.EMPTY)
+
+
+def parameters(api: Api) -> None:
+    """Policies that match nothing, and upstreams."""
+    node = api.peer.node
+    for number in range(FEW // 10):
+        node.policies.set("/", f"p{number}", "^none$", {"max-length": number})
+    for number in range(FEW):
+        node.parameters.set("/", "federation-upstream", f"u{number}", {"uri": "amqp://u"})
+
+
+def permissions(api: Api) -> None:
+    """Of one user in very many virtual hosts, which have nothing else."""
+    node = api.peer.node
+    node.users.add("u", b"", ())
+    for number in range(FEW // 10):
+        node.add_vhost(f"v{number}")
+        node.users.set_permission("u", f"v{number}", "", "", "")
+
+
+LIMITED = json.dumps({"pattern": "", "definition": {"max-length": 1}}).encode()
+ONE_BINDING = "/bindings/%2F/e/x/q/q/k29999"
+REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
+    ("PUT", "/policies/%2F/p", LIMITED, queues),
+    ("DELETE", "/vhosts/v", b"", queues_of_another),
+    ("DELETE", "/exchanges/%2F/x", b"", bindings),
+    ("DELETE", ONE_BINDING, b"", bindings),
+    ("DELETE", "/users/u", b"", permissions),
+    ("GET", "/policies", b"", parameters),
+    ("GET", "/parameters", b"", parameters),
+    ("DELETE", "/parameters/federation-upstream/%2F/u9999", b"", parameters),
+]
+
+
+def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None]) -> float:
+    """The longest turn of the request and of the jobs that it starts."""
+    api, meter = Api(), Meter()
+    make(api)
+    scope, content = scope_of(method, path, body)
+    response = meter.run(asyncio.wait_for(answered(api.application, scope, content), PATIENCE_S))
+    assert response.status < 300, response.body
+    meter.close()
+    longest_s, begun_s = meter.longest_s, time.thread_time()
+
+    def turned() -> None:
+        nonlocal longest_s, begun_s
+        longest_s, begun_s = max(longest_s, time.thread_time() - begun_s), time.thread_time()
+
+    api.peer.clock.after_each = turned
+    api.peer.clock.advance(0)
+    assert not len(api.peer.node.scheduler)
+    return longest_s * 1000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "make"), REQUESTS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_no_turn_of_a_change_takes_longer_than_20_ms(
+    method: str, path: str, body: bytes, make: Callable[[Api], None]
+) -> None:
+    best_ms = float("inf")
+    for _ in range(ATTEMPTS):
+        best_ms = min(best_ms, longest_ms(method, path, body, make))
+        if best_ms <= LIMIT_MS:
+            break
+    assert best_ms <= LIMIT_MS
