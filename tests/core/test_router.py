@@ -32,7 +32,9 @@ class Map:
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:
         arguments = Table.of({"alternate-exchange": alternate}) if alternate is not None else Table.EMPTY
         router = Registry().create(type_, name, arguments)
-        self.exchanges[name] = Exchange("/", name, router, type_, False, False, False, arguments)
+        self.exchanges[name] = Exchange(
+            "/", name, router, type_, durable=False, auto_delete=False, internal=False, arguments=arguments
+        )
 
     def queue(self, name: str) -> None:
         self.queues[name] = Queue(self.home, name, False, 0, None, False, Table.EMPTY)

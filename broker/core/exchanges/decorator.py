@@ -1,4 +1,4 @@
-"""An exchange type that leaves the routing to another one within it."""
+"""The base class of exchange types that delegate to another type."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class ExchangeDecorator(ExchangeType):
-    """`inner` is there from `compose` on, or was given by `around`."""
+    """An exchange type that delegates to `inner`, which `compose` or `around` sets."""
 
     __slots__ = ("inner",)
 
-    routes_by_key_only = False  # what it does, it does to each message
+    routes_by_key_only = False  # a decorator acts on each message
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -29,7 +29,7 @@ class ExchangeDecorator(ExchangeType):
 
     @classmethod
     def around(cls, inner: ExchangeType) -> Self:
-        """One that is composed already."""
+        """Decorate a type that has been composed already."""
         made = cls(inner.name, inner.arguments)
         made.inner = inner
         return made

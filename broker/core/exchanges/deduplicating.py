@@ -1,4 +1,4 @@
-"""An exchange of any type that drops duplicates before its type routes them (spec/core.md 19.9)."""
+"""Exchanges that drop duplicate messages before routing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .sink import Sink
 
 
 class DeduplicatingExchange(ExchangeDecorator):
-    """A duplicate counts as routed, but goes nowhere: it is not returned, and no alternate exchange gets it.
+    """Drops duplicates; other messages are routed by `inner`.
 
-    A message is remembered once the queues of its route took it: one that was refused, returned or rolled back may be
-    published again.
+    A duplicate counts as routed: it is not returned, and no alternate exchange gets it. A message is remembered once
+    the queues of its route have accepted it: one that was refused, returned or rolled back may be published again.
     """
 
     __slots__ = ("deduplication", "_dropped", "_context", "_recorder")
@@ -50,7 +50,7 @@ class DeduplicatingExchange(ExchangeDecorator):
 
 
 class Recorder(Sink):
-    """Remembers the messages that the queues of a route took."""
+    """The sink that remembers the messages that all queues of a route have accepted."""
 
     __slots__ = ("_deduplication",)
 
@@ -59,7 +59,7 @@ class Recorder(Sink):
         self._deduplication = deduplication
 
     def drops(self, message: Message) -> bool:
-        """Whether its like was taken since it was routed, as two in one transaction are; it is counted then."""
+        """Whether a duplicate was accepted after this one was routed, as in a transaction; it is counted then."""
         return self._deduplication.is_duplicate(message, self.context.clock.now_ms())
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
@@ -77,7 +77,7 @@ def split_recorders(queues: tuple[RouteTarget, ...]) -> tuple[tuple[RouteTarget,
 
 
 class DiscardSink(Sink):
-    """Drops duplicates. They are confirmed when what the journal has now is on disk: that may be their originals."""
+    """The sink that drops duplicates. They are confirmed with the current batch, which may hold the originals."""
 
     __slots__ = ()
 

@@ -19,9 +19,11 @@ ALTERNATE = ("alternate-exchange", "x-alternate-exchange")  # RabbitMQ's name, a
 
 
 class Exchange(Destination):
-    """`outgoing` are the bindings of which it is the source, `incoming` those that lead to it, by `binding_key`.
+    """An exchange: flags, arguments, bindings, policy, and the type that routes for it.
 
-    `number` is what the journal knows by what its type stores; 0 where that is not to outlive the broker.
+    `outgoing` are the bindings whose source it is, `incoming` those whose destination it is, by `binding_key`.
+
+    `number` identifies messages that its type stores in the journal; 0 if none of them survive a restart.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class Exchange(Destination):
         name: str,
         type_: ExchangeType,
         type_name: str,
+        *,
         durable: bool,
         auto_delete: bool,
         internal: bool,
@@ -74,7 +77,7 @@ class Exchange(Destination):
 
     @property
     def alternate(self) -> str | None:
-        """Where a message goes for which this exchange finds nothing (spec/core.md 5.6)."""
+        """The name of the alternate exchange, which gets messages that this one routes nowhere, or None."""
         for key in ALTERNATE:
             name = self.arguments.text(key)
             if name is not None:
@@ -83,7 +86,7 @@ class Exchange(Destination):
         return ruled if isinstance(ruled, str) else None
 
     def check_same(self, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table) -> None:
-        """Raises PreconditionFailed (406) where another declaration differs."""
+        """Raise PreconditionFailed (406) if a repeated declaration is not equivalent."""
         flags: tuple[tuple[str, object, object], ...] = (
             ("type", type_name, self.type_name),
             ("durable", durable, self.durable),
@@ -96,12 +99,12 @@ class Exchange(Destination):
                 raise inequivalent_argument(key, str(self), arguments, self.arguments)
 
     def configure(self, policy: Policy | None, effective: Mapping[str, object]) -> None:
-        """Work by this policy from now on (spec/core.md 22). Remembered routes are for the caller to forget."""
+        """Apply this policy from now on. The caller clears cached routes."""
         self.policy, self.effective = policy, effective
 
 
 def check_exchange_arguments(arguments: Table, where: str) -> None:
-    """Raises PreconditionFailed (406); `where` is `exchange 'x' in ...`."""
+    """Raise PreconditionFailed (406) for invalid arguments. `where` is "exchange 'x' in ..."."""
     for key in ALTERNATE:
         value = arguments.get(key)
         if value is not None and value[0] != "S":
@@ -113,9 +116,9 @@ def check_exchange_arguments(arguments: Table, where: str) -> None:
 
 
 def binding_key(source: str, destination: Destination, routing_key: str, arguments: Table) -> bytes:
-    """The identity of a binding (spec/core.md 7): equal for two bindings that are the same."""
+    """The identity of a binding: source, destination, routing key and sorted arguments, as bytes."""
     names = [
         name.encode("utf-8", "surrogateescape") for name in (source, destination.kind, destination.name, routing_key)
     ]
-    # Each with its length in front: a name may hold any octet, so none could part them.
+    # Each with its length in front: names may contain any byte, so there is no separator.
     return b"".join([bytes((len(name),)) + name for name in names]) + arguments.key()

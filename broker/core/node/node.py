@@ -1,4 +1,4 @@
-"""What the whole broker shares: virtual hosts, users, parameters, clock, journal, and queues that wait to be pumped."""
+"""The node: virtual hosts, users, parameters, policies, counters, and the ports that they share."""
 
 from __future__ import annotations
 
@@ -51,9 +51,10 @@ class VHostRouteCaches(RouteCaches):
 
 
 class Node:
-    """`pending` are the queues that have something to deliver, or somebody new to deliver to (`scheduler`).
+    """One broker: everything that its virtual hosts share.
 
-    `default_queue_type` is that of virtual hosts made from now on, where they are given none.
+    `pending` are the queues of all virtual hosts that have something to deliver. `default_queue_type` is the default of
+    virtual hosts that are created without one.
     """
 
     def __init__(
@@ -117,12 +118,12 @@ class Node:
 
     @property
     def cluster_name(self) -> str:
-        """The global parameter, else the name that the node began with."""
+        """The global parameter `cluster_name`, or else the name from the configuration."""
         name = self.parameters.globals().get(CLUSTER_NAME)
         return name if isinstance(name, str) else self._first_cluster_name
 
     def statistics(self) -> Statistics:
-        """Of all virtual hosts that there are and were, summed up anew."""
+        """The sum of the counters of all virtual hosts, deleted ones too."""
         total = Statistics()
         vhosts = [*self.vhosts.values(), *self._ending.values()]
         for each in [self._gone, *[vhost.statistics for vhost in vhosts]]:
@@ -144,7 +145,7 @@ class Node:
     def add_vhost(
         self, name: str, description: str = "", tags: Sequence[str] = (), default_queue_type: str = ""
     ) -> VHost:
-        """Create it, or give the one that is there, as it is. Raises Invalid."""
+        """Create a virtual host, or return the existing one unchanged. Raises Invalid."""
         vhost = self.vhosts.get(name)
         if vhost is not None:
             return vhost
@@ -156,7 +157,7 @@ class Node:
         return vhost
 
     def restore_vhost(self, metadata: StoredVHost) -> VHost:
-        """One that was stored; nobody is told."""
+        """Create a stored virtual host at the start, without notifying observers."""
         if metadata.name in self._drops:  # observers know queues and exchanges by name
             self.scheduler.finish(self._drops[metadata.name])
         system_exchanges = self.system_exchanges if metadata.name == self.default_vhost else ()
@@ -173,7 +174,7 @@ class Node:
         default_queue_type: str | None = None,
         protected: bool | None = None,
     ) -> None:
-        """Change what is given; None leaves it. Raises Unknown, Invalid."""
+        """Change the metadata of a virtual host; None keeps a value. Raises Unknown, Invalid."""
         vhost = self._vhost(name)
         old = vhost.metadata
         metadata = StoredVHost(
@@ -188,10 +189,9 @@ class Node:
         self.observers.configured(Change(True, metadata))
 
     def delete_vhost(self, name: str) -> None:
-        """With all that is in it. Its connections end first, so that nobody sees their queues go.
+        """Delete a virtual host with all its objects. Its connections are closed first.
 
-        It is gone at once, for everybody; what was in it is released in slices. Raises Unknown; Invalid where it is
-        protected.
+        It disappears at once; its queues and exchanges are deleted in slices. Raises Unknown, or Invalid if protected.
         """
         vhost = self._vhost(name)
         if vhost.metadata.protected:
@@ -214,7 +214,7 @@ class Node:
         self._gone.add(vhost.statistics)
 
     def set_tracing(self, name: str, on: bool) -> None:
-        """Switch the firehose of a virtual host, until the next stop (spec/core.md 24.1). Raises Unknown."""
+        """Switch the firehose of a virtual host on or off, until the broker stops. Raises Unknown."""
         vhost = self._vhost(name)
         vhost.firehose = Firehose(vhost, self.name) if on else None
         vhost.clear_route_cache()
@@ -226,12 +226,12 @@ class Node:
         return vhost
 
     def _user(self) -> str:
-        """The user who acts now; empty for the node itself, and for an operator's tool on this machine."""
+        """The user who acts now; empty for the node itself, and for operators' tools on this machine."""
         user = self.users.get(self.events.actor)
         return "" if user is None else user.name
 
     def _barred(self, vhost: str) -> str:
-        """The user who acts now, if that is one who may not connect to this virtual host; else an empty text."""
+        """The user who acts now, if that user may not connect to this virtual host; otherwise empty."""
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 

@@ -77,9 +77,9 @@ class VHost(QueueHost):
         self._limits = services.limits
         self.metadata = StoredVHost(name)
         for exchange, type_, internal in PREDECLARED:
-            self._create_exchange(exchange, type_, True, False, internal, Table.EMPTY)
+            self._create_exchange(exchange, type_, durable=True, internal=internal)
         for exchange in system_exchanges:
-            self._create_exchange(exchange, "topic", True, False, True, Table.EMPTY)
+            self._create_exchange(exchange, "topic", durable=True, internal=True)
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
@@ -175,7 +175,15 @@ class VHost(QueueHost):
         check_exchange_arguments(arguments, f"exchange '{name}' in {self}")
         self._limits.check_exchange(self, name)
         self._finish_unbinding(Exchange.kind, name)
-        exchange = self._create_exchange(name, type_, durable, auto_delete, internal, arguments, number)
+        exchange = self._create_exchange(
+            name,
+            type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+            number=number,
+        )
         self._policies.apply(exchange)
         self.clear_route_cache()
         self._observers.exchange_declared(exchange)
@@ -185,14 +193,24 @@ class VHost(QueueHost):
         self,
         name: str,
         type_: str,
+        *,
         durable: bool,
-        auto_delete: bool,
         internal: bool,
-        arguments: Table,
+        auto_delete: bool = False,
+        arguments: Table = Table.EMPTY,
         number: int | None = None,
     ) -> Exchange:
         router = decorated(self._registry.create(type_, name, arguments))
-        exchange = Exchange(self.name, name, router, type_, durable, auto_delete, internal, arguments)
+        exchange = Exchange(
+            self.name,
+            name,
+            router,
+            type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
         if durable and router.persists_messages:
             exchange.number = self._numbering.take() if number is None else number
         router.on_created(ExchangeHost(self, exchange))
