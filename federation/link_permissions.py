@@ -1,6 +1,6 @@
 """The permissions of a link: it may do here what the user may do who set its upstream.
 
-An upstream that an administrator set, or an operator by the control socket or a file of definitions, acts as the node
+An upstream that an administrator set, or an operator at the unix socket or a file of definitions, acts as the node
 itself: an administrator can give himself every permission, so none is asked for. Other users need `write` here on the
 exchange or queue that the link feeds, are themselves at a URI without a host, and may not log in on this machine as a
 loopback-only user, whose password is no secret.
