@@ -1,7 +1,7 @@
-"""What a service gets of the broker it runs in, and what the broker asks of a service (docs/plugins.md).
+"""The plugin API: what a service gets of its broker, and the interface that a service implements (docs/plugins.md).
 
-A service runs on the broker's loop, beside its connections. All that it does to the node it does between two awaits and
-inside of `Host.acting`, so nobody sees half of it.
+A service runs on the broker's event loop. It changes the node between two awaits only and inside of `Host.acting`, so
+its changes are atomic for all others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ INSIDE = "inside"  # in the name of a connection, in place of an address
 
 @cache
 def product_version() -> str:
-    """The version of the distribution, whatever version the broker announces to clients."""
+    """Return the version of the distribution; the broker may announce another one to clients."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
@@ -56,8 +56,10 @@ def product_version() -> str:
 
 
 class Listening:
-    """An address that the broker is bound to. `protocol` is RabbitMQ's word for what is spoken there, such as amqp/ssl;
-    `tls` is None where that is plain."""
+    """An address that the broker listens at.
+
+    `protocol` is RabbitMQ's name, such as amqp/ssl; `tls` is None without TLS.
+    """
 
     __slots__ = ("protocol", "host", "port", "tls")
 
@@ -71,57 +73,62 @@ class Listening:
 
 
 class Command:
-    """A command of `warren` that a plugin brings, such as the analysis of what was exported. Made without arguments.
+    """Base class of commands that plugins add to `warren`. Constructed without arguments.
 
-    `about` is its line in the help. Its libraries are imported in `run`: the class is loaded also to show the help.
+    `about` is its line in the help. Import libraries in `run`, as the class is loaded for the help too.
     """
 
     about = ""
 
     def add_options(self, parser: ArgumentParser) -> None:
-        """Say what it takes."""
+        """Add the options of the command."""
 
     def run(self, options: Namespace) -> int:
-        """Returns the exit status."""
+        """Run the command and return its exit status."""
         raise NotImplementedError
 
 
 class Service:
-    """Something that runs beside AMQP, such as the HTTP API. Made once, without arguments.
+    """Base class of services that run in the broker, such as the HTTP API. Constructed once, without arguments.
 
-    One that is `around` starts before those that are not, and stops after them: it sees all that they do.
+    Services with `around` start before all others and stop after them.
     """
 
     around: ClassVar[bool] = False
 
     async def start(self, host: Host) -> None:
-        """Before the node says that it is ready: whatever takes long is to be begun and not waited for.
+        """Start the service, before the node reports that it is ready. Begin what takes long without waiting for it.
 
-        Raises OSError, or ValueError, with one line that says why the node cannot start.
+        Raises OSError or ValueError, with one line that says why the node cannot start.
         """
         raise NotImplementedError
 
     async def stop(self) -> None:
-        """While AMQP is still served. Also after a `start` that failed."""
+        """Stop the service, while AMQP is still served. Also called after a `start` that failed."""
         raise NotImplementedError
 
     def serve_local(self, host: Host, listener: LocalListener) -> LocalServer | None:
-        """Answer at the unix socket until the result is closed, also while services are stopped; None for a service
-        that does not."""
+        """Serve the unix socket until the result is closed, also while services are stopped; None if the service does
+        not."""
         return None
 
     def status(self) -> object:
-        """What other services show of this one, as JSON has it."""
+        """Return the status of the service as a JSON value, for other services to show."""
         return None
 
 
 class Host:
-    """`services` are those that run, by the names of their entry points.
+    """The broker as a service sees it: node, configuration, connections, listeners, tasks and log.
 
-    `report` writes one line to the log: event, level, fields. `commit_soon` is told that the journal may have more.
-    `supervisor` runs each task of a service that outlives a call. `turns` watches the turns of the event loop.
-    `imports` import definitions. `control` starts and stops what the node serves.
-    `tls` makes a context of files and raises OSError or ValueError; `config_files` were read at the start.
+    report        logs an event: name, level, fields
+    commit_soon   has the committer check the journal at the end of the turn
+    supervisor    runs each task of a service that outlives a call
+    turns         watches the turns of the event loop
+    imports       imports definitions
+    control       starts and stops what the node serves
+    services      running services by the names of their entry points
+    tls           makes a TLS context from files; raises OSError, ValueError
+    config_files  files that the configuration was read from
     """
 
     def __init__(
@@ -154,13 +161,13 @@ class Host:
         self._storing: tuple[int, asyncio.Event] | None = None  # the batch waited for last
 
     def configuration(self) -> str:
-        """All of it, as rabbitmq.conf would have it; secrets are left out."""
+        """Return the configuration in the format of rabbitmq.conf, without secrets."""
         from ..config.printing import text_of  # only here: most never ask
 
         return text_of(self.config)
 
     def plugins(self) -> list[str]:
-        """The plugins that this node runs, by RabbitMQ's names; what RabbitMQ has no name for has its own."""
+        """Return the plugins that this node runs, by RabbitMQ's names, or by their own if RabbitMQ has none."""
         types = [name for name, distribution in self.node.registry.listed() if distribution]
         named = [name for name, service in PLUGINS_OF_SERVICES.items() if service in self.services]
         named += [name for name, type_ in PLUGINS_OF_TYPES.items() if type_ in types]
@@ -168,47 +175,48 @@ class Host:
         return sorted((*PLUGINS, *named, *others))
 
     def known_plugins(self) -> list[str]:
-        """The names of the plugins of RabbitMQ that a node may run."""
+        """Return RabbitMQ's names of all plugins that a node may run."""
         return [*PLUGINS, *PLUGINS_OF_SERVICES, *PLUGINS_OF_TYPES]
 
     def event_loop(self) -> dict[str, object]:
-        """How long its turns took, and the tasks of the node by name."""
+        """Return the durations of the loop's turns, and the tasks of the node by name."""
         return {**self.turns.status(), "tasks": self.supervisor.status()}
 
     @property
     def data_directory(self) -> str:
-        """The absolute path of the node's data; empty for a node in memory."""
+        """Absolute path of the data folder; empty for a node in memory."""
         return "" if self.config.memory else str(Path(self.config.data_dir).absolute())
 
     # Connections
 
     def connections(self) -> list[Connection]:
-        """All of them, those that are still opening too, the oldest first."""
+        """Return all AMQP connections, those in the handshake included, oldest first."""
         return list(self._server.connections.values())
 
     async def connect_inside(
         self, vhost: str, with_credentials: bool = False, user: User | None = None
     ) -> socket.socket:
-        """One end of a connection to this very broker, over which AMQP is spoken as over any.
+        """Open a connection from within the process, and return the client's end of it.
 
-        With credentials the login is that of any client on this machine. Without, whatever login is sent is that of
-        the user, without a password, or the node's own, which may do everything in that virtual host and nothing in
-        any other. Raises OSError.
+        With credentials it logs in as any client on this machine. Without, every login is accepted as the given user,
+        or as an internal user with all rights in this virtual host and none in others. Raises OSError.
         """
         self._insiders += 1
         insider = None if with_credentials else user or InternalUser(vhost)
         return await self._server.connect_inside(Peer(INSIDE, self._insiders, INSIDE, 0, True, insider=insider))
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
-        """As an operator does, with 320 and this text; how many those were."""
+        """Close the chosen connections with 320 (connection-forced) and this text; return how many."""
         return self._server.close_connections(chosen, reason)
 
     # Doing
 
     @contextmanager
     def acting(self, actor: str) -> Iterator[None]:
-        """What is done within is done by that user, or by one of RabbitMQ's names; consumers and the journal have it
-        when this ends. Not to be held while something is awaited."""
+        """Context in which changes are attributed to a user, or to one of RabbitMQ's names for its own actions.
+
+        At its end deliveries are made and the journal is committed. Do not await inside it.
+        """
         self.node.events.actor = actor
         try:
             yield
@@ -218,11 +226,11 @@ class Host:
             self.commit_soon()
 
     def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
-        """To act as this user may, who asks from there; it is to be closed."""
+        """Open a channel with the rights of a user; close it after use."""
         return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report)
 
     def inflow(self, vhost: str, name: str) -> InternalPublisher:
-        """To publish into that virtual host as this node itself, under the name of a connection; it is to be closed.
+        """Open an internal publisher into a virtual host, under the name of a connection; close it after use.
 
         Raises Unknown.
         """
@@ -233,7 +241,7 @@ class Host:
         return InternalPublisher(self.node, self.settings, there, name, self.report, soon, self.commit_soon)
 
     async def stored(self) -> None:
-        """Until what was done so far is safe from the end of this process."""
+        """Wait until all that was done so far is durable."""
         journal = self.node.journal
         ticket = journal.ticket()
         if ticket <= journal.durable:
@@ -248,7 +256,7 @@ class Host:
     # Listening
 
     async def bind(self, protocol: str, host: str, port: int, pool: Pool, tls: TLS | None = None) -> Listener:
-        """A listener there, port 0 being any, that accepts nobody yet. Its connections count in the pool.
+        """Bind a listener, with any free port for port 0, that does not accept yet. Its connections count in the pool.
 
         Raises OSError.
         """
@@ -259,11 +267,11 @@ class Host:
         return listener
 
     def forget_bound(self) -> None:
-        """All services have stopped: nobody listens at their addresses any more."""
+        """Forget the addresses of services, which have all stopped."""
         self._bound.clear()
 
     def listening(self) -> list[Listening]:
-        """All addresses of the node, those for AMQP first."""
+        """Return all addresses that the node listens at, AMQP first."""
         return [
             Listening("amqp" if listener.tls is None else "amqp/ssl", address, listener.tls)
             for listener in self._server.listeners

@@ -1,4 +1,4 @@
-"""Sees that a peer has gone whose socket is not read: a loop notices the end of a stream by reading it only."""
+"""Watcher of sockets that are not read: an event loop notices the end of a stream by reading only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED = getattr(select, "POLLRDHUP", 0)
 
 
 class PeerCloseWatcher:
-    """Sockets are known by their descriptors, which must be forgotten before they are closed."""
+    """Notices that peers have closed, by polling. Descriptors must be forgotten before they are closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -28,6 +28,7 @@ class PeerCloseWatcher:
             self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def forget(self, descriptor: int) -> None:
+        """Stop watching a descriptor."""
         if self._gone.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 

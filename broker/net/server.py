@@ -1,4 +1,4 @@
-"""The listeners, the connections they accepted, and the one write per connection at the end of each turn."""
+"""The AMQP server: listeners, their connections, and one write per connection at the end of each turn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ CERTIFICATES_LOOK_S = 5.0
 
 
 class Server:
-    """`report` writes one line to the log: event, level, fields. `commit_soon` is told the journal may have more."""
+    """Accepts AMQP connections and flushes their output.
+
+    report       logs an event: name, level, fields
+    commit_soon  has the committer check the journal at the end of the turn
+    """
 
     def __init__(
         self,
@@ -66,7 +70,10 @@ class Server:
         node.observers.add(AccessEnforcement(self.close_connections, self.connections.values))
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
-        """Accept connections there, port 0 being any; the addresses as host:port. Raises OSError."""
+        """Accept connections at an address, with any free port for port 0; return addresses as HOST:PORT.
+
+        Raises OSError.
+        """
         listener = Listener(self.socket_options, self.report, self.supervisor, self.limits, tls)
         await listener.bind(host, port)
         listener.accept(lambda slot: Transport(self, tls, slot=slot))
@@ -78,7 +85,7 @@ class Server:
         return listener.addresses
 
     async def connect_inside(self, peer: Peer) -> socket.socket:
-        """One end of a connection to this broker that no network carries, to be given to a loop. `peer` is who has it.
+        """Open a connection within the process and return the client's end of it; `peer` describes the client.
 
         Raises OSError.
         """
@@ -100,7 +107,7 @@ class Server:
             raise
 
     def reload_certificates(self) -> None:
-        """For connections that come from now on; files that cannot be used leave things as they are."""
+        """Reload certificates for new connections; files that cannot be used change nothing."""
         for listener in self.listeners:
             if listener.tls is not None:
                 listener.tls.reload()
@@ -112,14 +119,14 @@ class Server:
         self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
-        """Publishers wait while there is any alarm, and go on after the last (spec/core.md 23)."""
+        """Log a change of an alarm, and unblock publishers after the last one."""
         self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource})
         if not on:
             for connection in list(self.connections.values()):
                 unblock(connection)
 
     async def stop(self, reason: str) -> None:
-        """No new connections; the others are closed with 320 and waited for, for some seconds."""
+        """Stop accepting, close all connections with 320 and wait some seconds for them."""
         self._timeouts.stop()
         for listener in self.listeners:
             listener.close()
@@ -134,7 +141,7 @@ class Server:
                     transport.abort()
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
-        """As an operator does, with 320; how many those were. What they held has gone back when this returns."""
+        """Close the chosen connections with 320 (connection-forced); return how many."""
         connections = [connection for connection in self.connections.values() if chosen(connection)]
         for connection in connections:
             connection.close(ConnectionForced(reason))
@@ -156,13 +163,13 @@ class Server:
             self._empty.set()
 
     def may_linger(self, transport: Transport) -> bool:
-        """Whether this one may wait for its peer to close; not when too many do."""
+        """Whether a closing transport may wait for its peer to close; only LINGER_LIMIT of them may."""
         if len(self._lingering) < LINGER_LIMIT:
             self._lingering.add(transport)
         return transport in self._lingering
 
     def flush_soon(self, transport: Transport) -> None:
-        """HOT: bench A-M."""
+        """Flush a transport at the end of this turn. HOT: bench A-M."""
         if not self._flushes:
             self.loop.call_soon(self._flush)
         self._flushes[transport] = None

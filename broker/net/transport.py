@@ -1,4 +1,4 @@
-"""One socket: octets to the session and back, once per turn of the loop; heartbeats; and reading no more for a while.
+"""The transport of one socket: bytes to the session and back once per turn of the loop, heartbeats, pauses in reading.
 
 Fairness. uvloop reads a ready socket up to 32 times before it looks at the next, 256 KiB at a time, so that a flooding
 publisher would be served 8 MiB for every few acknowledgements of its consumer. After a full read the socket is not
@@ -40,7 +40,7 @@ WRITES = 8  # in one turn: what one fast consumer can take before the others hav
 
 
 class Transport(asyncio.Protocol, TransportPort):
-    """Owned by the loop until the socket is gone. `peer` is who is at the other end, where the socket does not tell."""
+    """Protocol of one AMQP connection on the event loop. `peer` is given for sockets that have no address."""
 
     def __init__(
         self, server: Server, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
@@ -122,7 +122,7 @@ class Transport(asyncio.Protocol, TransportPort):
         self._server.commit_soon()
 
     def _read_or_rest(self) -> None:
-        """Read on, unless something speaks against it."""
+        """Read on, unless the connection is held or interrupted."""
         if self._socket is None or self._connection is None:
             return
         reading = not (self._held or self._resting or self._connection.interrupted)
@@ -146,7 +146,7 @@ class Transport(asyncio.Protocol, TransportPort):
             self._server.departures.forget(raw.fileno())
 
     def _departed(self) -> None:
-        """The peer has closed its socket while an alarm kept us from reading; what it had sent is not served."""
+        """End the connection: the peer has closed while an alarm paused reading. What it had sent is not served."""
         if self._connection is not None:
             self._connection.lost(DEPARTED)
         self.abort()
@@ -261,11 +261,11 @@ class Transport(asyncio.Protocol, TransportPort):
         self._server.report(event, level, whose | fields)
 
     def __str__(self) -> str:
-        """The connection's name, for the log."""
+        """Name of the connection for the log."""
         return self._connection.name if self._connection is not None else ""
 
     def abort(self) -> None:
-        """End without another word."""
+        """Close the socket without close methods."""
         if self._socket is not None:
             self._socket.abort()
 
@@ -291,7 +291,7 @@ class Transport(asyncio.Protocol, TransportPort):
         self.abort()
 
     def _send_heartbeat(self) -> None:
-        """Every half interval, unless something was sent in it (spec/core.md 1.7)."""
+        """Send a heartbeat every half interval, unless something was sent in it."""
         if self._socket is None:
             return
         if not self._sent and self._connection is not None and self._connection.output.writable:
@@ -300,7 +300,8 @@ class Transport(asyncio.Protocol, TransportPort):
         self._send_timer = self._loop.call_later(self._heartbeat_s / 2, self._send_heartbeat)
 
     def _watch_heartbeat(self) -> None:
-        """Every interval: two looks in a row without a new octet end the connection. While we hold, nobody is read."""
+        """Check every interval for received bytes: two intervals without any end the connection, unless reading is
+        paused."""
         if self._connection is None:
             return
         if self._connection.received_bytes != self._seen or not self._reading:
@@ -322,7 +323,7 @@ class Transport(asyncio.Protocol, TransportPort):
 
 
 def keep_alive(transport: asyncio.Transport) -> None:
-    """Have the system see to it that the peer is there: without heartbeats one that vanished would be kept for ever."""
+    """Enable TCP keepalive: without heartbeats the connection of a vanished peer would stay for ever."""
     raw = transport.get_extra_info("socket")
     if raw is None or raw.family not in (socket.AF_INET, socket.AF_INET6):
         return
