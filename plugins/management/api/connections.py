@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from warren.broker.plugin import Connection, User
 
 from ..auth import ANY, OWN, VHOST
@@ -13,6 +15,7 @@ from ..views.connection import connection_identity, connection_view
 from ..views.stats import StatsView
 
 REASON = "Closed via management plugin"
+CLOSED_AT_ONCE = 100  # connections: some milliseconds
 
 
 def list_connections(request: Request) -> Listing[Connection]:
@@ -45,11 +48,15 @@ def delete_connection(request: Request) -> Response:
     return done()
 
 
-def delete_of_user(request: Request) -> Response:
-    """Close all of one user."""
+async def delete_of_user(request: Request) -> Response:
+    """Close all connections of one user, in slices."""
     user = the_user(request)
-    if user is not None:
-        request.host.close_connections(lambda one: one.user is user, reason_of(request))
+    own = [one for one in request.host.connections() if user is not None and one.user is user]
+    for start in range(0, len(own), CLOSED_AT_ONCE):
+        some = set(own[start : start + CLOSED_AT_ONCE])
+        with request.acting():
+            request.host.close_connections(some.__contains__, reason_of(request))
+        await asyncio.sleep(0)
     return done()
 
 
