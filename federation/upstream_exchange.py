@@ -116,7 +116,7 @@ class IdentityStamp(Sink):
             self.context.clock.call_at(self.context.clock.now_ms(), self._forget)
         for index, identity in enumerate(_identities.of(messages)):
             message = messages[index]
-            copy = message.again().with_properties(with_identity(message.property_bytes, identity))
+            copy = message.copy_for_queue().with_properties(with_identity(message.property_bytes, identity))
             receipt = self.context.deliver(self._bound.all(), [copy])
             stored = receipt.stored or stored
             refused |= {index} if receipt.refused else set()

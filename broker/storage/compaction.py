@@ -40,25 +40,25 @@ class Compaction:
         self._lent = False  # a checkpoint is being made of what segments know
         self._removed: list[Segment] = []  # by the worker, in the batch that is outstanding
 
-    def forward(self, id_: int, place: int) -> tuple[int, int]:
+    def forward(self, id_: int, location: int) -> tuple[int, int]:
         """Return where a message is now; each queue that has it calls this once, to read or to settle it."""
-        while (moved := self.moved.get(number := place >> OFFSET_BITS)) is not None:
-            there = moved.take(place & OFFSET_MASK)
+        while (moved := self.moved.get(number := location >> OFFSET_BITS)) is not None:
+            there = moved.take(location & OFFSET_MASK)
             if there is None:
                 break
             if not moved.pending:
                 del self.moved[number]
-            id_, place = there
-        return id_, place
+            id_, location = there
+        return id_, location
 
-    def where(self, id_: int, place: int) -> tuple[int, int]:
+    def where(self, id_: int, location: int) -> tuple[int, int]:
         """Where a message stands now; it will be asked for again."""
-        while (moved := self.moved.get(place >> OFFSET_BITS)) is not None:
-            there = moved.find(place & OFFSET_MASK)
+        while (moved := self.moved.get(location >> OFFSET_BITS)) is not None:
+            there = moved.find(location & OFFSET_MASK)
             if there is None:
                 break
-            id_, place = there
-        return id_, place
+            id_, location = there
+        return id_, location
 
     def step(self) -> None:
         """Before a batch is sealed: copy a slice of a segment that is mostly dead."""
@@ -165,14 +165,14 @@ class Compaction:
         life_at = queues_at = start + log_records.MESSAGE_HEAD.size
         if flags & log_records.HAS_LIFE:
             queues_at = log_records.life_end(data, queues_at)
-        life = data[life_at:queues_at]
+        state = data[life_at:queues_at]
         rest_at = queues_at + count * log_records.QUEUE.size
         queues = source.wanting(old) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
         offset = self._at + at
-        id_, place = journal.copy(order, largest, body_bytes, channel, flags, life, queues, data[rest_at:end])
-        self.moved.setdefault(source.number, Moved()).add(offset, id_, place, len(queues) or 1)
+        id_, location = journal.copy(order, largest, body_bytes, channel, flags, state, queues, data[rest_at:end])
+        self.moved.setdefault(source.number, Moved()).add(offset, id_, location, len(queues) or 1)
         for queue in queues if source.attempts else ():
             attempts = source.uncount(queue, old)
             if attempts:
-                journal.count(queue, id_, place, attempts)
-        source.bury(old)
+                journal.record_delivery_count(queue, id_, location, attempts)
+        source.release(old)

@@ -6,7 +6,7 @@ before was being written. No two threads ever touch the same thing: a batch owns
 by the worker.
 
 What is settled is gathered by queue and written once per batch. Where a message stands is remembered in the message
-itself (`id`, `place`), so the journal holds one bit for each message, and 8 bytes for those of several queues.
+itself (`id`, `location`), so the journal holds one bit for each message, and 8 bytes for those of several queues.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Journal(ports.Journal):
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Store each message once, for all these queues. HOT: bench D."""
         segment = self._current
-        place = segment.number << OFFSET_BITS
+        location = segment.number << OFFSET_BITS
         buffer = self._buffer
         start = self._start
         count = len(queues)
@@ -191,12 +191,12 @@ class Journal(ports.Journal):
         id_ = self.next_id
         for message in messages:
             message.id = id_
-            message.place = place | (start + len(buffer))
+            message.location = location | (start + len(buffer))
             flags: int = message.persistent  # 1 is PERSISTENT
             addressed = numbers + message.address.encoded
-            if message.life is not None:
+            if message.state is not None:
                 flags |= log_records.HAS_LIFE
-                addressed = log_records.life(message.life) + addressed
+                addressed = log_records.state(message.state) + addressed
             buffer += log_records.message(
                 salt,
                 id_,
@@ -216,32 +216,32 @@ class Journal(ports.Journal):
         segment.live += len(messages)
         segment.total += len(messages)
 
-    def settle(self, queue: int, id_: int, place: int) -> None:
+    def settle(self, queue: int, id_: int, location: int) -> None:
         """HOT: bench D."""
         if self._compaction.moved:
-            id_, place = self._compaction.forward(id_, place)
+            id_, location = self._compaction.forward(id_, location)
         if queue and queue not in self._gone:
             ids = self._settled.get(queue)
             if ids is None:
                 self._settled[queue] = [id_]
             else:
                 ids.append(id_)
-        self.segments[place >> OFFSET_BITS].settle(queue, id_)
+        self.segments[location >> OFFSET_BITS].settle(queue, id_)
 
-    def settle_moved(self, queue: int, id_: int, place: int) -> None:
+    def settle_moved(self, queue: int, id_: int, location: int) -> None:
         if self._compaction.moved:
-            id_, place = self._compaction.forward(id_, place)
+            id_, location = self._compaction.forward(id_, location)
         if queue and queue not in self._gone:
             self._moved.setdefault(queue, []).append(id_)
-        self.segments[place >> OFFSET_BITS].settle(queue, id_)
+        self.segments[location >> OFFSET_BITS].settle(queue, id_)
 
-    def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
+    def record_delivery_count(self, queue: int, id_: int, location: int, attempts: int) -> None:
         """The message has come back to the queue so often."""
-        id_, place = self._compaction.where(id_, place)
-        self.segments[place >> OFFSET_BITS].count(queue, id_, attempts)
+        id_, location = self._compaction.where(id_, location)
+        self.segments[location >> OFFSET_BITS].count(queue, id_, attempts)
         self._buffer += log_records.counted(self._current.salt, self.next_id, queue, id_, attempts)
 
-    def gone(self, queue: int) -> None:
+    def queue_deleted(self, queue: int) -> None:
         """The queue was deleted: what it has is settled without a word for each."""
         self._gone[queue] = None
         if len(self._gone) > GONE_LIMIT:
@@ -279,7 +279,7 @@ class Journal(ports.Journal):
     ) -> tuple[int, int]:
         """Store a message again, with address and frames as `content`; its new id and place."""
         segment = self._current
-        id_, place = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
+        id_, location = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
         addressed = life + Struct(f"<{len(queues)}I").pack(*queues)
         self._buffer += log_records.message(
             segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
@@ -289,7 +289,7 @@ class Journal(ports.Journal):
         self.next_id += 1
         segment.live += 1
         segment.total += 1
-        return id_, place
+        return id_, location
 
     def snapshot(self) -> Checkpoint:
         """Lend what may be encoded on the worker, until `give_back`."""
@@ -386,8 +386,8 @@ class Journal(ports.Journal):
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
         for page in pages:
-            place = self._compaction.where(*page)[1] if self._compaction.moved else page[1]
-            number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
+            location = self._compaction.where(*page)[1] if self._compaction.moved else page[1]
+            number, offset = location >> OFFSET_BITS, location & OFFSET_MASK
             segment = self.segments[number]
             at = offset - base
             message = None
@@ -404,7 +404,7 @@ class Journal(ports.Journal):
             if message is not None:
                 if self._compaction.moved:
                     self._compaction.forward(*page)
-                message.place = place
+                message.location = location
                 if segment.attempts:
                     recount(message, segment.attempts.get((queue, message.id), 0))
                 self.read_messages += 1
@@ -432,8 +432,8 @@ class Journal(ports.Journal):
 def recount(message: Message, attempts: int) -> None:
     """It came back so often."""
     if attempts:
-        message.life = message.life or MessageState()
-        message.life.attempts = attempts
+        message.state = message.state or MessageState()
+        message.state.attempts = attempts
 
 
 def _piece(data: bytes | bytearray, at: int) -> bytes:

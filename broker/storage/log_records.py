@@ -136,13 +136,13 @@ def message(
     return MAGIC_CRC.pack(MAGIC, crc32(frames, crc32(head, salt))) + head + frames
 
 
-def life(of: MessageState) -> bytes:
-    marks = (DIED if of.died else 0) | (HAS_BLIND if of.blind else 0)
+def state(of: MessageState) -> bytes:
+    marks = (DIED if of.dead_lettered else 0) | (HAS_BLIND if of.bcc_keys else 0)
     head = LIFE.pack(of.level, marks, of.attempts, of.deadline_ms)
-    if not of.blind:
+    if not of.bcc_keys:
         return head
     # From a header they can be longer than any that a queue is bound by, or a string here.
-    keys = [key.encode("utf-8", "surrogateescape") for key in of.blind]
+    keys = [key.encode("utf-8", "surrogateescape") for key in of.bcc_keys]
     octets = b"".join([bytes((len(key),)) + key for key in keys if len(key) <= 255])
     return head + LENGTH.pack(len(octets)) + octets
 
@@ -228,5 +228,5 @@ def parsed(salt: int, data: bytes, at: int) -> Message | None:
     persistent = flags & PERSISTENT != 0
     message = Message(address, data[frames_at:end], channel, body_bytes, largest, persistent)
     message.id = id_
-    message.life = life
+    message.state = life
     return message

@@ -141,17 +141,17 @@ def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
 class _Strand:
     """Messages of one queue in ascending order. What they all have not takes no room: 20 bytes each, most often."""
 
-    __slots__ = ("last", "ids", "places", "bodies", "orders", "marks")
+    __slots__ = ("last", "ids", "locations", "bodies", "orders", "marks")
 
     def __init__(self) -> None:
         self.last = 0
         self.ids = array("Q")
-        self.places = array("Q")
+        self.locations = array("Q")
         self.bodies = array("I")
         self.orders: array[int] | None = None  # where any is not the id
         self.marks: array[int] | None = None  # where any is not 0
 
-    def add(self, order: int, id_: int, place: int, body_bytes: int, mark: int) -> None:
+    def add(self, order: int, id_: int, location: int, body_bytes: int, mark: int) -> None:
         self.last = order
         if self.orders is not None:
             self.orders.append(order)
@@ -164,13 +164,13 @@ class _Strand:
             self.marks = array("Q", bytes(8 * len(self.ids)))
             self.marks.append(mark)
         self.ids.append(id_)
-        self.places.append(place)
+        self.locations.append(location)
         self.bodies.append(body_bytes)
 
     def __iter__(self) -> Iterator[_Entry]:
         orders = self.orders if self.orders is not None else self.ids
         marks = self.marks if self.marks is not None else repeat(0, len(self.ids))
-        return zip(orders, self.ids, self.places, self.bodies, marks, strict=True)
+        return zip(orders, self.ids, self.locations, self.bodies, marks, strict=True)
 
 
 class _Entries:
@@ -182,7 +182,7 @@ class _Entries:
     def __init__(self) -> None:
         self._strands = [_Strand()]
 
-    def add(self, order: int, id_: int, place: int, body_bytes: int, mark: int) -> None:
+    def add(self, order: int, id_: int, location: int, body_bytes: int, mark: int) -> None:
         strand = self._strands[0]
         if strand.last >= order:
             for strand in self._strands:
@@ -191,7 +191,7 @@ class _Entries:
             else:
                 strand = _Strand()
                 self._strands.append(strand)
-        strand.add(order, id_, place, body_bytes, mark)
+        strand.add(order, id_, location, body_bytes, mark)
 
     @property
     def single(self) -> _Strand | None:
@@ -261,17 +261,17 @@ class _Scan:
                     level, _, _, deadline_ms = log_records.LIFE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
                     queues_at = log_records.life_end(data, queues_at)
-                place = segment.number << OFFSET_BITS | base + at
+                location = segment.number << OFFSET_BITS | base + at
                 queue = log_records.QUEUE.unpack_from(data, queues_at)[0]
                 entries = self._entries.get(queue) or self._new_entries(queue)
-                entries.add(order, id_, place, body_bytes, mark)
+                entries.add(order, id_, location, body_bytes, mark)
                 if count > 1:
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
                     if segment.wanting(id_) is None:
                         self._share(segment, id_, queues)
                     for queue in queues[1:]:
                         entries = self._entries.get(queue) or self._new_entries(queue)
-                        entries.add(order, id_, place, body_bytes, mark)
+                        entries.add(order, id_, location, body_bytes, mark)
             return
         kind, id_ = log_records.KIND_ID.unpack_from(data, start)
         found.next_id = max(found.next_id, id_)
@@ -340,15 +340,15 @@ class _Scan:
         levels, deadlines = bytearray(), array("Q")
         total = marks = 0
         for copies in entries.in_order():
-            *older, (_, id_, place, body_bytes, mark) = copies
-            segment = self._segments[place >> OFFSET_BITS]
+            *older, (_, id_, location, body_bytes, mark) = copies
+            segment = self._segments[location >> OFFSET_BITS]
             kept = (
                 there
                 and not segment.is_dead(id_)
                 and (segment.sharing is None or segment.sharing.wants(id_ - segment.first_id, queue))
             )
             if kept:
-                wanted.append(id_, place)
+                wanted.append(id_, location)
                 levels.append(mark & _LEVEL)
                 if mark >> _DEADLINE or deadlines:
                     deadlines.frombytes(bytes(8 * (len(wanted) - 1 - len(deadlines))))
@@ -361,10 +361,10 @@ class _Scan:
                     self._carry(queue, id_, id_)
             elif not there:
                 self._unwanted(segment, queue, id_)
-            for _, old, old_place, _, _ in older:
+            for _, old, old_location, _, _ in older:
                 if kept and self._counted:
                     self._carry(queue, old, id_)
-                self._unwanted(self._segments[old_place >> OFFSET_BITS], queue, old)
+                self._unwanted(self._segments[old_location >> OFFSET_BITS], queue, old)
         wanted.body_bytes = total
         if marks & _LEVEL:
             wanted.levels = bytes(levels)
@@ -377,21 +377,21 @@ class _Scan:
         """Leave what is wanted where that is only a matter of which messages are dead; False where it is not."""
         if strand.marks is not None or self._counted:
             return False
-        counts = Counter(place >> OFFSET_BITS for place in strand.places)
+        counts = Counter(location >> OFFSET_BITS for location in strand.locations)
         if any(self._segments[number].sharing is not None for number in counts):
             return False
         wanted, total = RecoveredQueue(), 0
         if all(self._segments[number].untouched for number in counts):
-            wanted.ids, wanted.places, total = strand.ids, strand.places, sum(strand.bodies)
+            wanted.ids, wanted.locations, total = strand.ids, strand.locations, sum(strand.bodies)
         else:
             counts.clear()
             number, is_dead = -1, Segment.is_dead
-            for id_, place, body_bytes in zip(strand.ids, strand.places, strand.bodies, strict=True):
-                if place >> OFFSET_BITS != number:
-                    number = place >> OFFSET_BITS
+            for id_, location, body_bytes in zip(strand.ids, strand.locations, strand.bodies, strict=True):
+                if location >> OFFSET_BITS != number:
+                    number = location >> OFFSET_BITS
                     segment = self._segments[number]
                 if not is_dead(segment, id_):
-                    wanted.append(id_, place)
+                    wanted.append(id_, location)
                     total += body_bytes
                     counts[number] += 1
         for number, count in counts.items():

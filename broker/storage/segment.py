@@ -85,7 +85,7 @@ class Segment:
     def head(self) -> bytes:
         return Head(self.first_id, self.salt).encode()
 
-    def bury(self, id_: int) -> None:
+    def release(self, id_: int) -> None:
         """This message is wanted no more. To say it twice is as good as once."""
         if not self.is_dead(id_):
             self.mark_dead(id_)

@@ -36,7 +36,7 @@ class Reader:
     `log` gets a line for each place, the first time that it cannot be read, and one for a shortage now and then.
     """
 
-    __slots__ = ("errors", "damaged", "log", "_disk", "now_s", "_files", "_failures", "_places", "_short_s")
+    __slots__ = ("errors", "damaged", "log", "_disk", "now_s", "_files", "_failures", "_locations", "_short_s")
 
     def __init__(self, disk: Disk, log: Callable[[str], None], now_s: Callable[[], float] = time.monotonic) -> None:
         self.errors = 0
@@ -46,7 +46,7 @@ class Reader:
         self.now_s = now_s
         self._files: OrderedDict[int, File] = OrderedDict()
         self._failures: dict[int, tuple[int, float]] = {}  # by segment: how many, and when the last one was
-        self._places: set[int] = set()
+        self._locations: set[int] = set()
         self._short_s: float | None = None  # when a shortage was logged last
 
     def read(self, segment: Segment, offset: int, octets: int) -> bytes:
@@ -112,9 +112,9 @@ class Reader:
         self._log(segment, offset, "is damaged")
 
     def _log(self, segment: Segment, offset: int, fault: str) -> None:
-        place = segment.number << OFFSET_BITS | offset
-        if place not in self._places and len(self._places) < PLACES:
-            self._places.add(place)
+        location = segment.number << OFFSET_BITS | offset
+        if location not in self._locations and len(self._locations) < PLACES:
+            self._locations.add(location)
             self.log(f"{segment.name}: the record at offset {offset} {fault}")
 
     def forget(self, segment: Segment) -> None:

@@ -90,7 +90,7 @@ class Sharing:
         bits = self._bits[index]
         if count > WORD:
             words = self._wide[bits : bits + -(-count // WORD)]
-            bits = sum(word << WORD * place for place, word in enumerate(words))
+            bits = sum(word << WORD * location for location, word in enumerate(words))
         return [self._sets[at + 1 + bit] for bit in range(count) if bits >> bit & 1]
 
     def wants(self, index: int, queue: int) -> bool:

@@ -55,7 +55,7 @@ class RecentHistoryExchange(ExchangeType):
 
     def on_bind(self, binding: Binding) -> list[Emission]:
         self._bound.add(binding.destination)
-        return [Emission([binding.destination], [message.anew() for message in self._kept])]
+        return [Emission([binding.destination], [message.as_republished() for message in self._kept])]
 
     def on_unbind(self, binding: Binding) -> list[Emission]:
         self._bound.remove(binding.destination)
@@ -63,7 +63,7 @@ class RecentHistoryExchange(ExchangeType):
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         if NO_STORE.encode() not in message.property_bytes or not message.headers.flag(NO_STORE):
-            self._keep(message.anew())
+            self._keep(message.as_republished())
         return self._bound.all()
 
     def on_deleted(self) -> None:
@@ -81,8 +81,8 @@ class RecentHistoryExchange(ExchangeType):
     def _forget(self) -> None:
         """The oldest."""
         message = self._kept.popleft()
-        if message.place and self._context is not None:
-            self._context.drop(message.id, message.place, True)
+        if message.location and self._context is not None:
+            self._context.drop(message.id, message.location, True)
 
 
 def length_of(arguments: Table) -> int:

@@ -60,7 +60,7 @@ def test_a_backlog_lets_go_of_what_was_taken() -> None:
         backlog.append(number, number)
     while len(backlog):
         backlog.take(7)
-        assert len(backlog._ids) <= 2 * max(len(backlog), 1) and len(backlog._ids) == len(backlog._places)
+        assert len(backlog._ids) <= 2 * max(len(backlog), 1) and len(backlog._ids) == len(backlog._locations)
 
 
 # One queue
@@ -212,7 +212,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     before, log = full_queue(30, persistent=True), []
     journal = journal_of(before)
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
-    pages = [(each.id, each.place) for each in journal.live.values()]
+    pages = [(each.id, each.location) for each in journal.live.values()]
     queue.restore(recovered(pages, 300))
     enqueue(numbered(30, 2, True), queue)
     assert (queue.ready, queue.ready_bytes) == (32, 320)
@@ -226,7 +226,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
 def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
-    queue.restore(recovered([(each.id, each.place) for each in journal.live.values()], 300))
+    queue.restore(recovered([(each.id, each.location) for each in journal.live.values()], 300))
     queue.purge()
     enqueue(numbered(30, 1), queue)
     found = queue.get(True)

@@ -55,7 +55,7 @@ def test_the_first_death_is_told_with_the_types_of_rabbitmq() -> None:
     assert copy.headers.integer("mine") == 1
     assert (copy.properties.priority, copy.properties.delivery_mode, copy.persistent) == (3, 2, True)
     assert copy.body == b"body"
-    assert copy.died
+    assert copy.dead_lettered
 
 
 def test_the_copy_has_the_address_of_the_dead_letter_exchange() -> None:

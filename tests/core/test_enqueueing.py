@@ -35,7 +35,7 @@ def test_a_queue_with_a_time_to_live_makes_the_others_store_nothing_anew() -> No
     assert receipt.stored and not receipt.refused
     assert journal.stored == 200  # once for all that are plain, once for the other
     assert [queue.ready for queue in (*plain, timed)] == [100] * 11
-    assert all(message.life is None for message in plain[0].lines.default.fresh)
+    assert all(message.state is None for message in plain[0].lines.default.fresh)
     assert isinstance(vhost.clock, FakeClock)
     vhost.pump()
     vhost.clock.advance(1001)
@@ -55,8 +55,8 @@ def test_of_messages_that_are_delivered_together_each_has_its_own_life() -> None
     vhost = vhost_with(SlowJournal())
     queue = declared(vhost, "q")
     messages = persistent(4)
-    messages[1].life = MessageState(1000)
-    messages[3].life = MessageState(2000)
+    messages[1].state = MessageState(1000)
+    messages[3].state = MessageState(2000)
     assert deliver(vhost, [queue], messages).stored
     assert [queue.get(True) is not None for _ in range(1)] == [True]
     assert isinstance(vhost.clock, FakeClock)

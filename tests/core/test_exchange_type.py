@@ -185,7 +185,7 @@ def test_what_is_delivered_stays_the_givers(vhost: VHost) -> None:
     hasty, patient = queue(vhost, "hasty", x_message_ttl=1000), queue(vhost, "patient")
     context.deliver([hasty], [MESSAGE])
     context.deliver([hasty, patient], [MESSAGE])
-    assert MESSAGE.life is None and (hasty.ready, patient.ready) == (2, 1)
+    assert MESSAGE.state is None and (hasty.ready, patient.ready) == (2, 1)
     vhost.pump()
     vhost.clock.advance(1000)  # type: ignore[attr-defined]
     assert (hasty.ready, patient.ready) == (0, 1)

@@ -284,6 +284,6 @@ def test_so_it_does_with_replies_that_expire() -> None:
     queue = new_queue(ReplyQueue, 0)
     messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
     for each in messages:
-        each.life = MessageState(1000)
+        each.state = MessageState(1000)
     enqueue(messages, queue)
     assert (queue.ready, queue.ready_bytes) == (ReplyQueue.LIMIT, 10 * ReplyQueue.LIMIT)

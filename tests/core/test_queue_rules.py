@@ -21,7 +21,7 @@ class Entry:
 
     def __init__(self, number: int, level: int, deadline_ms: int, instant: bool) -> None:
         self.number = number
-        self.place = (-level, number)
+        self.location = (-level, number)
         self.deadline_ms = deadline_ms
         self.instant = instant
 
@@ -56,14 +56,14 @@ class RulesMachine(RuleBasedStateMachine):
         properties = Properties(priority=priority, delivery_mode=2)
         message = framed(Address("", "q"), properties, number.to_bytes(size, "big"))
         if ttl_ms is not None:
-            message.life = MessageState(ttl_ms)
+            message.state = MessageState(ttl_ms)
         self.queue.accept([message], MADE, False)
         self.home.pump()
         shortest = min([ttl for ttl in (ttl_ms, self.ttl_ms or None) if ttl is not None], default=-1)
         deadline_ms = self.clock.now_ms() + shortest if shortest >= 0 else 0
         entry = self.known[number] = Entry(number, min(priority or 0, HIGHEST), deadline_ms, not shortest)
         self.ready.append(entry)
-        self.ready.sort(key=lambda each: each.place)
+        self.ready.sort(key=lambda each: each.location)
         self.model_pump(fresh=entry)
 
     @rule(count=st.integers(1, 4))
@@ -84,7 +84,7 @@ class RulesMachine(RuleBasedStateMachine):
         if back:
             self.queue.requeue(position, message)
             self.ready.append(entry)
-            self.ready.sort(key=lambda each: each.place)
+            self.ready.sort(key=lambda each: each.location)
         else:
             self.queue.settle([message])
         self.home.pump()
@@ -105,7 +105,7 @@ class RulesMachine(RuleBasedStateMachine):
         """The first of each priority: only these expire."""
         seen: dict[int, Entry] = {}
         for entry in self.ready:
-            seen.setdefault(entry.place[0], entry)
+            seen.setdefault(entry.location[0], entry)
         return list(seen.values())
 
     def model_pump(self, fresh: Entry | None = None) -> None:

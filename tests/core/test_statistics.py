@@ -50,7 +50,7 @@ def test_sums_are_of_all_parts() -> None:
         part.publishing.publish = 5
         part.delivering[QUORUM].acked(3)
         part.delivering[CLASSIC].acked(4)
-        part.died(CLASSIC, "disabled", "expired", 2)
+        part.count_dead_letters(CLASSIC, "disabled", "expired", 2)
         part.sizes.turn(500)
         part.sizes.run = 5
         part.sizes.total_bytes = 2500

@@ -250,7 +250,7 @@ def test_what_a_restart_brought_back_counts_as_redelivered_whenever_it_is_read()
     pages = RecoveredQueue()
     pages.body_bytes = 21
     for each in journal.live.values():
-        pages.append(each.id, each.place)
+        pages.append(each.id, each.location)
     queue.restore(pages)
     journal.unreadable = {2}
     assert drained(queue) == [1, 3, 4, 5, 6]

@@ -61,11 +61,11 @@ class World:
         largest = random.choice((0, len(frames)))
         message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
         if not random.randrange(4):
-            message.life = core_life.MessageState(
+            message.state = core_life.MessageState(
                 level=random.choice((0, 0, 1, 255)),
                 deadline_ms=random.choice((0, 0, 1, 1 << 41)),
                 attempts=random.choice((0, 0, 1, 20)),
-                died=not random.randrange(3),
+                dead_lettered=not random.randrange(3),
             )
         self.contents.append(content(message))
         self.numbers[self.contents[-1]] = number
@@ -130,9 +130,9 @@ class Life:
         queue.entries = []
         for number, message in zip(numbers, messages, strict=True):
             check_attempts(before[number], attempts_of(message), durable)
-            queue.entries.append(Entry(number, ALWAYS, message.id, message.place, None))
-            queue.entries[-1].counted = [(ALWAYS, attempts_of(message))]
-        lives = [message.life or core_life.MessageState() for message in messages]
+            queue.entries.append(Entry(number, ALWAYS, message.id, message.location, None))
+            queue.entries[-1].with_delivery_count = [(ALWAYS, attempts_of(message))]
+        lives = [message.state or core_life.MessageState() for message in messages]
         levels = bytes(life.level for life in lives)
         assert pages.levels == (levels if any(levels) else b"")
         deadlines = [life.deadline_ms for life in lives]
@@ -213,7 +213,7 @@ class Life:
     def _delete(self, alive: list[Queue]) -> None:
         """Purge what is ready; what was delivered is settled at some later time, without a record."""
         queue = self.random.choice(alive)
-        self.journal.gone(queue.number)
+        self.journal.queue_deleted(queue.number)
         for entry in queue.held:
             if self.random.random() < 0.7:
                 self.journal.settle(queue.number, *entry.page)
@@ -248,7 +248,7 @@ class Life:
     def _publish(self, alive: list[Queue]) -> None:
         count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
         made = [self.world.message() for _ in range(self.random.choice((1, 1, 2, 5)))]
-        if any(message.life is not None for _, message in made):
+        if any(message.state is not None for _, message in made):
             count = 1
         queues = self.random.sample(alive, count)
         self.journal.append([queue.number for queue in queues], [message for _, message in made])
@@ -256,7 +256,7 @@ class Life:
         for queue in queues:
             for number, message in made:
                 queue.entries.append(Entry(number, ticket, 0, 0, message))
-                queue.entries[-1].counted = [(ticket, attempts_of(message))]
+                queue.entries[-1].with_delivery_count = [(ticket, attempts_of(message))]
         numbers, names = [number for number, _ in made], [queue.number for queue in queues]
         self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
 
@@ -266,8 +266,8 @@ class Life:
         if held:
             at = 0 if self.random.random() < 0.7 else self.random.randrange(len(held))
             for entry in held[at : at + self.random.choice((1, 3, 8))]:
-                id_, place = entry.page
-                self.journal.settle(queue.number, id_, place)
+                id_, location = entry.page
+                self.journal.settle(queue.number, id_, location)
                 entry.settled = self.journal.ticket()
                 self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {id_}")
 
@@ -287,8 +287,8 @@ class Life:
             start = self.random.randrange(len(held))
             for entry in held[start : start + self.random.randint(1, 3)]:
                 attempts = entry.attempts + 1
-                self.journal.count(queue.number, *entry.page, attempts)
-                entry.counted.append((self.journal.ticket(), attempts))
+                self.journal.record_delivery_count(queue.number, *entry.page, attempts)
+                entry.with_delivery_count.append((self.journal.ticket(), attempts))
                 self.trace(f"count {attempts} for {entry.number} of {queue.number} in {self.journal.ticket()}")
 
     def _take(self, entries: list[Entry], queue: int) -> None:
@@ -308,7 +308,7 @@ class Life:
             assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
             assert not queue or attempts_of(message) == entry.attempts, f"message {entry.number} is counted wrongly"
             entry.message = None
-            entry.id, entry.place = message.id, message.place
+            entry.id, entry.location = message.id, message.location
 
     def _wait(self, alive: list[Queue]) -> None:
         ticket = self.journal.ticket()

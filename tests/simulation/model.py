@@ -17,28 +17,28 @@ NEVER = 1 << 62  # one that no batch has
 class Entry:
     """One message in one queue. `number` is its content's, `appended` and `settled` are tickets.
 
-    `counted` are tickets, and how many attempts were told then.
+    `with_delivery_count` are tickets, and how many attempts were told then.
     """
 
-    __slots__ = ("number", "appended", "settled", "id", "place", "message", "counted")
+    __slots__ = ("number", "appended", "settled", "id", "location", "message", "with_delivery_count")
 
     def __init__(self, number: int, appended: int, id_: int, place: int, message: Message | None) -> None:
         self.number = number
         self.appended = appended
         self.settled: int | None = None
         self.id = id_
-        self.place = place
+        self.location = place
         self.message = message  # while it is in memory
-        self.counted: list[tuple[int, int]] = []
+        self.with_delivery_count: list[tuple[int, int]] = []
 
     @property
     def attempts(self) -> int:
-        return self.counted[-1][1] if self.counted else 0
+        return self.with_delivery_count[-1][1] if self.with_delivery_count else 0
 
     @property
     def page(self) -> tuple[int, int]:
         """As the journal knows it now: what is in memory is shared by all queues, what was read back is not."""
-        return (self.message.id, self.message.place) if self.message is not None else (self.id, self.place)
+        return (self.message.id, self.message.location) if self.message is not None else (self.id, self.location)
 
 
 class Queue:
@@ -63,7 +63,7 @@ Content = tuple[str, str, bytes, int, int, int, bool, int, int, bool]
 def content(message: Message) -> Content:
     """All that a message is to a consumer."""
     address = message.address
-    life = message.life or MessageState()
+    life = message.state or MessageState()
     return (
         address.exchange,
         address.routing_key,
@@ -74,17 +74,17 @@ def content(message: Message) -> Content:
         message.persistent,
         life.level,
         life.deadline_ms,
-        life.died,
+        life.dead_lettered,
     )
 
 
 def attempts_of(message: Message) -> int:
-    return message.life.attempts if message.life is not None else 0
+    return message.state.attempts if message.state is not None else 0
 
 
 def check_attempts(entry: Entry, found: int, durable: int) -> None:
     """Whether it may be found with so many attempts: no fewer than were durable, no more than were told."""
-    least = max([0, *[attempts for ticket, attempts in entry.counted if ticket <= durable]])
+    least = max([0, *[attempts for ticket, attempts in entry.with_delivery_count if ticket <= durable]])
     assert least <= found <= entry.attempts, f"message {entry.number}: {found} attempts of {entry.counted}"
 
 

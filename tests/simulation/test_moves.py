@@ -26,7 +26,7 @@ def moved(disk: SimulatedDisk) -> Journal:
     journal.append([1], [first])
     commit(journal)
     journal.append([2], [copy])
-    journal.settle_moved(1, first.id, first.place)
+    journal.settle_moved(1, first.id, first.location)
     return journal
 
 
@@ -74,11 +74,11 @@ def test_a_message_stays_where_any_copy_of_its_batch_is_damaged(damaged: int) ->
     commit(journal)
     for first, copy in moves:
         journal.append([2], [copy])
-        journal.settle_moved(1, first.id, first.place)
+        journal.settle_moved(1, first.id, first.location)
     commit(journal)
     assert recovered(disk.crash()) == {2: 3}
     broken = disk.crash()
-    at = (moves[damaged][1].place & OFFSET_MASK) + 100
+    at = (moves[damaged][1].location & OFFSET_MASK) + 100
     broken.damage(journal.segments[1].name, at)
     assert recovered(broken) == {1: 3, 2: 2}
 

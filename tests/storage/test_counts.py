@@ -32,7 +32,7 @@ def stored(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
     assert batch is not None
     batch.commit()
     journal.committed(batch.number)
-    return [(message.id, message.place) for message in messages]
+    return [(message.id, message.location) for message in messages]
 
 
 def test_messages_and_octets_are_counted_as_they_are_written_and_read_back() -> None:

@@ -41,14 +41,14 @@ def commit(journal: Journal) -> None:
 
 def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
     message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
-    message.life = life
+    message.state = life
     journal.append(queues, [message])
     commit(journal)
     return message
 
 
 def attempts(journal: Journal, pages: list[tuple[int, int]], queue: int) -> Attempts:
-    return {m.body: m.life.attempts if m.life is not None else 0 for m in journal.read(pages, queue)}
+    return {m.body: m.state.attempts if m.state is not None else 0 for m in journal.read(pages, queue)}
 
 
 def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
@@ -60,30 +60,30 @@ def test_a_life_is_read_back_before_and_after_a_restart() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
-    pages = [(message.id, message.place)]
+    pages = [(message.id, message.location)]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         (read,) = each.read(pages, 1)
-        assert read.life is not None
-        life = read.life
-        assert (life.deadline_ms, life.level, life.attempts, life.died) == (1_700_000_000_000, 9, 3, True)
+        assert read.state is not None
+        life = read.state
+        assert (life.deadline_ms, life.level, life.attempts, life.dead_lettered) == (1_700_000_000_000, 9, 3, True)
 
 
 def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)
     blind = ("one", "", "\udcff" * 255)
-    append(journal, [1], b"kept", MessageState(level=4, died=True, blind=(*blind, "longer than any" * 18)))
+    append(journal, [1], b"kept", MessageState(level=4, dead_lettered=True, bcc_keys=(*blind, "longer than any" * 18)))
     append(journal, [1], b"behind it")
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
-        journal.settle(3, filler.id, filler.place)
+        journal.settle(3, filler.id, filler.location)
     for _ in range(20):
         commit(journal)
     assert 1 not in journal.segments
     journal, found = opened(disk.crash(), 2000)
     kept, behind = journal.read(found[1], 1)
-    assert (kept.blind, kept.died, kept.body, kept.address.routing_key) == (blind, True, b"kept", "q")
-    assert (behind.blind, behind.body) == ((), b"behind it")
+    assert (kept.bcc_keys, kept.dead_lettered, kept.body, kept.address.routing_key) == (blind, True, b"kept", "q")
+    assert (behind.bcc_keys, behind.body) == ((), b"behind it")
     assert levels(found) == {1: b"\x04\x00"}
 
 
@@ -108,7 +108,7 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> No
     append(journal, [1], b"x")
     gone = append(journal, [2], b"x", MessageState(deadline_ms=5))
     append(journal, [2], b"x", MessageState(level=1))
-    journal.settle(2, gone.id, gone.place)
+    journal.settle(2, gone.id, gone.location)
     commit(journal)
     found = opened(disk.crash())[1]
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
@@ -119,9 +119,9 @@ def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
     journal, _ = opened(disk)
     message = append(journal, [1, 2], b"x")
     for count in (1, 2, 3):
-        journal.count(1, message.id, message.place, count)
+        journal.record_delivery_count(1, message.id, message.location, count)
     commit(journal)
-    pages = [(message.id, message.place)]
+    pages = [(message.id, message.location)]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         assert attempts(each, pages, 1) == {b"x": 3}
         assert attempts(each, pages, 2) == {b"x": 0}
@@ -132,9 +132,9 @@ def test_a_settled_message_leaves_no_count_behind() -> None:
     journal, _ = opened(disk)
     message = append(journal, [1], b"x")
     append(journal, [1], b"y")
-    journal.count(1, message.id, message.place, 1)
+    journal.record_delivery_count(1, message.id, message.location, 1)
     commit(journal)
-    journal.settle(1, message.id, message.place)
+    journal.settle(1, message.id, message.location)
     commit(journal)
     assert not attempts_in(journal)
     assert not attempts_in(opened(disk.crash())[0])
@@ -148,14 +148,14 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
     kept = [append(journal, [1, 2], b"kept %d" % number, MessageState(level=4)) for number in range(2)]
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
-        journal.settle(3, filler.id, filler.place)
+        journal.settle(3, filler.id, filler.location)
         if number == 20:
             for count in (1, 2):
-                journal.count(1, kept[0].id, kept[0].place, count)
-            journal.count(2, kept[1].id, kept[1].place, 7)
+                journal.record_delivery_count(1, kept[0].id, kept[0].location, count)
+            journal.record_delivery_count(2, kept[1].id, kept[1].location, 7)
     for _ in range(5):
         append(journal, [4], b"and on")
-    journal.count(1, kept[0].id, kept[0].place, 3)
+    journal.record_delivery_count(1, kept[0].id, kept[0].location, 3)
     commit(journal)
     assert "00000001.log" not in disk.names() and journal.segments.keys() - {1, 2}, "nothing was compacted"
     if closed:

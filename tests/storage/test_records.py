@@ -79,20 +79,20 @@ def test_a_damaged_message_is_not_served() -> None:
 
 @pytest.mark.parametrize("queues", [0, 1, 3])
 def test_a_life_comes_back_with_its_message(queues: int) -> None:
-    life = log_records.life(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
+    life = log_records.state(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
     numbers = life + bytes(4 * queues)
     flags = log_records.PERSISTENT | log_records.HAS_LIFE
     record = log_records.message(SALT, 1, 1, 0, 21, 3, flags, queues, numbers + ADDRESS.encoded, FRAMES)
     message = log_records.parsed(SALT, record, 0)
-    assert message is not None and message.life is not None
+    assert message is not None and message.state is not None
     assert (message.frames, message.persistent, message.address.routing_key) == (FRAMES, True, "key")
-    assert (message.life.level, message.life.attempts, message.life.died) == (255, 1 << 31, True)
-    assert (message.life.deadline_ms, message.life.ttl_ms) == (1 << 41, NO_TTL)
+    assert (message.state.level, message.state.attempts, message.state.dead_lettered) == (255, 1 << 31, True)
+    assert (message.state.deadline_ms, message.state.ttl_ms) == (1 << 41, NO_TTL)
 
 
 def test_an_ordinary_message_has_no_life() -> None:
     message = log_records.parsed(SALT, MESSAGE, 0)
-    assert message is not None and message.life is None
+    assert message is not None and message.state is None
 
 
 @KINDS

@@ -220,7 +220,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
     disk = disk.power_loss(Random(1))
     journal, found = opened(disk)
     assert found == {1: [*rest, b"new"]}
-    journal.settle(1, new.id, new.place)
+    journal.settle(1, new.id, new.location)
     commit(journal)
     assert opened(disk.power_loss(Random(1)))[1].get(1, []) == rest
 
@@ -247,7 +247,7 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     start = len(disk.content(FIRST))
     lost = [message(b"lost %d" % number) for number in range(5)]
     journal.append([1], lost)
-    journal.settle(1, lost[-1].id, lost[-1].place)
+    journal.settle(1, lost[-1].id, lost[-1].location)
     commit(journal)
     data = disk.content(FIRST)
     ack = records_of(data)[-2]
@@ -266,7 +266,7 @@ def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     starts = []
     for each in messages[:3]:
         starts.append(len(disk.content(FIRST)))
-        journal.settle(1, each.id, each.place)
+        journal.settle(1, each.id, each.location)
         commit(journal)
     data = bytearray(disk.content(FIRST))
     data[starts[1] + 14] ^= 1
@@ -279,7 +279,7 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(octets: int) -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     messages = append(journal, [1], *BODIES)
-    journal.settle(1, messages[0].id, messages[0].place)
+    journal.settle(1, messages[0].id, messages[0].location)
     commit(journal)
     journal.close()
     name = next(name for name in disk.names() if not name.endswith(".log"))

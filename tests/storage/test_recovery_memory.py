@@ -40,7 +40,7 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
             for number in range(first, first + 1000, queues):
                 frames = content_frames(1, b"\x00\x00", b"x" * 20)
                 messages.append(Message(Address("", "q"), frames, 1, 20, 0, True))
-                messages[-1].life = MessageState(deadline_ms=(1 << 41) + number) if timed else None
+                messages[-1].state = MessageState(deadline_ms=(1 << 41) + number) if timed else None
             journal.append([queue], messages)
         batch = journal.seal()
         assert batch is not None

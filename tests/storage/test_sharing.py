@@ -99,14 +99,14 @@ def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoi
     queues = list(range(1, 70_001))
     (message,) = append(journal, queues)
     commit(journal)
-    journal.settle(7, message.id, message.place)
+    journal.settle(7, message.id, message.location)
     commit(journal)
     journal.close()
     disk = disk.crash()
     journal, found = opened(disk)
     assert found.keys() == set(queues) - {7}
     for queue in found:
-        journal.settle(queue, message.id, message.place)
+        journal.settle(queue, message.id, message.location)
     commit(journal)
     assert not opened(disk.crash())[1]
 
@@ -120,13 +120,13 @@ def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_sin
     (early, late, counted) = append(journal, [1, 2], 3)
     commit(journal)
     for message in dead:
-        journal.settle(1, message.id, message.place)
-    journal.settle(1, early.id, early.place)
+        journal.settle(1, message.id, message.location)
+    journal.settle(1, early.id, early.location)
     batch = journal.seal()
     assert batch is not None
-    journal.settle(1, late.id, late.place)
-    journal.settle(2, late.id, late.place)
-    journal.count(2, counted.id, counted.place, 5)
+    journal.settle(1, late.id, late.location)
+    journal.settle(2, late.id, late.location)
+    journal.record_delivery_count(2, counted.id, counted.location, 5)
     batch.commit()
     assert "00000001.log" not in disk.names(), "a segment went, so there is a checkpoint"
     journal, found = opened(disk.crash())
@@ -158,18 +158,18 @@ def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> N
     for message in messages:
         if message not in kept:
             for queue in (1, 2):
-                journal.settle(queue, message.id, message.place)
+                journal.settle(queue, message.id, message.location)
     for _ in range(10):
         append(journal, [3])
         commit(journal)
     assert journal._compaction.moved
-    pages = [(message.id, message.place) for message in kept]
+    pages = [(message.id, message.location) for message in kept]
     by_queue = {queue: journal.read_all(pages, queue) for queue in (1, 2)}
     assert not journal._compaction.moved, "both have paged them in, nobody knows the old places"
     for queue, read in by_queue.items():
         for each in read:
             assert each is not None
-            journal.settle(queue, each.id, each.place)
+            journal.settle(queue, each.id, each.location)
     commit(journal)
     assert all(segment.live for segment in journal.segments.values() if not journal.is_current(segment))
 
@@ -180,10 +180,10 @@ def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.Mon
     journal, _ = opened(disk, 1 << 20)
     held = {queue: append(journal, [queue])[0] for queue in range(1, 8)}
     for queue in held:
-        journal.gone(queue)
+        journal.queue_deleted(queue)
     assert len(journal._gone) == 3
     for queue, message in held.items():
-        journal.settle(queue, message.id, message.place)
+        journal.settle(queue, message.id, message.location)
     commit(journal)
     journal, found = opened(disk.crash())
     assert not found and not journal.report

@@ -61,9 +61,9 @@ class SlowJournal(Journal):
     def append(self, queues: list[int], messages: list[Message]) -> None:
         assert messages and 0 not in queues and len(set(queues)) == len(queues) and not self._gone & set(queues)
         for message in messages:
-            assert not message.id and not message.place, "stored twice"
+            assert not message.id and not message.location, "stored twice"
             self.stored += 1
-            message.id, message.place = self.stored, place_of(self.stored)
+            message.id, message.location = self.stored, place_of(self.stored)
             for queue in queues:
                 assert message.persistent
                 self.live[queue, message.id] = message
@@ -71,7 +71,7 @@ class SlowJournal(Journal):
                 self.loose[message.id] = message
         self._added = True
 
-    def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
+    def record_delivery_count(self, queue: int, id_: int, place: int, attempts: int) -> None:
         assert place == place_of(id_) and attempts > 0
         self._added = True
 
@@ -85,7 +85,7 @@ class SlowJournal(Journal):
             del self.live[queue, id_]
         self._added = True
 
-    def gone(self, queue: int) -> None:
+    def queue_deleted(self, queue: int) -> None:
         assert queue and queue not in self._gone
         self._gone.add(queue)
         left = [key for key in self.live if key[0] == queue]
@@ -104,8 +104,8 @@ class SlowJournal(Journal):
         messages: list[Message | None] = []
         for id_, place in pages:
             assert place == place_of(id_)
-            messages.append(stored[id_].again())
-            messages[-1].id, messages[-1].place = id_, place
+            messages.append(stored[id_].copy_for_queue())
+            messages[-1].id, messages[-1].location = id_, place
         return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:

@@ -193,8 +193,8 @@ class Statistics:
             total.add(delivering)
         return total
 
-    def died(self, type_: str, strategy: str, reason: str, count: int) -> None:
-        """A queue of that type has given up so many messages."""
+    def count_dead_letters(self, type_: str, strategy: str, reason: str, count: int) -> None:
+        """Count messages that a queue of that type has dropped."""
         key = (type_, strategy, reason)
         self.dead_lettered[key] = self.dead_lettered.get(key, 0) + count
 

@@ -88,23 +88,23 @@ class Delay(Sink):
         stored = False
         for message in messages:
             due_ms = now_ms + self.asked_ms(message)
-            copy = message.again()
-            copy.life = MessageState(NO_TTL, due_ms, 0, 0, message.died, message.blind)
+            copy = message.copy_for_queue()
+            copy.state = MessageState(NO_TTL, due_ms, 0, 0, message.dead_lettered, message.bcc_keys)
             self.context.store([copy], copy.persistent)
             stored = stored or (copy.persistent and self.context.number > 0)
             turn = copy.id
             if not turn:
                 self._turn = turn = self._turn + 1
                 self._resident[turn] = copy
-            heappush(self._heap, due_ms << DEADLINE_SHIFT | turn << TURN_SHIFT | copy.place)
+            heappush(self._heap, due_ms << DEADLINE_SHIFT | turn << TURN_SHIFT | copy.location)
         self._expect()
         return DURABLE if stored else ACCEPTED
 
     def hold_again(self, stored: RecoveredMessages) -> None:
         """Take over recovered messages that have a deadline."""
-        for due_ms, id_, place in stored:
+        for due_ms, id_, location in stored:
             if due_ms != NEVER:
-                self._heap.append(due_ms << DEADLINE_SHIFT | len(self._restored_ids) << TURN_SHIFT | place)
+                self._heap.append(due_ms << DEADLINE_SHIFT | len(self._restored_ids) << TURN_SHIFT | location)
                 self._restored_ids.append(id_)
         heapify(self._heap)
         self._expect()
@@ -122,9 +122,9 @@ class Delay(Sink):
         """Drop a slice of the messages. A restart drops the rest, as the journal has recorded the deletion."""
         durable = self.context.number > 0
         for _ in range(min(DROP_SLICE, len(self._heap))):
-            id_, place = self._page(self._heap.pop())
-            if place:
-                self.context.drop(id_, place, durable)
+            id_, location = self._page(self._heap.pop())
+            if location:
+                self.context.drop(id_, location, durable)
         if self._heap:
             self._timer = self.context.call_at(self.context.clock.now_ms(), self._drop)
 
@@ -136,11 +136,11 @@ class Delay(Sink):
 
     def _put_back(self, entry: int, message: Message | None) -> int:
         """The heap entry of a message that is to be tried again, with its current place if it was read."""
-        if message is None or not message.place:
+        if message is None or not message.location:
             return entry
         if message.id != self._page(entry)[0]:
             self._moved_ids[entry >> TURN_SHIFT & MASK] = message.id
-        return entry & ~MASK | message.place
+        return entry & ~MASK | message.location
 
     def _expect(self) -> None:
         """Set the timer to the earliest deadline."""
@@ -177,8 +177,8 @@ class Delay(Sink):
                 self._release(message)
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
-                if message.place:  # whatever happens now, it or its copies are there
-                    self.context.drop_moved(message.id, message.place, message.persistent)
+                if message.location:  # whatever happens now, it or its copies are there
+                    self.context.drop_moved(message.id, message.location, message.persistent)
                 else:
                     del self._resident[entry >> TURN_SHIFT & MASK]
         finally:
@@ -275,5 +275,5 @@ def held(message: Message) -> Message:
     copy = Message(
         message.address, content_frames(0, changed, message.body), 0, message.body_bytes, 0, message.persistent
     )
-    copy.life = message.life
-    return copy.anew()
+    copy.state = message.state
+    return copy.as_republished()

@@ -46,26 +46,26 @@ class ExchangeContext:
     # Storage: only for a type whose `persists_messages` is true.
 
     def store(self, messages: list[Message], durable: bool) -> None:
-        """Append messages to the journal, which sets `id` and `place` of each, in ascending order.
+        """Append messages to the journal, which sets `id` and `location` of each, in ascending order.
 
         Only messages stored as `durable` by a durable exchange survive a restart, whatever their delivery mode. The
-        messages must be the type's own copies, not stored before. `id` and `place` are 0 if the broker stores nothing.
+        messages must be the type's own copies, not stored before. `id` and `location` are 0 if nothing is stored.
         """
         raise NotImplementedError
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read stored messages by (id, place), in order; None for one that cannot be read now.
+        """Read stored messages by (id, location), in order; None for one that cannot be read now.
 
-        Compaction moves messages: a returned message has its current `id` and `place`, and the page that was passed is
-        not valid any more.
+        Compaction moves messages: a returned message has its current `id` and `location`, and the page that was
+        passed is not valid any more.
         """
         raise NotImplementedError
 
-    def drop(self, id_: int, place: int, durable: bool) -> None:
+    def drop(self, id_: int, location: int, durable: bool) -> None:
         """Delete a stored message. The type of a deleted exchange drops all that it has stored."""
         raise NotImplementedError
 
-    def drop_moved(self, id_: int, place: int, durable: bool) -> None:
+    def drop_moved(self, id_: int, location: int, durable: bool) -> None:
         """Delete a message whose copies were enqueued in this turn, atomically with those copies: a power cut leaves
         the message or its copies."""
         raise NotImplementedError

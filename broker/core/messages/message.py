@@ -35,16 +35,16 @@ class Address:
 
 
 class Message:
-    """One published message. Immutable: a change (BCC removed, dead-lettered) makes a new one.
+    """A published message: its address and its content, which is never changed; `with_properties` makes another one.
 
     frames        the content header frame and the body frames, each whole with its end octet
-    channel       the channel number written in those frames; 0 where they fit no channel and must be re-framed
+    channel       the channel number in those frames; 0 if they must be re-framed for each channel
     body_bytes    length of the body
-    largest_frame octets of the longest frame in `frames`
+    largest_frame bytes of the longest frame in `frames`; 0 if they must be re-framed
     persistent    delivery mode 2
-    id, place     what the journal knows it by; 0 where it is not stored
-    life          what a queue knows of it besides; None where that is nothing. A message with a life is in one queue
-    seq           what the message log knows it by; 0 where it does not
+    id, location  of its record in the journal; 0 if it is not stored
+    state         its state in the one queue that it is in, or None; a message without state may be in several queues
+    seq           its number in the message log; 0 if it has none
     """
 
     __slots__ = (
@@ -55,8 +55,8 @@ class Message:
         "largest_frame",
         "persistent",
         "id",
-        "place",
-        "life",
+        "location",
+        "state",
         "seq",
     )
 
@@ -70,51 +70,51 @@ class Message:
         self.largest_frame = largest_frame
         self.persistent = persistent
         self.id = 0
-        self.place = 0
-        self.life: MessageState | None = None
+        self.location = 0
+        self.state: MessageState | None = None
         self.seq = 0
 
-    def again(self) -> Message:
-        """The same message, to be stored and queued another time."""
+    def copy_for_queue(self) -> Message:
+        """Return a copy that another queue can store and change the state of."""
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, self.persistent)
-        copy.life, copy.seq = self.life, self.seq
+        copy.state, copy.seq = self.state, self.seq
         return copy
 
-    def anew(self) -> Message:
-        """The same message as if it was published now: its time to live begins."""
+    def as_republished(self) -> Message:
+        """Return a copy as if it was published now: its time to live begins."""
         raw = self.property_bytes
         persistent = delivery_mode(raw) == 2
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, persistent)
         expiration = text(raw, EXPIRATION)
         if expiration is not None and expiration.isdecimal():
-            copy.life = MessageState(int(expiration), died=self.died, blind=self.blind)
-        elif self.died or self.blind:
-            copy.life = MessageState(died=self.died, blind=self.blind)
+            copy.state = MessageState(int(expiration), dead_lettered=self.dead_lettered, bcc_keys=self.bcc_keys)
+        elif self.dead_lettered or self.bcc_keys:
+            copy.state = MessageState(dead_lettered=self.dead_lettered, bcc_keys=self.bcc_keys)
         return copy
 
     def with_properties(self, property_bytes: bytes) -> Message:
-        """The same message in the same place of the journal, with other properties."""
+        """Return the message with other properties, at the same location in the journal."""
         frames = content_frames(0, property_bytes, self.body)
         copy = Message(self.address, frames, 0, self.body_bytes, 0, self.persistent)
-        copy.id, copy.place, copy.life, copy.seq = self.id, self.place, self.life, self.seq
+        copy.id, copy.location, copy.state, copy.seq = self.id, self.location, self.state, self.seq
         return copy
 
-    def counted(self, life: MessageState) -> Message:
-        """The same message with this life, telling its consumer how often it came back (spec/core.md 9.9)."""
-        headers = self.headers.with_items([(DELIVERY_COUNT, ("l", life.attempts))])
+    def with_delivery_count(self, state: MessageState) -> Message:
+        """Return the message with this state and its attempts in the `x-delivery-count` header."""
+        headers = self.headers.with_items([(DELIVERY_COUNT, ("l", state.attempts))])
         copy = self.with_properties(replace(self.property_bytes, HEADERS, headers))
-        copy.life = life
+        copy.state = state
         return copy
 
     @property
-    def died(self) -> bool:
+    def dead_lettered(self) -> bool:
         """Whether its x-death headers were written by a broker's queues, so that its history goes on."""
-        return self.life is not None and self.life.died
+        return self.state is not None and self.state.dead_lettered
 
     @property
-    def blind(self) -> tuple[str, ...]:
-        """Routing keys of its BCC header, which is no more."""
-        return self.life.blind if self.life is not None else ()
+    def bcc_keys(self) -> tuple[str, ...]:
+        """Routing keys of its BCC header, which was removed."""
+        return self.state.bcc_keys if self.state is not None else ()
 
     @property
     def header_end(self) -> int:

@@ -1,4 +1,4 @@
-"""What one queue knows of one message beyond its octets. Few messages have any of it; theirs is `Message.life`."""
+"""The state of a message in one queue, beyond its content. Few messages have any; theirs is `Message.state`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ NEVER = 0  # as a deadline
 
 
 class MessageState:
-    """ttl_ms       of the message's own `expiration`, NO_TTL where it has none: it counts from when it is queued
-    deadline_ms  when it expires in this queue, by `Clock.now_ms`; NEVER where it does not
-    level        where its priority puts it in this queue (`Rules.level`)
-    attempts     how often it came back from a consumer
-    died         its x-death headers were written by a broker's queues, not by a client
-    blind        routing keys that its BCC header named, which nobody sees: it is routed by them again when it dies
+    """The state of one message in one queue.
+
+    ttl_ms         of the message's own `expiration`, counted from when it is queued; NO_TTL without one
+    deadline_ms    when it expires in this queue, by `Clock.now_ms`; NEVER if it does not
+    level          its priority level in this queue (`QueueSettings.level`)
+    attempts       how often it has returned from a consumer
+    dead_lettered  its x-death headers were written by a broker's queues, not by a client
+    bcc_keys       routing keys of its BCC header, which was removed; they apply again when it is dead-lettered
     """
 
-    __slots__ = ("ttl_ms", "deadline_ms", "level", "attempts", "died", "blind")
+    __slots__ = ("ttl_ms", "deadline_ms", "level", "attempts", "dead_lettered", "bcc_keys")
 
     def __init__(
         self,
@@ -23,12 +25,12 @@ class MessageState:
         deadline_ms: int = NEVER,
         level: int = 0,
         attempts: int = 0,
-        died: bool = False,
-        blind: tuple[str, ...] = (),
+        dead_lettered: bool = False,
+        bcc_keys: tuple[str, ...] = (),
     ) -> None:
         self.ttl_ms = ttl_ms
         self.deadline_ms = deadline_ms
         self.level = level
         self.attempts = attempts
-        self.died = died
-        self.blind = blind
+        self.dead_lettered = dead_lettered
+        self.bcc_keys = bcc_keys

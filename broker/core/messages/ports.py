@@ -47,24 +47,24 @@ class Clock:
 class Pages:
     """Ids and places of the stored messages of one queue, in the order of the queue: 16 bytes a message."""
 
-    __slots__ = ("ids", "places")
+    __slots__ = ("ids", "locations")
 
     def __init__(self) -> None:
         self.ids = array("Q")
-        self.places = array("Q")
+        self.locations = array("Q")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self.ids, self.places, strict=True)
+        return zip(self.ids, self.locations, strict=True)
 
     def __getitem__(self, part: slice) -> list[tuple[int, int]]:
-        return list(zip(self.ids[part], self.places[part], strict=True))
+        return list(zip(self.ids[part], self.locations[part], strict=True))
 
-    def append(self, id_: int, place: int) -> None:
+    def append(self, id_: int, location: int) -> None:
         self.ids.append(id_)
-        self.places.append(place)
+        self.locations.append(location)
 
 
 class RecoveredQueue(Pages):
@@ -141,25 +141,25 @@ class Journal:
         return False
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
-        """Store each message once for all these queues. Sets its `id` and `place`, which must be 0."""
+        """Store each message once for all these queues. Sets its `id` and `location`, which must be 0."""
         raise NotImplementedError
 
-    def settle(self, queue: int, id_: int, place: int) -> None:
+    def settle(self, queue: int, id_: int, location: int) -> None:
         """Release the message for the queue: it was acknowledged, dropped or purged."""
         raise NotImplementedError
 
-    def settle_moved(self, queue: int, id_: int, place: int) -> None:
+    def settle_moved(self, queue: int, id_: int, location: int) -> None:
         """Settle a message atomically with its copies for other queues, which were appended since the last `seal`.
 
         A power cut may keep any part of a batch; the message or its copies must survive.
         """
-        self.settle(queue, id_, place)
+        self.settle(queue, id_, location)
 
-    def count(self, queue: int, id_: int, place: int, attempts: int) -> None:
+    def record_delivery_count(self, queue: int, id_: int, location: int, attempts: int) -> None:
         """Record how often the message has returned to the queue. `read` and recovery restore it; it only grows."""
         raise NotImplementedError
 
-    def gone(self, queue: int) -> None:
+    def queue_deleted(self, queue: int) -> None:
         """Record that the queue is deleted; what it settles from now on needs no record of its own."""
         raise NotImplementedError
 
@@ -190,7 +190,7 @@ class Journal:
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
         """Read stored messages by id and place, in this order, each with the attempts that this queue counted.
 
-        A page that was read is used up: the message has its present `id` and `place`. None stands for a page that is
+        A page that was read is used up: the message has its present `id` and `location`. None stands for a page that is
         damaged or that the disk refuses; it may be read again later, and its location has been logged. The list ends in
         front of such a page if it follows one that could be read: pages missing at the end were not tried. The list is
         empty if the system has no descriptor or memory to spare; then nothing is known of any page.

@@ -53,7 +53,7 @@ class DeadLetterOutbox:
     def add(self, messages: list[Message], reason: str, queued: bool = True) -> None:
         """Add messages; `queued` is False for messages that the queue refused."""
         queue = self._queue
-        queue.home.statistics.died(queue.rules.type, AT_MOST_ONCE, reason, len(messages))
+        queue.home.statistics.count_dead_letters(queue.rules.type, AT_MOST_ONCE, reason, len(messages))
         self.waiting.extend([(message, reason, queued) for message in messages])
         if queued and queue.number:
             self._count(messages, 1)
@@ -109,7 +109,7 @@ class DeadLetterOutbox:
         targets: tuple[RouteTarget, ...] = ()
         for message in messages:
             if before is not None and alike(before, message):
-                copies.append(copied(message, copies[0].address, copies[0].property_bytes, copies[0].blind))
+                copies.append(copied(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys))
                 continue
             self._enqueue(copies, targets)
             copy = dead_lettered(message, queue.name, reason, exchange, rules.dead_letter_key, timestamp_s)
@@ -131,7 +131,7 @@ def alike(one: Message, other: Message) -> bool:
     return (
         one.address.encoded == other.address.encoded
         and one.property_bytes == other.property_bytes
-        and one.died == other.died
-        and one.blind == other.blind
+        and one.dead_lettered == other.dead_lettered
+        and one.bcc_keys == other.bcc_keys
         and one.persistent == other.persistent
     )

@@ -68,7 +68,7 @@ def store(
     HOT: bench D.
     """
     if any(message.id for message in messages):
-        messages = [message.again() for message in messages]  # each copy has records of its own in the journal
+        messages = [message.copy_for_queue() for message in messages]  # each copy has records of its own in the journal
     stored = [message for message in messages if message.persistent]
     journal.append(numbers, stored)
     stored_bytes = body_bytes if len(stored) == len(messages) else total_bytes(stored)
@@ -123,15 +123,15 @@ class PerMessageEnqueue:
         if deduplication is not None:
             deduplication.add(message, self.now_ms)
         level = self._level_of(message)
-        ttl_ms = shortest_ttl(self.rules, message.life)
-        died, blind = message.died, message.blind
+        ttl_ms = shortest_ttl(self.rules, message.state)
+        dead_lettered, bcc_keys = message.dead_lettered, message.bcc_keys
         if self.shared or message.id:
-            message = message.again()
+            message = message.copy_for_queue()
         if self.rules.type == QUORUM:
             message.persistent = True  # whatever its delivery mode
-        if ttl_ms != NO_TTL or level or died or blind:
+        if ttl_ms != NO_TTL or level or dead_lettered or bcc_keys:
             deadline_ms = self.now_ms + ttl_ms if ttl_ms != NO_TTL else NEVER
-            message.life = MessageState(NO_TTL, deadline_ms, level, 0, died, blind)
+            message.state = MessageState(NO_TTL, deadline_ms, level, 0, dead_lettered, bcc_keys)
         if level != self.level or ttl_ms == 0:
             self.push()
         self.level = level
@@ -160,14 +160,14 @@ class PerMessageEnqueue:
 
     def _hand_over(self, message: Message) -> None:
         """Deliver a message with a time to live of 0 to a consumer that is ready for it, or let it expire."""
-        queue, life = self.queue, message.life
-        assert life is not None
+        queue, state = self.queue, message.state
+        assert state is not None
         queue.home.feed(queue)  # first the messages before it
         self.push()
-        deadline_ms, life.deadline_ms = life.deadline_ms, NEVER
+        deadline_ms, state.deadline_ms = state.deadline_ms, NEVER
         queue.home.feed(queue)
-        life.deadline_ms = deadline_ms
-        queue.lines.at(life.level).timed = True
+        state.deadline_ms = deadline_ms
+        queue.lines.at(state.level).timed = True
         queue.schedule_pump()
 
     def _has_room(self, message: Message) -> bool:
@@ -187,9 +187,9 @@ class PerMessageEnqueue:
         return self._property_level
 
 
-def shortest_ttl(rules: QueueSettings, life: MessageState | None) -> int:
+def shortest_ttl(rules: QueueSettings, state: MessageState | None) -> int:
     """Return the lesser of the queue's and the message's own time to live, NO_TTL without either."""
-    own_ms = life.ttl_ms if life is not None else NO_TTL
+    own_ms = state.ttl_ms if state is not None else NO_TTL
     if own_ms == NO_TTL or rules.ttl_ms == NO_TTL:
         return max(own_ms, rules.ttl_ms)
     return min(own_ms, rules.ttl_ms)

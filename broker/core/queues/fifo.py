@@ -108,14 +108,14 @@ class Fifo:
     def push_timed(self, messages: list[Message], body_bytes: int) -> None:
         """Append messages that may have deadlines."""
         self.timed = self.timed or any(
-            message.life is not None and message.life.deadline_ms != NEVER for message in messages
+            message.state is not None and message.state.deadline_ms != NEVER for message in messages
         )
         self.push(messages, body_bytes)
 
     def requeue(self, position: int, message: Message, redelivered: bool = True) -> None:
         """Put a message back in its original place."""
         heappush(self.returned, (position, message, redelivered))
-        if message.life is not None and message.life.deadline_ms != NEVER:
+        if message.state is not None and message.state.deadline_ms != NEVER:
             self.timed = True
         self._ready.count += 1
         self._ready.body_bytes += message.body_bytes
@@ -156,15 +156,15 @@ class Fifo:
 
     def _pop(self) -> tuple[int, Message, bool]:
         if self.returned:
-            position, message, again = heappop(self.returned)
+            position, message, redelivered = heappop(self.returned)
         else:
             position, message = self.head, self.fresh.popleft()
-            again = position < self.restored_until
+            redelivered = position < self.restored_until
             self.head += 1
         self._ready.count -= 1
         self._ready.body_bytes -= message.body_bytes
         self._budget.add(-1, -message.body_bytes)
-        return position, message, again
+        return position, message, redelivered
 
     def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
         """Remove fresh messages from the front; return them and the sum of their bodies.
@@ -207,7 +207,7 @@ class Fifo:
     def deadline_ms(self) -> int:
         """Return the deadline of the first message if it is in memory, else NEVER."""
         message = self.returned[0][1] if self.returned else self.fresh[0] if self.fresh else None
-        return message.life.deadline_ms if message is not None and message.life is not None else NEVER
+        return message.state.deadline_ms if message is not None and message.state is not None else NEVER
 
     def remove_all(self) -> Removed:
         """Remove all messages at once, however many; the budget and the journal still count them (`release`)."""
@@ -225,7 +225,7 @@ class Fifo:
     def _page_out(self, messages: list[Message]) -> None:
         """Keep only the location of each message; the journal stores those that it has not for this queue already."""
         for page in self._journal.page_out(messages):
-            self.backlog.append(page.id, page.place, page.seq)
+            self.backlog.append(page.id, page.location, page.seq)
 
     def _page_in(self, average_bytes: int) -> int:
         """Read the next messages of the backlog, set aside those that cannot be read, and return how many these are."""
@@ -264,12 +264,12 @@ class Fifo:
         if self.unread is None:
             return 0, 0
         entries = self.unread.peek(slice_of(self.unread.average_bytes))
-        read = self._journal.read_all([(id_, place) for _, id_, place, _ in entries])
+        read = self._journal.read_all([(id_, location) for _, id_, location, _ in entries])
         self.unread.take(len(read))  # not before the read, which may fail
         requeued = 0
-        for (position, id_, place, seq), message in zip(entries, read, strict=False):
+        for (position, id_, location, seq), message in zip(entries, read, strict=False):
             if message is None:
-                self.unread.append(position, id_, place, seq)
+                self.unread.append(position, id_, location, seq)
             else:
                 self.requeue(position, self._resident(message, seq), position < self.restored_until)
                 requeued += 1
@@ -281,7 +281,7 @@ class Fifo:
         """Return a message that was read as it was before it was paged out."""
         message.seq = seq
         self._journal.page_in(message)
-        return message.counted(message.life) if message.life and message.life.attempts else message
+        return message.with_delivery_count(message.state) if message.state and message.state.attempts else message
 
 
 def slice_of(average_bytes: int) -> int:
@@ -291,5 +291,5 @@ def slice_of(average_bytes: int) -> int:
 
 def due(message: Message, now_ms: int) -> bool:
     """Whether the deadline of the message has passed, so that it must not be delivered."""
-    life = message.life
-    return life is not None and NEVER < life.deadline_ms <= now_ms
+    state = message.state
+    return state is not None and NEVER < state.deadline_ms <= now_ms

@@ -10,27 +10,27 @@ from ..messages.ports import Pages
 class PagedTail:
     """Pages, first in, first out: each an id and a place, and with a message log what that knows the message by."""
 
-    __slots__ = ("_ids", "_places", "_seqs", "_first")
+    __slots__ = ("_ids", "_locations", "_seqs", "_first")
 
     def __init__(self) -> None:
         self._ids = array("Q")
-        self._places = array("Q")
+        self._locations = array("Q")
         self._seqs = array("Q")  # shorter than the others where those behind have none
         self._first = 0
 
     def __len__(self) -> int:
         return len(self._ids) - self._first
 
-    def append(self, id_: int, place: int, seq: int = 0) -> None:
+    def append(self, id_: int, location: int, seq: int = 0) -> None:
         if seq:
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
             self._seqs.append(seq)
         self._ids.append(id_)
-        self._places.append(place)
+        self._locations.append(location)
 
     def restore(self, pages: Pages) -> None:
         """Take over all of these; it had none."""
-        self._ids, self._places = pages.ids, pages.places
+        self._ids, self._locations = pages.ids, pages.locations
 
     def extend(self, other: PagedTail) -> None:
         """Add all that another has."""
@@ -39,7 +39,7 @@ class PagedTail:
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
             self._seqs.extend(seqs)
         self._ids.extend(other._ids[other._first :])
-        self._places.extend(other._places[other._first :])
+        self._locations.extend(other._locations[other._first :])
 
     def seqs(self, count: int) -> list[int]:
         """Of the first pages, that many or as many as there are; `Message.seq` of each."""
@@ -50,7 +50,7 @@ class PagedTail:
     def peek(self, count: int) -> list[tuple[int, int]]:
         """The first pages, that many or as many as there are."""
         end = min(self._first + count, len(self._ids))
-        return list(zip(self._ids[self._first : end], self._places[self._first : end], strict=True))
+        return list(zip(self._ids[self._first : end], self._locations[self._first : end], strict=True))
 
     def take(self, count: int) -> list[tuple[int, int]]:
         """Likewise, and they leave."""
@@ -58,7 +58,7 @@ class PagedTail:
         self._first = end = self._first + len(pages)
         if end * 2 > len(self._ids):  # what was taken is as long as what is left: let go of it
             del self._ids[:end]
-            del self._places[:end]
+            del self._locations[:end]
             del self._seqs[:end]
             self._first = 0
         return pages
@@ -80,8 +80,8 @@ class Unread:
     def __len__(self) -> int:
         return len(self.pages)
 
-    def append(self, position: int, id_: int, place: int, seq: int) -> None:
-        self.pages.append(id_, place, seq)
+    def append(self, position: int, id_: int, location: int, seq: int) -> None:
+        self.pages.append(id_, location, seq)
         self._positions.append(position)
 
     def peek(self, count: int) -> list[tuple[int, int, int, int]]:

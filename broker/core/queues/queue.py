@@ -199,13 +199,13 @@ class Queue(RouteTarget):
         if not self._take_back(message):
             return
         if self.rules.counts and not (nacked and self.rules.type == QUORUM):
-            life = message.life or MessageState(level=position >> LEVEL_SHIFT)
-            life.attempts += 1
-            if NONE < self.rules.delivery_limit < life.attempts:
+            state = message.state or MessageState(level=position >> LEVEL_SHIFT)
+            state.attempts += 1
+            if NONE < self.rules.delivery_limit < state.attempts:
                 self.dead_letter_or_drop([message], DELIVERY_LIMIT)
                 return
-            self.journal.count_delivery(message, life.attempts)
-            message = message.counted(life)
+            self.journal.count_delivery(message, state.attempts)
+            message = message.with_delivery_count(state)
         self.home.requeued(self, message, reason)
         self.lines.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
@@ -302,32 +302,32 @@ class Queue(RouteTarget):
             if not takers:
                 return
             if fifo.returned:
-                position, message, again = fifo.pop()
+                position, message, redelivered = fifo.pop()
                 self.delivered_bytes += message.body_bytes
-                self._hand(takers[0], [message], position, 1, again, message.body_bytes)
+                self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
                 self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers)))
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""
         position = fifo.head
-        again = position < fifo.restored_until
-        if again:
+        redelivered = position < fifo.restored_until
+        if redelivered:
             count = min(count, fifo.restored_until - position)
         messages, taken_bytes = fifo.take(count, self.home.clock.now_ms() if fifo.timed else 0)
         self.delivered_bytes += taken_bytes
         step = len(takers)
         if step == 1:
-            self._hand(takers[0], messages, position, 1, again, taken_bytes)
+            self._hand(takers[0], messages, position, 1, redelivered, taken_bytes)
             return
         self.consumers.rotate(takers, len(messages))
         if len({id(taker.output) for taker in takers}) == step:
             for index, taker in enumerate(takers[: len(messages)]):
                 some = messages[index::step]
-                self._hand(taker, some, position + index, step, again, total_bytes(some))
+                self._hand(taker, some, position + index, step, redelivered, total_bytes(some))
         else:
             for index, message in enumerate(messages):
-                self._hand(takers[index % step], [message], position + index, 1, again, message.body_bytes)
+                self._hand(takers[index % step], [message], position + index, 1, redelivered, message.body_bytes)
 
     def _hand(
         self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool, body_bytes: int
@@ -336,8 +336,8 @@ class Queue(RouteTarget):
         if not consumer.no_ack:
             self.unacked += len(messages)
             self.unacked_bytes += body_bytes
-        else:
-            self.release(messages, body_bytes)
+        elif self.number:
+            self.journal.settle(messages, body_bytes)
         consumer.deliver(messages, position, step, redelivered)
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
@@ -393,7 +393,7 @@ class Queue(RouteTarget):
             if not self._feeding:
                 self.schedule_pump()
             return
-        self.home.statistics.died(self.rules.type, DISABLED, reason, len(messages))
+        self.home.statistics.count_dead_letters(self.rules.type, DISABLED, reason, len(messages))
         self.release(messages)
 
     def release(self, messages: list[Message], body_bytes: int = -1) -> None:

@@ -90,7 +90,7 @@ class QueueHost:
         `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. Either all of them have a
         `MessageState` or none. `source` says what publishes in place of a client (`message_log`). HOT: bench A-M.
         """
-        if messages[0].life is not None:
+        if messages[0].state is not None:
             return enqueue_per_message(messages, targets, source, False, self.message_log) if targets else ACCEPTED
         for target in targets:
             if target.per_message:

@@ -41,7 +41,7 @@ class QueueJournal:
     # Persistent messages of a durable queue
 
     def store(self, messages: list[Message]) -> None:
-        """Store persistent messages for this queue alone; each gets its `id` and `place`."""
+        """Store persistent messages for this queue alone; each gets its `id` and `location`."""
         self._journal.append([self.number], messages)
         self.count += len(messages)
         self.body_bytes += total_bytes(messages)
@@ -61,19 +61,19 @@ class QueueJournal:
         settle = self._journal.settle_moved if moved else self._journal.settle
         number = self.number
         for message in stored:
-            settle(number, message.id, message.place)
+            settle(number, message.id, message.location)
         self.count -= len(stored)
         self.body_bytes -= body_bytes if body_bytes >= 0 and len(stored) == len(messages) else total_bytes(stored)
 
     def count_delivery(self, message: Message, attempts: int) -> None:
         """Record how often the message has come back to the queue, if it is stored."""
         if self.number and message.persistent:
-            self._journal.count(self.number, message.id, message.place, attempts)
+            self._journal.record_delivery_count(self.number, message.id, message.location, attempts)
 
     def forget(self) -> None:
         """Record that the queue is deleted: what it settles from now on needs no record of its own."""
         if self.number:
-            self._journal.gone(self.number)
+            self._journal.queue_deleted(self.number)
 
     # Purged messages, which `purge` takes out of the totals at once
 
@@ -87,21 +87,21 @@ class QueueJournal:
         if self.number:
             for message in messages:
                 if message.persistent:
-                    self._journal.settle(self.number, message.id, message.place)
+                    self._journal.settle(self.number, message.id, message.location)
 
     def settle_pages(self, pages: list[tuple[int, int]]) -> None:
         """Settle purged messages that are in the journal alone, by id and place."""
-        for id_, place in pages:
-            self._journal.settle(self.number, id_, place)
+        for id_, location in pages:
+            self._journal.settle(self.number, id_, location)
 
     # Paging
 
     def page_out(self, messages: list[Message]) -> list[Message]:
-        """Have each of the messages in the journal; return them, or copies, with `id` and `place`.
+        """Have each of the messages in the journal; return them, or copies, with `id` and `location`.
 
         What is not stored for this queue already is stored for none: it does not survive a restart.
         """
-        pages = [message if self.number and message.persistent else message.again() for message in messages]
+        pages = [message if self.number and message.persistent else message.copy_for_queue() for message in messages]
         loose = [page for page in pages if not page.id]
         if loose:
             self._journal.append([], loose)
@@ -110,8 +110,8 @@ class QueueJournal:
     def page_in(self, message: Message) -> None:
         """Drop the journal's copy of a message that was read back, if it was stored for paging alone."""
         if not (self.number and message.persistent):
-            self._journal.settle(0, message.id, message.place)
-            message.id = message.place = 0
+            self._journal.settle(0, message.id, message.location)
+            message.id = message.location = 0
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
         """Read messages by id and place up to the first that cannot be read (`Journal.read`)."""

@@ -1,7 +1,7 @@
 """What becomes of a message that a queue gives up: its copy for the dead letter exchange (spec/core.md 13). Pure.
 
 Its history stands in the `x-death` header, the latest death first, one entry for each queue and reason. A history that
-a client sent is none of ours (`Message.died` tells): the first death in this broker replaces it.
+a client sent is none of ours (`Message.dead_lettered` tells): the first death in this broker replaces it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def dead_lettered(
 ) -> Message:
     """The copy that goes to `exchange`, with the configured routing key or, without one, its own."""
     address = Address(exchange, message.address.routing_key if routing_key is None else routing_key)
-    blind = message.blind if routing_key is None else ()
-    return copied(message, address, properties_of_dead(message, queue, reason, timestamp_s), blind)
+    bcc_keys = message.bcc_keys if routing_key is None else ()
+    return copied(message, address, properties_of_dead(message, queue, reason, timestamp_s), bcc_keys)
 
 
-def copied(message: Message, address: Address, property_bytes: bytes, blind: tuple[str, ...]) -> Message:
+def copied(message: Message, address: Address, property_bytes: bytes, bcc_keys: tuple[str, ...]) -> Message:
     frames = content_frames(0, property_bytes, message.body)
     copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
-    copy.life = MessageState(died=True, blind=blind)
+    copy.state = MessageState(dead_lettered=True, bcc_keys=bcc_keys)
     return copy
 
 
@@ -47,7 +47,7 @@ def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: i
     headers = properties.headers(raw) or Table.EMPTY
     own = message.address
     expiration = properties.text(raw, properties.EXPIRATION)
-    if message.died:
+    if message.dead_lettered:
         deaths = _deaths(headers)
         entry = _taken(deaths, queue, reason)
         if entry is None:
@@ -72,7 +72,7 @@ def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
     if configured is not None:
         return (configured,)
     headers = properties.headers(message.property_bytes) or Table.EMPTY
-    return (*_own_keys(message, headers, _deaths(headers) if message.died else []), *message.blind)
+    return (*_own_keys(message, headers, _deaths(headers) if message.dead_lettered else []), *message.bcc_keys)
 
 
 def cycles(message: Message, queue: str) -> bool:

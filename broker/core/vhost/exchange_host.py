@@ -66,11 +66,11 @@ class ExchangeHost(ExchangeContext):
         messages = self._vhost.journal.read_all(pages, self.number)
         return messages + [None] * (len(pages) - len(messages))
 
-    def drop(self, id_: int, place: int, durable: bool) -> None:
-        self._vhost.journal.settle(self.number if durable else 0, id_, place)
+    def drop(self, id_: int, location: int, durable: bool) -> None:
+        self._vhost.journal.settle(self.number if durable else 0, id_, location)
 
-    def drop_moved(self, id_: int, place: int, durable: bool) -> None:
-        self._vhost.journal.settle_moved(self.number if durable else 0, id_, place)
+    def drop_moved(self, id_: int, location: int, durable: bool) -> None:
+        self._vhost.journal.settle_moved(self.number if durable else 0, id_, location)
 
 
 def deliver_emissions(vhost: VHost, emissions: Iterable[Emission]) -> None:
@@ -81,10 +81,10 @@ def deliver_emissions(vhost: VHost, emissions: Iterable[Emission]) -> None:
 
 def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
     """Split messages into runs of those that have a per-queue state and those that have none."""
-    plain = [message.life is None for message in messages]
+    plain = [message.state is None for message in messages]
     if all(plain) or not any(plain):
         return [messages]
-    return [list(run) for _, run in groupby(messages, lambda message: message.life is None)]
+    return [list(run) for _, run in groupby(messages, lambda message: message.state is None)]
 
 
 def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
@@ -100,7 +100,7 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
     if queues:
         given = list(messages)
         if any(queue.per_message for queue in queues):
-            given = [message.again() for message in given]
+            given = [message.copy_for_queue() for message in given]
         at = 0
         stores = any(queue.number for queue in queues)
         for run in runs_alike(given):
@@ -113,7 +113,7 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
                 found = vhost.route(destination, (message.address.routing_key,), message)[0]
-                receipt = vhost.enqueue([message.again()], message.body_bytes, message.persistent, found)
+                receipt = vhost.enqueue([message.copy_for_queue()], message.body_bytes, message.persistent, found)
                 stored = stored or receipt.stored
                 refused |= {index} if receipt.refused else set()
     if refused:

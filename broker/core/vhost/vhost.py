@@ -245,7 +245,7 @@ class VHost(QueueHost):
             for _ in self._drop_outgoing(exchange) if at_once else ():
                 pass
             if exchange.number:
-                self.journal.gone(exchange.number)
+                self.journal.queue_deleted(exchange.number)
             exchange.type.on_deleted()
             for _ in self._drop_incoming(exchange.incoming, doomed) if at_once else ():
                 pass

@@ -274,7 +274,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
         frames = content_frames(0, changed, message.body)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
     if ttl_ms != NO_TTL or blind:
-        message.life = MessageState(ttl_ms, blind=blind)
+        message.state = MessageState(ttl_ms, bcc_keys=blind)
     return message, tuple(keys)
 
 
