@@ -47,7 +47,7 @@ STARTS: dict[str, str] = {
     "plugins/management/api/definitions.py::post_definitions": "a call in a thread, awaited",
     "plugins/management/openapi.py::Constant.answer": "awaited by those who ask; made anew where it failed",
     "plugins/management/http_api.py::compressed": "a call in a thread, awaited",
-    "plugins/management/http_api.py::work_until": "awaited in the same call",
+    "plugins/http/asgi.py::work_until": "awaited in the same call",
     "plugins/http/asgi.py::compressed_stream": "calls in a thread, awaited one by one",
     "plugins/prometheus/service.py::MetricsService.guarded": "a call in a thread, awaited",
     "plugins/throughput/analysis/input_files.py::look": "threads that end with the call",
@@ -225,6 +225,23 @@ def test_the_broker_imports_no_plugin_and_a_plugin_only_the_public_face() -> Non
             stranger = top in PACKAGES and top != package
             if (stranger and module != "broker.plugin") or (stranger and package == "broker"):
                 found.append(complaint(path, line, f"{package} may not import {module}"))
+    assert not found, "\n".join(found)
+
+
+# plugin -> other plugins that it may import; those that are not named import none
+PLUGINS_MAY_IMPORT = {"management": {"http"}, "prometheus": {"http", "management"}, "throughput": {"exchanges"}}
+
+
+def test_plugins_import_each_other_in_one_direction() -> None:
+    found = []
+    for path in sources("plugins"):
+        plugin = path.relative_to(ROOT / "plugins").with_suffix("").parts[0]
+        for line, module in imports(path):
+            package, _, rest = module.partition(".")
+            other = rest.partition(".")[0]
+            permitted = {plugin, *PLUGINS_MAY_IMPORT.get(plugin, ())}
+            if package == "plugins" and other and other not in permitted:
+                found.append(complaint(path, line, f"{plugin} may not import {module}"))
     assert not found, "\n".join(found)
 
 

@@ -6,17 +6,31 @@ import asyncio
 import gzip
 import ipaddress
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping
+from typing import Protocol, TypeVar, runtime_checkable
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope
 
 from warren.broker.plugin import Peer
+
+T = TypeVar("T")
 
 DEPARTURE = "warren.departure"  # the extension of a scope with the asyncio.Event of a lost connection
 GZIP_FROM = 1024  # octets; shorter ones gain nothing
 THREAD_FROM = 65_536  # octets; longer ones are compressed beside the loop
 GZIP_LEVEL = 4  # where more octets less cost as much time again
 GZIP_WINDOW = 31  # zlib's largest window, in the container of gzip
+
+
+@runtime_checkable
+class GuestApplication(Protocol):
+    """A service that answers some paths on the port of the HTTP API too."""
+
+    def answers(self, raw_path: str) -> bool:
+        """Whether a request for this path is for the service."""
+
+    async def guarded(self) -> ASGIApp:
+        """The application for them, which asks every caller who it is."""
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -71,3 +85,39 @@ async def compressed_stream(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes
         if octets:
             yield octets
     yield await asyncio.to_thread(stream.flush)
+
+
+def response_start(status: int, headers: Mapping[str, str], length_bytes: int | None) -> Message:
+    """The event of ASGI that begins a response; without a length the body is sent in chunks."""
+    length = {} if length_bytes is None else {"content-length": str(length_bytes)}
+    encoded = [
+        (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
+    ]
+    return {"type": "http.response.start", "status": status, "headers": encoded}
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """The result of the work; raises ConnectionResetError, once it is cancelled, if the client leaves before.
+
+    The body of the request has been read, or is not looked at.
+    """
+
+    async def departure() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return await work_until(departure(), work)
+
+
+async def work_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
+    """The result of the work; raises ConnectionResetError, once it is cancelled, if the departure comes before."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure)
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ConnectionResetError("the client has gone before the answer")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)

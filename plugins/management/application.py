@@ -7,8 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from warren.broker.plugin import Host
 
-from ..http.asgi import raw_path_of
-from ..prometheus.service import MetricsService
+from ..http.asgi import GuestApplication, raw_path_of
 from .api import routes
 from .context import State
 from .http_api import HTTPAPI
@@ -27,7 +26,11 @@ class Shared:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         application: ASGIApp = self._web
         metrics = self._host.services.get(METRICS)
-        if isinstance(metrics, MetricsService) and metrics.answers(raw_path_of(scope)) and self._web.is_host_own(scope):
+        if (
+            isinstance(metrics, GuestApplication)
+            and metrics.answers(raw_path_of(scope))
+            and self._web.is_host_own(scope)
+        ):
             application = await metrics.guarded()
         await application(scope, receive, send)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from warren.broker.plugin import Table, table_of_json
 
-from .responses import bad
+from ..http.responses import bad
 
 Arguments = dict[str, Any] | list[Any] | None
 

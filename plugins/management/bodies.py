@@ -12,8 +12,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
+from ..http.responses import HTTPError, bad, not_now
 from .quota import Quota
-from .responses import HTTPError, bad, not_now
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -6,10 +6,10 @@ import asyncio
 import gzip
 import inspect
 import io
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -24,22 +24,23 @@ from ..http.asgi import (
     headers_of,
     peer_of,
     raw_path_of,
+    response_start,
     takes_gzip,
     until_departure,
+    while_connected,
+    work_until,
 )
+from ..http.auth import NOBODY, NONE, Caller, authenticated, present
+from ..http.responses import NO_VHOST, HTTPError, Response, missing, not_found, not_now, refusal_of
 from . import bodies
 from .access_log import AccessLog
-from .auth import NOBODY, NONE, Caller, authenticated, present
 from .context import State
 from .line_stream import LineStream
 from .origins import Origins
 from .pagination import Listing, answered, chosen_columns, pruned
 from .quota import Quota
 from .request import Request
-from .responses import NO_VHOST, HTTPError, Response, missing, not_found, not_now, refusal_of
 from .router import READS, Answered, Route, Routes, allowed, values
-
-T = TypeVar("T")
 
 API = "/api"
 REQUEST_S = 60.0  # until an answer is made; a list of 100,000 objects takes a tenth of it on an idle machine
@@ -235,8 +236,7 @@ class HTTPAPI:
         """Send lines until the stream ends, or the client leaves, or may not read any more."""
         self._streams.add(stream)
         headers = {**self._headers, "content-type": stream.media_type, "cache-control": "no-cache"}
-        encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
-        await send({"type": "http.response.start", "status": 200, "headers": encoded})
+        await send(response_start(200, headers, None))
 
         async def write() -> None:
             async with aclosing(stream.lines()) as pieces:
@@ -272,10 +272,8 @@ class HTTPAPI:
             headers["content-encoding"] = "gzip"
             parts = [answer.gzip or await compressed(parts, size)]
             size = len(parts[0])
-        if answer.status != NO_CONTENT:  # which has none by definition, and so no length (RFC 9110, 8.6)
-            headers["content-length"] = str(size)
-        encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in headers.items()]
-        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+        # 204 has no content by definition, and so no length (RFC 9110, 8.6).
+        await send(response_start(answer.status, headers, None if answer.status == NO_CONTENT else size))
         sent = 0
         for chunk in chunks(parts):
             sent += len(chunk)
@@ -313,33 +311,6 @@ def chunks(parts: list[bytes]) -> Iterator[bytes]:
                 gathered, size = [], 0
     if gathered:
         yield b"".join(gathered)
-
-
-async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
-    """The result of the work; raises ConnectionResetError, once it is cancelled, if the client leaves before.
-
-    The body of the request has been read, or is not looked at.
-    """
-
-    async def departure() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    return await work_until(departure(), work)
-
-
-async def work_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
-    """The result of the work; raises ConnectionResetError, once it is cancelled, if the departure comes before."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure)
-    try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ConnectionResetError("the client has gone before the answer")
-        return working.result()
-    finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 def fixed_headers(state: State) -> dict[str, str]:

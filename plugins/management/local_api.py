@@ -8,8 +8,8 @@ from starlette.types import Scope
 
 from warren.broker.plugin import Host, Peer
 
+from ..http.auth import LOCAL_CALLER, Caller
 from .api import routes
-from .auth import LOCAL_CALLER, Caller
 from .context import State
 from .http_api import API, HTTPAPI
 from .quota import Quota

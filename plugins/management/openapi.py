@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from ..http.asgi import GZIP_LEVEL
-from .auth import NONE
+from ..http.auth import NONE
+from ..http.responses import Response, json_of
 from .request import Request
-from .responses import Response, json_of
 from .router import Handler, Route
 
 VERSION = "3.1.0"

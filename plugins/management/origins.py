@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from warren.broker.plugin import Peer
 
 from ..http.asgi import is_loopback
-from .responses import HTTPError
+from ..http.responses import HTTPError
 
 OWN_SITES = ("same-origin", "none")  # Sec-Fetch-Site: the API's own pages, and what a person asked the browser for
 DEFAULT_PORTS = {"http": 80, "https": 443}

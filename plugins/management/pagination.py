@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from warren.broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
 
-from .responses import HTTPError, Pieces, Response, bad, json_of
+from ..http.responses import HTTPError, Pieces, Response, bad, json_of
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -19,8 +19,8 @@ from warren.broker.plugin import (
     VHost,
 )
 
-from .auth import Caller
-from .responses import NOT_YOURS, HTTPError, bad, missing, not_authorised
+from ..http.auth import Caller
+from ..http.responses import NOT_YOURS, HTTPError, bad, missing, not_authorised
 from .stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:

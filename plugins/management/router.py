@@ -12,11 +12,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from .auth import Guard
+from ..http.auth import Guard
+from ..http.responses import Response
 from .line_stream import LineStream
 from .pagination import Listing
 from .request import Request
-from .responses import Response
 
 Answered = Response | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]

@@ -8,15 +8,24 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import aclosing
 from urllib.parse import parse_qs
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from warren.broker.plugin import Peer, source_of
 
-from ..http.asgi import GZIP_FROM, compressed, compressed_stream, headers_of, peer_of, raw_path_of, takes_gzip
-from ..management.auth import MONITOR, authenticated, present
-from ..management.http_api import while_connected
-from ..management.responses import HTTPError, Response, missing
+from ..http.asgi import (
+    GZIP_FROM,
+    compressed,
+    compressed_stream,
+    headers_of,
+    peer_of,
+    raw_path_of,
+    response_start,
+    takes_gzip,
+    while_connected,
+)
+from ..http.auth import MONITOR, authenticated, present
+from ..http.responses import HTTPError, Response, missing
 from .context import State
 from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collected
 from .exposition import Text
@@ -66,7 +75,7 @@ class Metrics:
         if answer is None or response.started:  # without its end a stream is closed, and not taken for a whole one
             return
         octets = answer.encoded()
-        await send(start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(octets)))
+        await send(response_start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(octets)))
         await send({"type": "http.response.body", "body": octets})
 
     async def _answer(self, asked: Asked, headers: Mapping[str, str], response: ScrapeStream) -> Response | None:
@@ -180,7 +189,7 @@ class ScrapeStream:
 
     async def _start(self, headers: Mapping[str, str], length_bytes: int | None) -> None:
         self.started = True
-        await self._send(start(200, headers, length_bytes))
+        await self._send(response_start(200, headers, length_bytes))
 
     async def _body(self, octets: bytes, more: bool) -> None:
         assert self.place is not None, "only a scrape that has a place is sent"
@@ -190,15 +199,6 @@ class ScrapeStream:
                 await self._send({"type": "http.response.body", "body": octets, "more_body": more})
             finally:
                 self.place.end_sending()
-
-
-def start(status: int, headers: Mapping[str, str], length_bytes: int | None) -> Message:
-    """Return the event of ASGI that begins an answer; one whose length is not known is sent in chunks."""
-    length = {} if length_bytes is None else {"content-length": str(length_bytes)}
-    encoded = [
-        (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
-    ]
-    return {"type": "http.response.start", "status": status, "headers": encoded}
 
 
 async def in_chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from ..management.responses import not_now
+from ..http.responses import not_now
 
 PLACES = 64  # scrapes under way; each holds references to all objects, and a column of numbers
 SOURCE_PLACES = 8  # of these, from one source: several Prometheus servers behind one address

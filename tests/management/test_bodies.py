@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.bodies import converted, decoded, missing_keys
-from warren.plugins.management.responses import HTTPError
 
 
 class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):

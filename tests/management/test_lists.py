@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management import pagination
 from warren.plugins.management.pagination import Item, Listing, answered
-from warren.plugins.management.responses import HTTPError
 
 ITEMS: list[Item] = [
     {"name": "Beta", "messages": 7, "message_stats": {"publish": 3, "publish_details": {"rate": 1.5}}},

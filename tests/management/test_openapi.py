@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api
+from warren.plugins.http.responses import Response
 from warren.plugins.management import openapi
 from warren.plugins.management.api import routes
-from warren.plugins.management.responses import Response
 
 
 def references(value: Any) -> set[str]:

@@ -4,8 +4,8 @@ import pytest
 
 from tests.management.catalogue import CATALOGUE, shape
 from tests.support.http import Api
+from warren.plugins.http.auth import Guard
 from warren.plugins.management.api import routes
-from warren.plugins.management.auth import Guard
 from warren.plugins.management.router import Route, Routes, values
 
 ROUTES = {(route.method, shape(route.path)): route for route in routes().all}

@@ -10,10 +10,10 @@ from tests.support.hashing import FakeHashing
 from tests.support.http import Api, request, scope_of, until
 from warren.broker.plugin import HTTPListener, SSLOptions
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management import bodies, http_api
 from warren.plugins.management.http_api import HTTPAPI
 from warren.plugins.management.quota import Quota
-from warren.plugins.management.responses import HTTPError
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()

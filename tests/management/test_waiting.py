@@ -9,11 +9,12 @@ import pytest
 
 from tests.support.http import Api, request, until
 from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.plugins.http.asgi import while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
+from warren.plugins.http.responses import Response
 from warren.plugins.management import http_api
-from warren.plugins.management.http_api import HTTPAPI, while_connected
+from warren.plugins.management.http_api import HTTPAPI
 from warren.plugins.management.quota import Quota
-from warren.plugins.management.responses import Response
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()

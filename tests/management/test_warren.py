@@ -14,8 +14,8 @@ from tests.support.warrenctl import Controlled, commanded, until
 from warren.broker.config import Config, HTTPListener, Management
 from warren.broker.ctl.api_client import LocalAPI, Missing, Refusal, UnixConnection, basic
 from warren.broker.hosting import local_socket
+from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api.warren import ROUTES
-from warren.plugins.management.auth import LOCAL
 
 pytestmark = pytest.mark.sockets
 

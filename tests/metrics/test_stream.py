@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tests.support.http import answered, scope_of
 from tests.support.scraping import Samples, Scraper
-from warren.plugins.management.responses import HTTPError
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.prometheus import application
 from warren.plugins.prometheus.exposition import One, Table, Text
 from warren.plugins.prometheus.families import Rows

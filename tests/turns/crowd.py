@@ -7,9 +7,9 @@ from typing import Any
 from tests.support.http import Api, scope_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api import routes
 from warren.plugins.management.api.warren import stream_events, stream_log
-from warren.plugins.management.auth import LOCAL
 from warren.plugins.management.router import Route
 
 OBJECTS = 100_000

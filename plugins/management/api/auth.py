@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl
 
 from warren.broker.plugin import SALT_BYTES, hash_password
 
-from ..auth import ADMIN, ANY, MONITOR, NONE, logged_in
+from ...http.auth import ADMIN, ANY, MONITOR, NONE, logged_in
+from ...http.responses import HTTPError, Response, done, found, missing
 from ..request import Request
-from ..responses import HTTPError, Response, done, found, missing
 from ..router import Route
 
 LOGIN_BYTES = 4096  # of a form with a name and a password

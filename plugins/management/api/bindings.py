@@ -9,11 +9,11 @@ import msgspec
 
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
+from ...http.auth import VHOST
+from ...http.responses import Response, done, found, missing
 from ..arguments import Arguments, table_of
-from ..auth import VHOST
 from ..pagination import Listing, Turn
 from ..request import Request
-from ..responses import Response, done, found, missing
 from ..router import Route
 from ..views.binding import EMPTY, binding_view, implicit_binding, properties_key
 

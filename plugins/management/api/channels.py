@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from warren.broker.plugin import Channel, Connection
 
-from ..auth import ANY, OWN, VHOST
+from ...http.auth import ANY, OWN, VHOST
+from ...http.responses import Response, found, missing
 from ..pagination import Listing
 from ..request import Request
-from ..responses import Response, found, missing
 from ..router import Route
 from ..views.channel import channel_view, detailed_channel_view
 from ..views.detailed_rates import channel_name

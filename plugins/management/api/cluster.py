@@ -6,9 +6,9 @@ import msgspec
 
 from warren.broker.plugin import CLUSTER_NAME, DEPRECATED_FEATURES, FEATURES
 
-from ..auth import ADMIN, ANY, NONE
+from ...http.auth import ADMIN, ANY, NONE
+from ...http.responses import Response, bad, done, found, missing
 from ..request import Request
-from ..responses import Response, bad, done, found, missing
 from ..router import Route
 
 ALL_FEATURES = "all"

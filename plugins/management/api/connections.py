@@ -6,10 +6,10 @@ import asyncio
 
 from warren.broker.plugin import Connection, User
 
-from ..auth import ANY, OWN, VHOST
+from ...http.auth import ANY, OWN, VHOST
+from ...http.responses import Response, done, found, missing
 from ..pagination import Listing
 from ..request import Request
-from ..responses import Response, done, found, missing
 from ..router import Route
 from ..views.connection import connection_identity, connection_view
 from ..views.stats import StatsView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..auth import ANY
+from ...http.auth import ANY
 from ..pagination import Listing, chosen_in_slices
 from ..request import Request
 from ..router import Route

@@ -11,11 +11,11 @@ from typing import Any
 
 from warren.broker.plugin import Invalid, Node, parsed, snapshot, text_pieces
 
+from ...http.auth import ADMIN
+from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
 from .. import bodies
-from ..auth import ADMIN
 from ..pagination import Item, chosen_columns, each_in_slices, joined_in_slices, pruned
 from ..request import Request
-from ..responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
 from ..router import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, user_view
 

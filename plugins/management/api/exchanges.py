@@ -6,11 +6,11 @@ import msgspec
 
 from warren.broker.plugin import Exchange
 
+from ...http.auth import VHOST
+from ...http.responses import Response, done, found, put
 from ..arguments import Arguments, table_of
-from ..auth import VHOST
 from ..pagination import Listing
 from ..request import Request
-from ..responses import Response, done, found, put
 from ..router import Route
 from ..stats.counters import exchange_key
 from ..views.exchange import detailed_exchange_view, exchange_view

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..auth import MONITOR, POLICIES
+from ...http.auth import MONITOR, POLICIES
+from ...http.responses import Response, done, missing
 from ..federation_links import Links, Row, links_of
 from ..pagination import Listing
 from ..request import Request
-from ..responses import Response, done, missing
 from ..router import Route
 from ..views.link import link_view
 from ..views.stats import StatsView

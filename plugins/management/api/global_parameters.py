@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..auth import POLICIES
+from ...http.auth import POLICIES
+from ...http.responses import Response, done, found, missing, put
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Response, done, found, missing, put
 from ..router import Route
 from .parameters import ParameterBody, check_whole, shown
 

@@ -6,10 +6,10 @@ import ssl
 
 from warren.broker.plugin import Listening, Properties, Table, authority_expiries, server_expiry
 
-from ..auth import ANY, MONITOR, NONE, VHOST
+from ...http.auth import ANY, MONITOR, NONE, VHOST
+from ...http.responses import Response, bad, missing, not_now
 from ..pagination import Item
 from ..request import Request
-from ..responses import Response, bad, missing, not_now
 from ..router import Route
 
 SPELLINGS = {

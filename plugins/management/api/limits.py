@@ -8,10 +8,10 @@ import msgspec
 
 from warren.broker.plugin import VHOST_LIMITS, User, VHost
 
-from ..auth import ADMIN, ANY, OWN, VISIBLE
+from ...http.auth import ADMIN, ANY, OWN, VISIBLE
+from ...http.responses import Response, bad, done
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Response, bad, done
 from ..router import Route
 from .users import find_user
 

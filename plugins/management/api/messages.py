@@ -13,11 +13,11 @@ import msgspec
 
 from warren.broker.plugin import AMQPError, FetchedMessage, Properties, Queue, json_of_table
 
+from ...http.auth import VHOST
+from ...http.responses import Pieces, Response, bad, found, json_of, not_found
 from ..arguments import table_of
-from ..auth import VHOST
 from ..pagination import Item
 from ..request import Request
-from ..responses import Pieces, Response, bad, found, json_of, not_found
 from ..router import Route
 
 MESSAGES_LIMIT = 5_000  # of one answer; all of them go back to the queue in one turn of the loop

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from warren.broker.plugin import Host
 
-from ..auth import MONITOR
+from ...http.auth import MONITOR
+from ...http.responses import Response, found, missing
 from ..pagination import Listing
 from ..request import Request
-from ..responses import Response, found, missing
 from ..router import Route
 from ..views.node import memory_by_use, memory_view, node_view
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from warren.broker.plugin import PRODUCT
 
-from ..auth import ANY
+from ...http.auth import ANY
+from ...http.responses import Response, found
 from ..pagination import Item
 from ..request import Request
-from ..responses import Response, found
 from ..router import Route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
 from ..stats.vhost_totals import Totals, totals_of

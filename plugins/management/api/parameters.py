@@ -10,10 +10,10 @@ import msgspec
 
 from warren.broker.plugin import HIDDEN, POLICY, Invalid, Parameter, redacted
 
-from ..auth import POLICIES
+from ...http.auth import POLICIES
+from ...http.responses import Response, bad, done, found, missing, put
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 
 

@@ -6,10 +6,10 @@ import msgspec
 
 from warren.broker.plugin import Permission, User
 
-from ..auth import ADMIN
+from ...http.auth import ADMIN
+from ...http.responses import Response, bad, done, found, missing, put
 from ..pagination import Item, Listing, in_slices
 from ..request import Request
-from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 from .users import find_user
 

@@ -10,10 +10,10 @@ import msgspec
 
 from warren.broker.plugin import Invalid, Policy
 
-from ..auth import ADMIN, POLICIES, VHOST, Guard
+from ...http.auth import ADMIN, POLICIES, VHOST, Guard
+from ...http.responses import Response, bad, done, found, missing, put
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 
 

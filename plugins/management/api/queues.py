@@ -6,11 +6,11 @@ import msgspec
 
 from warren.broker.plugin import Queue
 
+from ...http.auth import ADMIN, VHOST
+from ...http.responses import Response, bad, done, found, not_found, put
 from ..arguments import Arguments, table_of
-from ..auth import ADMIN, VHOST
 from ..pagination import Listing
 from ..request import Request
-from ..responses import Response, bad, done, found, not_found, put
 from ..router import Route
 from ..stats.counters import queue_key
 from ..views.queue import detailed_queue_view, queue_view, queue_view_with_unset

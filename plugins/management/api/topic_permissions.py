@@ -6,10 +6,10 @@ import msgspec
 
 from warren.broker.plugin import TopicPermission, User
 
-from ..auth import ADMIN
+from ...http.auth import ADMIN
+from ...http.responses import Response, done, missing, put
 from ..pagination import Item, Listing, in_slices
 from ..request import Request
-from ..responses import Response, done, missing, put
 from ..router import Route
 from .permissions import check_place
 from .users import find_user

@@ -9,10 +9,10 @@ import msgspec
 
 from warren.broker.plugin import ARGON2ID, SHA256, Invalid, Permission, StoredUser, User, user_limits
 
-from ..auth import ADMIN
+from ...http.auth import ADMIN
+from ...http.responses import Response, bad, done, found, missing, put
 from ..pagination import Item, Listing
 from ..request import Request
-from ..responses import Response, bad, done, found, missing, put
 from ..router import Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"

@@ -6,10 +6,10 @@ import msgspec
 
 from warren.broker.plugin import VHost
 
-from ..auth import ADMIN, ANY
+from ...http.auth import ADMIN, ANY
+from ...http.responses import HTTPError, Response, done, found, missing, put
 from ..pagination import Listing
 from ..request import Request
-from ..responses import HTTPError, Response, done, found, missing, put
 from ..router import Route
 from ..stats.vhost_totals import totals_of
 from ..views.stats import StatsView

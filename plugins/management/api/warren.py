@@ -27,10 +27,10 @@ from warren.broker.plugin import (
     parsed,
 )
 
-from ..auth import ADMIN, LOCAL, POLICIES
+from ...http.auth import ADMIN, LOCAL, POLICIES
+from ...http.responses import HTTPError, Response, bad, done, found, missing, not_now
 from ..line_stream import LineStream
 from ..request import Request
-from ..responses import HTTPError, Response, bad, done, found, missing, not_now
 from ..router import Route
 from .policies import policy_view
 
