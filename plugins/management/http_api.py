@@ -225,6 +225,8 @@ class HTTPAPI:
         made: Answered = result
         if isinstance(made, LineStream):
             made.check = partial(self._let_in, route, request)
+            if request.method == "HEAD":
+                made.end()
             return made
         if isinstance(made, Listing):
             return await while_connected(receive, answered(made, request.query))
