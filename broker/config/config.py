@@ -246,7 +246,7 @@ class Config(Part):
     cluster_name: str = ""  # empty: that of the node, with digits where the node has its default name
     cluster_tags: Mapping[str, str] = field(default_factory=dict)
     node_tags: Mapping[str, str] = field(default_factory=dict)
-    # What server-properties say: clients switch features on by these two (spec/core 1.2).
+    # What server-properties say: clients switch features on by these two.
     product: str = "RabbitMQ"
     version: str = "4.3.5"
     collect_statistics_interval_ms: int = 5_000

@@ -1,4 +1,4 @@
-"""The watch over memory and disk, which sets and clears the node's alarms (spec/core.md 23)."""
+"""Monitor of memory and disk, which sets and clears the node's resource alarms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Resources:
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     def share(self, fraction: float) -> int:
-        """So much of all memory, in octets: limits may be given that way."""
+        """Return a fraction of all memory in bytes."""
         return int(self.memory_bytes * fraction)
 
     def set_vm_memory_high_watermark(self, limit_bytes: int) -> None:

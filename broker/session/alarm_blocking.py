@@ -1,4 +1,4 @@
-"""What an alarm does to a connection: it runs on until it publishes, and is then served no further (spec/core.md 23).
+"""Blocking of connections by resource alarms: a connection is served until it publishes, and then no further.
 
 The turning point is the content header. A message without a body is whole by then and is taken; any other waits, with
 all that came behind it, until every alarm is over. While memory is low a declaration or binding of something new waits
@@ -36,7 +36,7 @@ MAKING = frozenset(
 
 
 def makes_too_much(connection: Connection, event: Method) -> bool:
-    """Whether a method is to make something new while memory is low, and the connection has made MADE_LIMIT already."""
+    """Whether a method would create something while memory is low and the connection has created MADE_LIMIT already."""
     if MEMORY not in connection.node.alarms.on() or not makes(connection, event):
         return False
     connection.made += 1
@@ -44,7 +44,7 @@ def makes_too_much(connection: Connection, event: Method) -> bool:
 
 
 def makes(connection: Connection, event: Method) -> bool:
-    """Whether a method is to make something that is not there."""
+    """Whether a method would create a queue, exchange or binding that does not exist."""
     vhost, channel = connection.vhost, connection.channels.get(event.channel)
     if event.index not in MAKING or vhost is None or channel is None or channel.closing:
         return False
@@ -72,7 +72,7 @@ def makes(connection: Connection, event: Method) -> bool:
 
 
 def admitted(connection: Connection, publishes: Publishes) -> Publishes | None:
-    """While an alarm is on: block the connection; the part of these publishes that is still taken, if any."""
+    """Block the connection during an alarm, and return the part of these publishes that is still taken, or None."""
     block(connection)
     contents = publishes.contents
     if not contents or any(contents[0][BODY_SIZE]):
@@ -84,7 +84,7 @@ def admitted(connection: Connection, publishes: Publishes) -> Publishes | None:
 
 
 def block(connection: Connection) -> None:
-    """Nothing more is served, and the client is told why if it asked to be."""
+    """Stop serving the connection, with connection.blocked to clients that support it."""
     connection.blocked = connection.interrupted = True
     if "connection.blocked" in connection.capabilities:
         reason = method_encoder.short_string(connection.node.alarms.reason)
@@ -92,7 +92,7 @@ def block(connection: Connection) -> None:
 
 
 def unblock(connection: Connection) -> None:
-    """An alarm is over: the last one, or the one that a declaration waited for."""
+    """Serve the connection again after the last alarm, or after the memory alarm that a declaration waited for."""
     alarms = connection.node.alarms
     if MEMORY in alarms.on():
         return

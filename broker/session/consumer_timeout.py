@@ -1,4 +1,4 @@
-"""Deliveries that nobody settles: after the consumer timeout the channel that holds them is closed (spec/core.md 9.11).
+"""The consumer timeout (RabbitMQ's delivery acknowledgement timeout): closes channels with overdue deliveries.
 
 No delivery is timed. Each check notes for each channel the last delivery tag and the time; what is outstanding and not
 above a tag that was noted a timeout ago is overdue. So a delivery is given up a timeout after the check that followed
@@ -26,7 +26,8 @@ KEY = "consumer-timeout"  # of a policy; with x- in front of it, of a queue and 
 
 
 class Timeouts:
-    """`default_ms` holds where nothing else is said, None for no timeout. `connections` gives all that are open.
+    """Checks all channels for overdue deliveries. `default_ms` is the node's timeout or None; `connections` returns
+    all.
 
     All of them are looked at in the period of the default. Those with a shorter timeout, which clients choose, are
     looked at more often, and by themselves.
@@ -53,7 +54,7 @@ class Timeouts:
             self._timer = None
 
     def check(self) -> None:
-        """Close the channels that hold what is overdue, note where the others are, and come again."""
+        """Close channels with overdue deliveries, record the last tag of the others, and schedule the next check."""
         now_ms = self._clock.now_ms()
         connections = list(self._hurried)
         before = self._marks
@@ -69,7 +70,7 @@ class Timeouts:
         self._expect()
 
     def _check(self, connection: Connection, before: dict[Channel, deque[tuple[int, int]]], now_ms: int) -> int:
-        """The shortest timeout of what is out on its channels, NONE where there is none."""
+        """Check one connection; return the shortest timeout of its unsettled deliveries, or NONE."""
         shortest_ms = NONE
         overdue: list[tuple[Channel, int]] = []
         for channel in connection.channels.values():
@@ -119,7 +120,7 @@ class Timeouts:
         return timeout_ms(queue, consumer.arguments.integer(f"x-{KEY}") if consumer else None, self._default_ms)
 
     def _exceeded_ms(self, channel: Channel, marks: deque[tuple[int, int]], now_ms: int, shortest_ms: int) -> int:
-        """The timeout of a delivery that is overdue, NONE where there is no such delivery."""
+        """Return the timeout of an overdue delivery, or NONE."""
         oldest_tag = channel.unacked.oldest()[0]
         while marks and marks[0][1] < oldest_tag:
             marks.popleft()
@@ -142,12 +143,12 @@ class Timeouts:
 
 
 def period_ms(timeout_ms: int) -> int:
-    """The time between two checks for a timeout."""
+    """Return the time between two checks for a timeout."""
     return PERIOD_MS if timeout_ms == NONE else min(max(PERIOD_LEAST_MS, timeout_ms // CHECKS), PERIOD_MS)
 
 
 def timeout_ms(queue: Queue, asked_ms: int | None, default_ms: int) -> int:
-    """What the consumer asked for, else the less of the queue's own and its policy's, else the node's."""
+    """Return the consumer's own timeout, else the lower of queue argument and policy, else the node's."""
     if asked_ms is not None and asked_ms >= 0:
         return asked_ms
     own_ms = least(queue.arguments, queue.effective, KEY)
@@ -155,7 +156,7 @@ def timeout_ms(queue: Queue, asked_ms: int | None, default_ms: int) -> int:
 
 
 def close(channel: Channel, timeout_ms: int) -> None:
-    """With the text of RabbitMQ."""
+    """Close a channel with RabbitMQ's text."""
     connection = channel.connection
     close_channel(
         channel,

@@ -1,6 +1,6 @@
-"""What sessions tell the event exchange: logins, connections, channels and consumers (spec/core.md 24.2).
+"""Events of sessions for the event exchange: logins, connections, channels and consumers.
 
-Where RabbitMQ names a process, a name stands here that no other connection or channel has at the time.
+RabbitMQ's process identifiers are replaced by names that no other connection or channel has at the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_ENCRYPTION = Encryption("", "")
 
 
 def logged_in(connection: Connection, error: str = "") -> None:
-    """Or not, for that reason."""
+    """Emit the event of a login over AMQP, or of its refusal for a reason."""
     events = connection.node.events
     if not events.heard:
         return
@@ -44,7 +44,7 @@ def logged_in(connection: Connection, error: str = "") -> None:
 
 
 def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
-    """By a request, each of which is a login; or not, for that reason."""
+    """Emit the event of a login by an HTTP request, or of its refusal for a reason."""
     if not events.heard:
         return
     fields: dict[str, object] = {
@@ -166,7 +166,7 @@ def pid(channel: Channel) -> str:
 
 
 def host(address: str) -> str:
-    """An address as the Erlang term that RabbitMQ shows, such as `{127,0,0,1}`."""
+    """Format an address as the Erlang term that RabbitMQ shows, such as `{127,0,0,1}`."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""From the protocol header to open-ok (spec/core.md 1.1-1.6)."""
+"""The connection handshake, from the protocol header to connection.open-ok."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 ACCEPTED_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OUR_HEADER = b"AMQP\x00\x00\x09\x01"
 TUNE = (10, 30)  # what is wrong in tune-ok is reported with the ids of tune
-SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do (spec/core.md 26)
+SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do
 REFUSAL_DELAY_S = 3.0  # a brake on guessing passwords
 EXTERNAL = "EXTERNAL"
 NAMED = 40  # octets of an unknown header that the log shows
 
 
 class Handshake:
-    """`waits_for` is what must come next: start-ok, tune-ok, open."""
+    """State of the handshake. `waits_for` is the next method expected: start-ok, tune-ok, open."""
 
     __slots__ = ("_connection", "forget_login", "waits_for")
 
@@ -38,7 +38,7 @@ class Handshake:
         self.waits_for: type[base.Frame] = commands.Connection.StartOk
 
     def protocol_header(self, header: bytes) -> bool:
-        """Answer with connection.start, or with our own header and the end."""
+        """Answer with connection.start, or with the broker's own header and the end of the connection."""
         connection = self._connection
         if header not in ACCEPTED_HEADERS:
             connection.send(OUR_HEADER)
@@ -62,7 +62,7 @@ class Handshake:
         return True
 
     def handle(self, method: base.Frame, table: Table) -> None:
-        """Raises NotAllowed (530), ChannelFault (504)."""
+        """Serve a method of the handshake. Raises NotAllowed (530), ChannelFault (504)."""
         if isinstance(method, commands.Connection.StartOk) and self.waits_for is commands.Connection.StartOk:
             self._start_ok(method, table)
         elif isinstance(method, commands.Connection.TuneOk) and self.waits_for is commands.Connection.TuneOk:
@@ -74,7 +74,7 @@ class Handshake:
 
     @property
     def state(self) -> str:
-        """As RabbitMQ calls it."""
+        """State as RabbitMQ lists it: starting, tuning or opening."""
         return {"Connection.StartOk": "starting", "Connection.TuneOk": "tuning"}.get(self.waits_for.name, "opening")
 
     def _start_ok(self, method: commands.Connection.StartOk, properties: Table) -> None:
@@ -86,7 +86,7 @@ class Handshake:
         self._login(method.mechanism or "", octets(method.response))
 
     def _login(self, mechanism: str, response: bytes) -> None:
-        """Find out who it is, which may take a while; until then the connection is not served."""
+        """Authenticate the client, which may take a while; the connection is suspended until then."""
         connection = self._connection
         users = connection.node.users
         loopback = connection.peer.loopback
@@ -124,12 +124,12 @@ class Handshake:
         self.forget_login = users.authenticate(name, password, peer.loopback, logged_in, peer.host, self._postponed)
 
     def _postponed(self) -> None:
-        """Too many logins wait: close without a word, as nobody knows whether this one is right."""
+        """Close the connection without an error, as too many logins wait to verify this one."""
         if self._connection.state == HANDSHAKE:
             self._connection.end("login_postponed", 0.0, {"reason": "too many logins wait for an answer"})
 
     def _logged_in(self, mechanism: str, user: User | None) -> None:
-        """The login is over, well or not; so may the connection be by now."""
+        """Continue after the login has succeeded or failed; the connection may have ended meanwhile."""
         connection = self._connection
         if connection.state != HANDSHAKE:
             return
@@ -176,7 +176,7 @@ class Handshake:
 
 
 def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:
-    """Raises NotAllowed (530) for a value in tune-ok that was not on offer."""
+    """Check a value of tune-ok against what was offered. Raises NotAllowed (530)."""
     if value and value < smallest:
         raise NotAllowed(f"negotiated {what} = {value} is lower than the minimum allowed value ({smallest})", *TUNE)
     if largest and (not value or value > largest):
@@ -185,7 +185,7 @@ def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:
 
 
 def octets(text: object) -> bytes:
-    """A long string as pamqp gives it: text where it is UTF-8, else bytes."""
+    """Return the bytes of a long string, which pamqp decodes to text if it is UTF-8."""
     if isinstance(text, str):
         return text.encode("utf-8", "surrogateescape")
     assert text is None or isinstance(text, (bytes, bytearray))

@@ -1,4 +1,4 @@
-"""The content of a publish while its frames come one by one (spec/core.md 2)."""
+"""Assembles the content of a publish whose frames arrive one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _fixed = Struct(">HHQ").unpack_from
 
 
 class Content:
-    """`frames` are pieces of the content, whole frames with their end octets; none of a body that is too long."""
+    """A content under assembly. `frames` holds whole frames with their end bytes; none of a body that is too long."""
 
     __slots__ = (
         "method",
@@ -45,14 +45,14 @@ class Content:
         self._dropped = False
 
     def header(self, frame: bytes, body_max: int) -> None:
-        """The header frame, already checked with `check_header`."""
+        """Add the header frame, which `check_header` has checked."""
         self.waits_for_header = False
         self.body_bytes = self.missing = _fixed(frame, FRAME_HEAD)[2]
         self._dropped = self.body_bytes > body_max
         self._keep(frame)
 
     def body(self, frame: bytes) -> None:
-        """A body frame; raises FrameError (501) when it is longer than what is missing. One of no length is legal."""
+        """Add a body frame, which may be empty; raises FrameError (501) if it is longer than what is missing."""
         size = len(frame) - FRAME_OVERHEAD
         if size > self.missing:
             raise FrameError("content body frame exceeds remaining content size", *PUBLISH_IDS)
@@ -71,12 +71,12 @@ class Content:
         self.largest_frame = max(self.largest_frame, len(frame))
 
     def expected(self, kind: int) -> UnexpectedFrame:
-        """The error for a frame of another kind than the one that must come next."""
+        """Return the error for a frame of another kind than the one that must come next."""
         return UnexpectedFrame(NO_HEADER if self.waits_for_header else NO_BODY, *PUBLISH_IDS)
 
 
 def check_header(frame: bytes) -> None:
-    """Raises UnexpectedFrame (505) or FrameError (501) for a header frame that no basic.publish can have."""
+    """Check a header frame of basic.publish. Raises UnexpectedFrame (505), FrameError (501)."""
     if len(frame) < FRAME_OVERHEAD + CONTENT_MIN:
         raise FrameError("type 2, malformed content header", *PUBLISH_IDS)
     class_id, weight, body_bytes = _fixed(frame, FRAME_HEAD)

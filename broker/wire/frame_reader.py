@@ -1,8 +1,8 @@
-"""Cuts what a peer sends into frames, and whole publishes and acknowledgements straight out of the buffer.
+"""Parser of a connection's input: frames, and whole runs of publishes and acknowledgements straight from the buffer.
 
-Layout of a frame: type (1 octet), channel (2), size of the payload (4), payload, end octet 0xCE. The reader knows the
-grammar of the stream, which method is followed by content and what that content must look like, but no queue and no
-channel's state: those are the session's. Sizes are checked before anything is waited for or kept.
+The layout of frames is in `amqp/framing.py`. The reader knows the grammar of the stream, which method is followed by
+content and what that content must look like, but no queue and no channel's state: those are the session's. Sizes are
+checked before anything is waited for or kept.
 
 Two ways lead to the same events. Where method, header and body of a publish lie whole in the buffer they are taken in
 one step, and with them all that follow and differ in the body alone. All else goes frame by frame.
@@ -85,7 +85,7 @@ Event = Method | Publishes | Acks
 
 
 class FrameReader:
-    """One connection's input. `feed` what arrives, then take events with `next` until it gives None.
+    """Incremental parser of one connection's input. `feed` received bytes, then call `next` until it returns None.
 
     frame_max  the largest payload accepted, in octets; 0 is no limit
     body_max   bodies longer than this are not kept; the publish is still reported, with no contents
@@ -123,7 +123,7 @@ class FrameReader:
         self._unfinished: dict[int, Content] = {}
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived. What was not consumed before is kept in front of it."""
+        """Append received bytes to the input that is not consumed yet."""
         if self._parts:
             if len(data) < self._missing:
                 self._parts.append(data)
@@ -141,14 +141,14 @@ class FrameReader:
         self._at = 0
 
     def take(self, octets: int) -> bytes | None:
-        """Raw octets from the front, for the protocol header; None while there are not that many."""
+        """Consume raw bytes, for the protocol header; return None if there are fewer."""
         if len(self._data) - self._at < octets:
             return None
         self._at += octets
         return self._data[self._at - octets : self._at]
 
     def next(self) -> Event | None:
-        """The next event, None when more input is needed; raises FrameError (501), UnexpectedFrame (505).
+        """Return the next event, or None if more input is needed; raises FrameError (501), UnexpectedFrame (505).
 
         After an error the input cannot be trusted any more: take nothing further. HOT: bench A-M.
         """
@@ -198,7 +198,8 @@ class FrameReader:
                 return event
 
     def _publishes(self, at: int, stop: int, channel: int) -> Publishes | None:
-        """From a publish method at `at`, ending at `stop`: all that is whole and alike. HOT: bench A-M."""
+        """Parse whole publishes with the same method, the first at `at` with its method ending at `stop`. HOT: bench
+        A-M."""
         data = self._data
         end = len(data)
         last = self._content_end(stop, channel)
@@ -230,7 +231,8 @@ class FrameReader:
         return Publishes(channel, data[start + 7 : stop], contents, alike == len(contents))
 
     def _content_end(self, at: int, channel: int) -> int:
-        """Where the content ends whose header frame starts at `at`; 0 unless it is whole and in one body frame at most.
+        """Return the end of the content whose header frame is at `at`; 0 unless it is whole with at most one body
+        frame.
 
         HOT: bench L.
         """
@@ -257,7 +259,7 @@ class FrameReader:
         return end
 
     def _acks(self, at: int, channel: int) -> Acks:
-        """From an acknowledgement at `at`: with all single ones that follow it. HOT: bench I."""
+        """Parse an acknowledgement at `at`, with all single ones that follow it. HOT: bench I."""
         data = self._data
         tag, multiple = _ack(data, at + 11)
         if multiple & 1:
@@ -276,7 +278,7 @@ class FrameReader:
         return Acks(channel, tags, False)
 
     def _other(self, kind: int, channel: int, at: int, stop: int) -> Publishes | None:
-        """A frame that is no method: part of a content, or a heartbeat."""
+        """Handle a frame other than a method: part of a content, or a heartbeat."""
         data = self._data
         if kind == HEARTBEAT:
             if channel:
@@ -315,11 +317,11 @@ class FrameReader:
         return Publishes(channel, content.method, [b"".join(content.frames)], True, 0, content.largest_frame)
 
     def in_content(self) -> bool:
-        """Whether the header of a content has come, and its body not, or not all of it."""
+        """Whether a content is incomplete whose header has arrived."""
         return any(not content.waits_for_header for content in self._unfinished.values())
 
     def _wait_for(self, octets: int) -> None:
-        """A frame is not whole: gather its parts without joining them each time."""
+        """Collect the parts of an incomplete frame, without joining them at each read."""
         self._parts = [self._data[self._at :]]
         self._missing = octets
         self._data = b""
@@ -333,5 +335,5 @@ class FrameReader:
 
 
 def shown(octets: bytes) -> str:
-    """The first of them, as Erlang prints a binary."""
+    """Format the first 16 bytes as Erlang prints a binary."""
     return "<<" + ",".join(str(octet) for octet in octets[:16]) + ">>"

@@ -1,4 +1,4 @@
-"""Method payloads to pamqp's method objects, guarded (spec/core.md 27, spec/reliability.md 1.2).
+"""Decodes method payloads to pamqp's method objects, with checks that pamqp lacks.
 
 pamqp cannot tell a short payload from a whole one, recurses on nested tables and forgets the types in them. So the
 payload is walked first by the argument types that pamqp itself declares: every length must fit, nothing may be left
@@ -18,7 +18,7 @@ EMPTY_TABLE = b"\0\0\0\0"
 
 
 def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
-    """The method and its table (empty when it has none).
+    """Decode a method and its table (empty if it has none).
 
     Raises CommandInvalid (503) for an unknown method, FrameError (501) for a short string that is not UTF-8, and
     SyntaxFault (502) for all else that cannot be decoded; each with the ids of the method.
@@ -44,7 +44,7 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
 
 
 def _walk(method: base.Frame, arguments: bytes) -> tuple[bytes, Table]:
-    """The arguments with an empty table in place of the one they have, and that table."""
+    """Return the arguments with an empty table in place of the one they have, and that table."""
     at = 0
     bits = 0
     table = Table.EMPTY
@@ -77,7 +77,7 @@ def _walk(method: base.Frame, arguments: bytes) -> tuple[bytes, Table]:
 
 
 def _end(arguments: bytes, at: int, width: int) -> int:
-    """Where a string or table that starts with a length of `width` octets ends."""
+    """Return the end of a string or table that starts with a length of `width` bytes."""
     if at + width > len(arguments):
         raise SyntaxFault("method arguments end within a length")
     end = at + width + int.from_bytes(arguments[at : at + width], "big")

@@ -1,11 +1,11 @@
-"""SASL responses (spec/core.md 1.2): octets to a user name and a password."""
+"""Parser of SASL responses: PLAIN and AMQPLAIN to user name and password."""
 
 from ..amqp.errors import SyntaxFault
 from ..amqp.field_table import Table, check
 
 
 def plain(response: bytes) -> tuple[str, bytes]:
-    """`authzid NUL user NUL password`, the first empty or equal to the second; raises SyntaxFault (502)."""
+    """Parse `authzid NUL user NUL password`, the first empty or equal to the second; raises SyntaxFault (502)."""
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0] not in (b"", parts[1]):
         raise SyntaxFault("invalid PLAIN response")
@@ -13,7 +13,7 @@ def plain(response: bytes) -> tuple[str, bytes]:
 
 
 def amqplain(response: bytes) -> tuple[str, bytes]:
-    """A field table without its length, with LOGIN and PASSWORD; raises SyntaxFault (502)."""
+    """Parse a field table without its length, with LOGIN and PASSWORD; raises SyntaxFault (502)."""
     check(response)
     table = Table(response)
     login, password = table.get("LOGIN"), table.get("PASSWORD")

@@ -1,4 +1,4 @@
-"""Methods of a channel about its consumers: basic.qos, consume, cancel, get; and channel.flow, access.request."""
+"""Methods about consumers: basic.qos, consume, cancel and get; also channel.flow and access.request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Postponed(Exception):
-    """A method that is to be served when the queue is no longer paused."""
+    """Raised by a method that has to be served again when the queue is no longer paused."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(str(queue))
@@ -39,12 +39,12 @@ def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> N
 
 
 def access_request(channel: Channel, method: base.Frame, arguments: Table) -> None:
-    """Of AMQP 0-8; always granted."""
+    """Serve access.request of AMQP 0-8, which is always granted."""
     channel.send(method_encoder.method(channel.number, method_encoder.REQUEST_OK, method_encoder.short(1)))
 
 
 def qos(channel: Channel, method: commands.Basic.Qos, arguments: Table) -> None:
-    """Raises NotSupported (540) for a limit in octets."""
+    """Serve basic.qos. Raises NotSupported (540) for a limit in bytes."""
     if method.prefetch_size:
         raise NotSupported(f"prefetch_size!=0 ({method.prefetch_size})")
     count = method.prefetch_count or 0
@@ -91,8 +91,10 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
 
 
 def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
-    """The queue, without consumers whose channel is over where one could be in the way of this one. Raises as
-    `readable_queue`."""
+    """Return the queue to consume from, without consumers of ended channels if one could be in the way of this one.
+
+    Raises as `readable_queue`.
+    """
     queue = readable_queue(channel, method.queue)
     if method.exclusive or queue.consumers.exclusive or queue.rules.single:
         queue.finish_ended()
@@ -109,7 +111,8 @@ def begin(consumer: ChannelConsumer) -> None:
 
 
 def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
-    """Direct reply-to (spec/core.md 12). The name cannot be guessed, and lasts as long as the consumer."""
+    """Open the direct reply-to queue of the channel. Its name cannot be guessed, and it lasts as long as its
+    consumer."""
     if not no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue is not None:
@@ -119,7 +122,7 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
 
 
 def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) -> None:
-    """What the consumer has not settled stays with the channel; a tag that is not known is fine (spec/core.md 9.3)."""
+    """Serve basic.cancel. Unsettled deliveries stay with the channel; an unknown tag is no error."""
     tag = method.consumer_tag or ""
     consumer = channel.consumers.get(tag)
     if consumer is not None:
@@ -129,8 +132,8 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405); Postponed while messages come back that are to
-    be had before those that are there."""
+    """Serve basic.get. Raises AccessRefused (403), NotFound (404), ResourceLocked (405), and Postponed while the queue
+    is paused."""
     queue = readable_queue(channel, method.queue)
     if queue.paused:
         raise Postponed(queue)
@@ -147,7 +150,7 @@ def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
 
 
 def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, bool] | None:
-    """The next message, if there is one, as a delivery of this channel: its tag, and whether it was delivered before.
+    """Take the next message of a queue as a delivery of this channel: tag, message, redelivered; None if it is empty.
 
     Raises ResourceLocked (405).
     """
@@ -177,7 +180,7 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
 
 
 def readable_queue(channel: Channel, given: str | None) -> Queue:
-    """The queue to consume or get from. A direct reply-to name is none (404) for anybody."""
+    """Return the queue to consume or get from; names of direct reply-to do not exist here (404)."""
     name = channel.queue_name(given)
     if name.startswith(REPLY_TO):
         raise NotFound(f"no queue '{name}' in {channel.vhost}")

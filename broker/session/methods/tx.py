@@ -1,4 +1,4 @@
-"""tx.*: publishes and settlements that wait for a commit (spec/core.md 11)."""
+"""Methods of the tx class: publishes and settlements that wait for a commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: a publish besides its frames, 
 
 
 class Transaction:
-    """Publishes are routed already, settlements are off the channel's list already; both take effect at commit.
+    """Transaction of a channel: publishes, which are routed, and settlements, which are not outstanding any more.
 
     `largest_bytes` is what the publishes may take in memory, 0 for no limit: consumers cannot free it.
     """
@@ -50,7 +50,7 @@ class Transaction:
         mandatory: bool,
         recorders: tuple[Recorder, ...],
     ) -> None:
-        """Raises PreconditionFailed (406) where there is no room for it."""
+        """Add a publish; raises PreconditionFailed (406) beyond `largest_bytes`."""
         self._published_bytes += len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
         if self._published_bytes > self.largest_bytes > 0:
             raise PreconditionFailed(
@@ -149,9 +149,9 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
 
 
 def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
-    """commit-ok leaves when what was committed is durable.
+    """Serve tx.commit; commit-ok is sent when what was committed is durable.
 
-    Very much of it is committed in slices. The connection is not served until then; others may see a part of it.
+    A long commit is a job: the connection is suspended until it is done, and others may see a part of it.
     """
     transaction = current(channel)
     if transaction.is_long:
@@ -167,7 +167,7 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
 
 
 def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[], None]) -> Job:
-    """A job. The channel is closed where it fails, if the client is still there."""
+    """Commit as a job. If that fails the channel is closed, unless it is closing already."""
     try:
         yield from transaction.commit(channel)
     except PreconditionFailed as error:
@@ -189,7 +189,7 @@ def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -
 
 
 def current(channel: Channel) -> Transaction:
-    """Raises PreconditionFailed (406)."""
+    """Return the transaction of the channel; raises PreconditionFailed (406) if it has none."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
     return channel.transaction
