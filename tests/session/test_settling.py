@@ -101,9 +101,9 @@ class Large:
     def ack_all(self) -> None:
         """Acknowledge all in the transaction, which takes several turns."""
         self.ch.ack(0, multiple=True)
-        assert self.connection.waits and self.channel.unacked
+        assert self.connection.suspended and self.channel.unacked
         self.turns()
-        assert not self.connection.waits and not self.channel.unacked and self.queue.unacked == LARGE
+        assert not self.connection.suspended and not self.channel.unacked and self.queue.unacked == LARGE
 
     def turns(self) -> list[int]:
         """Let the job end; how much each turn of it settled."""
@@ -199,7 +199,7 @@ def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_
     else:
         large.ack_all()
         large.ch.send(Tx.Rollback)
-    assert large.connection.waits
+    assert large.connection.suspended
     large.connection.lost("gone")
     assert max(large.turns()) <= TURN_COST
     assert large.queue.unacked == 0 and large.queue.ready == LARGE
@@ -215,7 +215,7 @@ def test_a_long_rollback_is_answered_when_all_is_outstanding_again() -> None:
     large = Large(transaction=True)
     large.ack_all()
     large.ch.send(Tx.Rollback)
-    assert large.connection.waits
+    assert large.connection.suspended
     large.turns()
     large.ch.reply_to(Tx.Rollback)
     assert large.channel.unacked.tags() == list(range(1, LARGE + 1))
