@@ -108,8 +108,9 @@ def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
 def test_a_request_that_takes_too_long_is_told_to_come_again(
     api: Api, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "REQUEST_S", 0.01)
-    assert api.put("/queues/%2F/q").status == 503
+    monkeypatch.setattr(HTTPAPI, "request_s", 0.01)
+    answer = api.put("/queues/%2F/q")
+    assert answer.status == 503 and "not answered within" in answer.json["reason"]
 
 
 def test_work_ends_with_its_client() -> None:
