@@ -13,6 +13,7 @@ from warren.broker.config import Config, Sources
 
 from .config import sample
 from .test_tidy import MAY_IMPORT
+from .test_tidy import sources as tidy_sources
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -96,3 +97,10 @@ def test_ci_runs_make_test_and_nothing_else() -> None:
     assert script.stat().st_mode & 0o111
     assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
     subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_nothing_refers_to_a_specification_that_is_not_here() -> None:
+    sources = [path for path in tidy_sources("broker", "federation", "plugins", "tests") if path.name != "test_docs.py"]
+    sources += DOCUMENTS
+    named = {path: re.findall(r"\bspec/[a-z]+\.md", path.read_text(encoding="utf-8")) for path in sources}
+    assert {str(path) for path, names in named.items() if names} == set()

@@ -2,7 +2,7 @@
 
 A table is kept as the bytes it came in and goes out as the same bytes; it is decoded at the first question. Values are
 pairs of the type letter and a Python value, because equivalence of arguments and the headers exchange tell types apart
-that Python does not (spec/core.md 2, 6.1, 18).
+that Python does not.
 
 `check` is the door: bytes from a peer pass it once, before they become a Table. It does not recurse, so no nesting can
 exhaust the stack; what passed it has bounded depth and size.
@@ -158,7 +158,7 @@ class Table:
         return Table(self.without([key for key, _ in items]).raw + Table.encode_items(items))
 
     def key(self) -> bytes:
-        """Identity as binding arguments: the fields sorted by name, the first of equal names alone (spec/core.md 7)."""
+        """Identity as binding arguments: the fields sorted by name, the first of equal names alone."""
         fields: dict[str, bytes] = {}
         for key, start, _, end in self._spans():
             fields.setdefault(key, self.raw[start:end])
@@ -261,7 +261,7 @@ def same(a: Value | None, b: Value | None) -> bool:
 
 
 def equal_header(bound: Value, sent: Value) -> bool:
-    """Whether a header of a message satisfies an argument of a headers binding (spec/core.md 18).
+    """Whether a header of a message satisfies an argument of a headers binding.
 
     V asks only that the header is there. A bound timestamp takes an equal timestamp, and an equal integer as RabbitMQ
     does; a bound integer takes no timestamp.

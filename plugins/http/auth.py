@@ -1,4 +1,4 @@
-"""Who asks, and what they may (spec/operator.md 1.2).
+"""Who asks, and what they may.
 
 Four tags of users open the API: administrator, monitoring, policymaker and management. Each route has a guard, which
 looks at the tags and at the virtual host that the path names. What a user may do to objects is left to the permissions

@@ -1,4 +1,4 @@
-"""What is answered: documents and refusals, and which of them an error of the broker becomes (spec/operator.md 1.3)."""
+"""What is answered: documents and refusals, and which of them an error of the broker becomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: how long they may be, that they are JSON, and what has to be in them (spec/operator.md 1.1).
+"""Bodies of requests: how long they may be, that they are JSON, and what has to be in them.
 
 Tools are loose with types, so `"true"` is taken where a boolean is meant and `"5"` where an integer is. Keys that are
 not known are ignored.

@@ -1,4 +1,4 @@
-"""The way of a request: found in the table, let in, read, handled, stored, answered (spec/operator.md 1.1-1.3)."""
+"""The way of a request: found in the table, let in, read, handled, stored, answered."""
 
 from __future__ import annotations
 

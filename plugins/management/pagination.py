@@ -1,4 +1,4 @@
-"""Lists: which of their items are asked for, in which order, and what of each (spec/operator.md 1.4).
+"""Lists: which of their items are asked for, in which order, and what of each.
 
 A list is not made whole if a page of it is wanted in the order it has anyway. Whatever is made is made in short slices,
 between which the broker serves others; so objects may be gone by the time they are described.

@@ -1,4 +1,4 @@
-"""The table of routes: what may be asked, by whom, and which function answers (spec/operator.md 1.6).
+"""The table of routes: what may be asked, by whom, and which function answers.
 
 A path is cut at its slashes first and decoded afterwards, segment by segment, so that the virtual host `/` is the
 segment `%2F` and no more than that. A segment in braces takes anything; `{vhost}` is a virtual host that there is.

@@ -1,4 +1,4 @@
-"""Alarms, and connections that the node closes (spec/core.md 23, 20.3, 20.4)."""
+"""Alarms, and connections that the node closes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The delivery acknowledgement timeout (spec/core.md 9.11)."""
+"""The delivery acknowledgement timeout."""
 
 import pytest
 

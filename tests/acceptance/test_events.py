@@ -1,4 +1,4 @@
-"""The event exchange (spec/core.md 24.2). The fields and their types are those that RabbitMQ sends."""
+"""The event exchange. The fields and their types are those that RabbitMQ sends."""
 
 from collections.abc import Callable
 

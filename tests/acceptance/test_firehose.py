@@ -1,4 +1,4 @@
-"""The firehose (spec/core.md 24.1). What is expected here is what RabbitMQ sends, to the type of each header."""
+"""The firehose. What is expected here is what RabbitMQ sends, to the type of each header."""
 
 from typing import Any
 

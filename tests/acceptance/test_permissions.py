@@ -1,4 +1,4 @@
-"""Rights by names and by routing keys, and limits of connections, channels and queues (spec/core.md 20, 21).
+"""Rights by names and by routing keys, and limits of connections, channels and queues.
 
 The whole table, method by method, is in tests/session/test_permission_matrix.py.
 """

@@ -1,4 +1,4 @@
-"""The keys of federation (spec/federation.md 4; scenario 104)."""
+"""The keys of federation."""
 
 from pathlib import Path
 

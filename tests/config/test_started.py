@@ -1,4 +1,4 @@
-"""What a started broker makes of its configuration (spec/operator.md 9: checks 102, 104, 107, 110)."""
+"""What a started broker makes of its configuration."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Links of federation as operators' tools see them come, fail and go (spec/operator.md 9: checks 70 to 75)."""
+"""Links of federation as operators' tools see them come, fail and go."""
 
 import socket
 import time

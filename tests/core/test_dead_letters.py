@@ -1,4 +1,4 @@
-"""The copy that goes to the dead letter exchange (spec/core.md 13; checks 168-177)."""
+"""The copy that goes to the dead letter exchange."""
 
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import EXPIRATION, Properties

@@ -1,4 +1,4 @@
-"""What an upstream and a set of upstreams may say (spec/federation.md 1, 2)."""
+"""What an upstream and a set of upstreams may say."""
 
 import pytest
 

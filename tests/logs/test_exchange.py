@@ -1,4 +1,4 @@
-"""The exchange of the log: lines as messages, for whoever binds to it (spec/core.md 24.3)."""
+"""The exchange of the log: lines as messages, for whoever binds to it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The routes that tools rely on: P0 and P1 of spec/operator.md 1.6, with who may ask, as `any` or `vh`."""
+"""The routes that tools rely on, with the tag or right that each requires, as `any` or `vh`."""
 
 import re
 

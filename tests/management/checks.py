@@ -1,4 +1,4 @@
-"""The acceptance list of spec/operator.md, section 9: which test covers which check."""
+"""The list of acceptance checks of the HTTP API: which test covers which check."""
 
 MANAGEMENT = "tests/management/test_"
 CONFORMANCE = "tests/conformance/test_"

@@ -1,4 +1,4 @@
-"""Who is let in, and what others are told (spec/operator.md 1.2; acceptance 4 to 9)."""
+"""Who is let in, and what others are told."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bad input: refused with RabbitMQ's status and words, soon, and with nothing changed (spec/operator.md 1.1-1.4)."""
+"""Bad input: refused with RabbitMQ's status and words, soon, and with nothing changed."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Bindings over HTTP (spec/operator.md 1.7, 10; acceptance 30 to 33)."""
+"""Bindings over HTTP."""
 
 from urllib.parse import quote, unquote
 

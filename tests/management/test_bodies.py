@@ -1,4 +1,4 @@
-"""Bodies of requests: limits, JSON, what is missing, and loose types (spec/operator.md 1.1; acceptance 13, 14)."""
+"""Bodies of requests: limits, JSON, what is missing, and loose types."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What passed between channels, exchanges and queues, where rates are detailed (spec/operator.md 1.5)."""
+"""What passed between channels, exchanges and queues, where rates are detailed."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Connections, channels and consumers over HTTP (spec/operator.md 1.6, 1.7)."""
+"""Connections, channels and consumers over HTTP."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Definitions over HTTP (spec/operator.md 1.9, 10)."""
+"""Definitions over HTTP."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exchanges over HTTP (spec/operator.md 1.6, 1.7; acceptance 28)."""
+"""Exchanges over HTTP."""
 
 from tests.support.http import Api
 

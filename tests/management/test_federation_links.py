@@ -1,4 +1,4 @@
-"""Links of federation over HTTP (spec/federation.md 10, spec/operator.md 1.10), as a service of theirs tells them."""
+"""Links of federation over HTTP, as a service of theirs tells them."""
 
 from datetime import datetime
 

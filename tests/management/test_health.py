@@ -1,4 +1,4 @@
-"""Health checks (spec/operator.md 1.11; acceptance 54 to 58)."""
+"""Health checks."""
 
 import dataclasses
 import datetime

@@ -1,4 +1,4 @@
-"""Columns, order, pages and filters (spec/operator.md 1.4; acceptance 16 to 20)."""
+"""Columns, order, pages and filters."""
 
 import asyncio
 from typing import Any

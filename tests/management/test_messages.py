@@ -1,4 +1,4 @@
-"""Messages over HTTP (spec/operator.md 1.8, 10; acceptance 34 to 37)."""
+"""Messages over HTTP."""
 
 import asyncio
 import base64

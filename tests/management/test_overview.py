@@ -1,4 +1,4 @@
-"""The overview and the node (spec/operator.md 1.7; acceptance 26, 27, 57)."""
+"""The overview and the node."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Policies and parameters over HTTP (spec/operator.md 1.6, 1.10)."""
+"""Policies and parameters over HTTP."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Queues over HTTP (spec/operator.md 1.6, 1.7; acceptance 1, 3, 14, 15, 16, 21, 24, 25)."""
+"""Queues over HTTP."""
 
 from tests.support.http import Api
 from warren.plugins.management.stats.sampler import Sampler

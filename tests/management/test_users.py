@@ -1,4 +1,4 @@
-"""Users and their permissions over HTTP (spec/operator.md 1.6, 1.7)."""
+"""Users and their permissions over HTTP."""
 
 from collections.abc import Iterator
 

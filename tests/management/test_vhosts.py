@@ -1,4 +1,4 @@
-"""Virtual hosts and limits over HTTP (spec/operator.md 1.6, 1.7, 10)."""
+"""Virtual hosts and limits over HTTP."""
 
 import pytest
 from pamqp.commands import Connection

@@ -1,4 +1,4 @@
-"""The way of a request: paths, methods, bodies, headers (spec/operator.md 1.1; acceptance 2, 10, 11, 60)."""
+"""The way of a request: paths, methods, bodies, headers."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What metrics count, summed up and by object (spec/operator.md 3.2-3.4; acceptance 90, 92-95)."""
+"""What metrics count, summed up and by object."""
 
 import errno
 from pathlib import Path

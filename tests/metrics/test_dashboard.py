@@ -1,4 +1,4 @@
-"""What RabbitMQ's dashboard "RabbitMQ-Overview" asks for is there, as it asks for it (spec/operator.md 3.2)."""
+"""What RabbitMQ's dashboard "RabbitMQ-Overview" asks for is there, as it asks for it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which path shows what, to whom, in which format (spec/operator.md 3.1; acceptance 91, 95, 96)."""
+"""Which path shows what, to whom, in which format."""
 
 import base64
 import dataclasses

@@ -1,4 +1,4 @@
-"""Duplicates as a client sees them drop, over a socket (spec/core.md 19.9, checks 206)."""
+"""Duplicates as a client sees them drop, over a socket."""
 
 import pika
 import pytest

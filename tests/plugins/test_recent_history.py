@@ -1,4 +1,4 @@
-"""x-recent-history (spec/core.md 19.4, checks 203): what is kept, who gets it in which order, what a restart keeps."""
+"""x-recent-history: what is kept, who gets it in which order, what a restart keeps."""
 
 from typing import Any
 

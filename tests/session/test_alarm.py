@@ -1,4 +1,4 @@
-"""An alarm: who publishes waits, is told so once, and loses nothing; all others go on (spec/core.md 23)."""
+"""An alarm: who publishes waits, is told so once, and loses nothing; all others go on."""
 
 from typing import Any
 

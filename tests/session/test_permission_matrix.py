@@ -1,4 +1,4 @@
-"""Every method against every set of rights: what the table of spec/core.md 20.1 wants, and nothing less or more.
+"""Every method against every set of rights: what RabbitMQ's guide to access control wants, and nothing less or more.
 
 A method is a row of RULES. It is tried with each of the eight sets of rights; with exactly the rights on exactly the
 names that the table says; and with all rights but one of these. A method that the broker serves and that has no row

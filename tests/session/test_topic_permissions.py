@@ -1,4 +1,4 @@
-"""Rights on the routing keys of topic exchanges (spec/core.md 20.2)."""
+"""Rights on the routing keys of topic exchanges."""
 
 import pytest
 from pamqp.commands import Connection, Exchange, Queue

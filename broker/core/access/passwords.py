@@ -1,4 +1,4 @@
-"""Hashes of passwords (spec/core.md 20.3, spec/operator.md 1.9).
+"""Hashes of passwords.
 
 RabbitMQ's are base64 of four octets of salt and one round of a digest over salt and password: quick to verify, and
 quick to guess. Our own is argon2id, which takes tens of milliseconds and is therefore left to the `Hashing` port.

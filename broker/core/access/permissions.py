@@ -1,4 +1,4 @@
-"""What a user may do in a virtual host: by the names of things, and by routing keys (spec/core.md 20.1, 20.2)."""
+"""What a user may do in a virtual host: by the names of things, and by routing keys."""
 
 from __future__ import annotations
 

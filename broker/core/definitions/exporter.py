@@ -1,4 +1,4 @@
-"""The document of definitions: what operators take from one broker to another (spec/operator.md 1.9).
+"""The document of definitions: what operators take from one broker to another.
 
 Here it is written; `plan` reads it. It is plain values, of which others make JSON. All of it is sorted, so that two
 brokers with the same definitions write the same.

@@ -1,4 +1,4 @@
-"""Definitions in files of JSON, which a broker takes in when it starts (spec/operator.md 4.2)."""
+"""Definitions in files of JSON, which a broker takes in when it starts."""
 
 from __future__ import annotations
 

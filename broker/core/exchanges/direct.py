@@ -1,4 +1,4 @@
-"""The direct exchange: a message goes where a binding key equals its routing key (spec/core.md 18)."""
+"""The direct exchange: a message goes where a binding key equals its routing key."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The fanout exchange: a message goes to all that is bound, whatever the keys (spec/core.md 18)."""
+"""The fanout exchange: a message goes to all that is bound, whatever the keys."""
 
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination

@@ -1,4 +1,4 @@
-"""The topic exchange: binding keys are patterns of words, kept in a trie (spec/core.md 18).
+"""The topic exchange: binding keys are patterns of words, kept in a trie.
 
 `*` stands for one word, `#` for any number of them. All places that the words read so far can lead to are followed at
 once, so a route takes at most one step for each word and place, however many `#` there are. Two facts keep it short:

@@ -14,7 +14,7 @@ class Destination:
 
 
 class Binding:
-    """One binding. Two are the same when source, destination, routing key and sorted arguments are (spec/core.md 7)."""
+    """One binding. Two are the same when source, destination, routing key and sorted arguments are."""
 
     __slots__ = ("source", "destination", "routing_key", "arguments")
 

@@ -1,5 +1,5 @@
 """How many there may be: of connections and queues in a virtual host, of connections and channels of a user, and of
-queues, exchanges and virtual hosts in all (spec/core.md 21). Who opens a connection or a channel asks here.
+queues, exchanges and virtual hosts in all. Who opens a connection or a channel asks here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policies: which hold for an exchange or a queue, and when that changes (spec/core.md 22).
+"""Policies: which hold for an exchange or a queue, and when that changes.
 
 At most one policy and one operator policy hold for each, those of the highest priority; of equal ones that with the
 lower name. They are kept as parameters of two components, which only the doors here set.

@@ -1,4 +1,4 @@
-"""Parameters of federation: what an upstream, and a set of upstreams, may say (spec/federation.md 1, 2).
+"""Parameters of federation: what an upstream, and a set of upstreams, may say.
 
 Nothing is connected to here. What RabbitMQ takes is taken, so that its exports can be imported, also numbers that no
 link can work by (a negative prefetch) and an empty list of URIs: their links say so. What is told of a URI names

@@ -1,6 +1,6 @@
 """Arguments of queue.declare: which are known, which values they take, and which must agree on a redeclaration.
 
-Source: spec/core.md 6.1, 6.4 and 29. Arguments that are not known are kept and mean nothing.
+Arguments that are not known are kept and mean nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -126,7 +126,7 @@ CLASSIC_ALONE = ("x-max-priority", "x-queue-mode")  # a quorum queue has its own
 
 Check = Callable[[str, Value, str], object]
 
-DEDUPLICATION: dict[str, Check] = {  # spec/core.md 19.9
+DEDUPLICATION: dict[str, Check] = {
     "x-message-deduplication": boolean,
     "x-cache-size": cache_size,
     "x-cache-ttl": duration,
@@ -174,7 +174,7 @@ def check_queue_arguments(arguments: Table, where: str) -> None:
 
 
 def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
-    """Raises PreconditionFailed (406) for what a quorum queue cannot be (spec/core.md 26)."""
+    """Raises PreconditionFailed (406) for what a quorum queue cannot be."""
     if arguments.text(QUEUE_TYPE) != "quorum":
         return
     for forbidden, property_ in (
@@ -190,7 +190,7 @@ def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: boo
 
 
 def with_queue_type(arguments: Table, type_: str) -> Table:
-    """The arguments, with this type where it is one and they name none (spec/core.md 6.1)."""
+    """The arguments, with this type where it is one and they name none."""
     if not type_ or QUEUE_TYPE in arguments:
         return arguments
     return arguments.with_items([(QUEUE_TYPE, ("S", type_.encode()))])
@@ -225,7 +225,7 @@ def inequivalent(what: str, where: str, received: str, current: str) -> Precondi
 
 
 def inequivalent_argument(key: str, where: str, received: Table, current: Table) -> PreconditionFailed:
-    """The two forms of the text: both there, or one of them `none` (spec/core.md 3, 29)."""
+    """The two forms of the text: both there, or one of them `none`."""
     new, old = received.get(key), current.get(key)
     if key == QUEUE_TYPE:
         new, old = new or ("S", b"classic"), old or ("S", b"classic")

@@ -1,4 +1,4 @@
-"""The consumers of one queue and whose turn it is (spec/core.md 9.5).
+"""The consumers of one queue and whose turn it is.
 
 The highest priority with a consumer that has room is served first; within a priority the turn goes round. A consumer
 without room leaves the turn and comes back at its tail, so a delivery never looks at consumers that wait.
@@ -189,7 +189,7 @@ class Consumers:
 
 
 class SingleActiveConsumers(Consumers):
-    """One of them is served, the others wait for it to go (spec/core.md 17).
+    """One of them is served, the others wait for it to go.
 
     With `preempts` it also gives way to a consumer of a higher priority, once it has settled what it has.
     """

@@ -1,4 +1,4 @@
-"""Duplicates, told by a header (spec/core.md 19.9). Queues and exchanges with `x-message-deduplication` drop them.
+"""Duplicates, told by a header. Queues and exchanges with `x-message-deduplication` drop them.
 
 What was seen is kept in memory alone: the first of its kind to come after a restart is no duplicate.
 """

@@ -133,7 +133,7 @@ class Queue(RouteTarget):
         return max(self.lines.body_bytes, 0)
 
     def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
-        """Work by these policies from now on. What is queued keeps the deadline that it has (spec/core.md 14, 22)."""
+        """Work by these policies from now on. What is queued keeps the deadline that it has."""
         self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
         self.rules = self.home.rulebook.rules(self.arguments, effective)
         self.per_message = self.rules.careful
@@ -194,7 +194,7 @@ class Queue(RouteTarget):
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """A delivered message comes back to its original place, to be delivered as redelivered.
 
-        In a quorum queue it does not count as a failed attempt where a consumer `nacked` it (spec/core.md 9.9, 13.6).
+        In a quorum queue it does not count as a failed attempt where a consumer `nacked` it.
         """
         if not self._take_back(message):
             return
@@ -386,7 +386,7 @@ class Queue(RouteTarget):
         return not self.deleted
 
     def dead_letter_or_drop(self, messages: list[Message], reason: str) -> None:
-        """They will not be delivered: to the dead letter exchange with them, if there is one (spec/core.md 13)."""
+        """They will not be delivered: to the dead letter exchange with them, if there is one."""
         self.home.left(self, messages, reason)
         if self.rules.dead_letter_exchange is not None:
             self.outbox.add(messages, reason)
@@ -409,7 +409,7 @@ class Queue(RouteTarget):
             self.dead_letter_or_drop(dead, EXPIRED)
 
     def _trim(self) -> None:
-        """Drop from the front what is too much (spec/core.md 15)."""
+        """Drop from the front what is too much."""
         dropped = self.lines.drop_excess(self.rules.max_length, self.rules.max_bytes, self._slice)
         if dropped:
             self._slice -= len(dropped)
@@ -422,7 +422,7 @@ class Queue(RouteTarget):
         finished: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
     ) -> int:
-        """Drop what is ready, not what is out (spec/core.md 6.6); how many there were.
+        """Drop what is ready, not what is out; how many there were.
 
         They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows; or
         `failed` where a bug keeps it from that.

@@ -1,4 +1,4 @@
-"""What a queue works by: its arguments and the policies that hold for it, merged (spec/core.md 13-17, 22)."""
+"""What a queue works by: its arguments and the policies that hold for it, merged."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QueueSettings:
         limited = self.max_length != NONE or self.max_bytes != NONE
         overflow = text(arguments, policy, "overflow") or DROP_HEAD
         if quorum and overflow == REJECT_DLX:
-            overflow = DROP_HEAD  # a quorum queue has no such thing (spec/core.md 15)
+            overflow = DROP_HEAD  # a quorum queue has no such thing
         self.refuses = limited and overflow != DROP_HEAD
         self.trims = limited and not self.refuses
         self.dead_letter_refused = self.refuses and overflow == REJECT_DLX

@@ -1,4 +1,4 @@
-"""What becomes of a message that a queue gives up: its copy for the dead letter exchange (spec/core.md 13). Pure.
+"""What becomes of a message that a queue gives up: its copy for the dead letter exchange. Pure.
 
 Its history stands in the `x-death` header, the latest death first, one entry for each queue and reason. A history that
 a client sent is none of ours (`Message.dead_lettered` tells): the first death in this broker replaces it.
@@ -68,7 +68,7 @@ def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: i
 
 
 def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
-    """What a message that dies is routed by: the configured key alone, or all of its own (spec/core.md 13.2)."""
+    """What a message that dies is routed by: the configured key alone, or all of its own."""
     if configured is not None:
         return (configured,)
     headers = properties.headers(message.property_bytes) or Table.EMPTY

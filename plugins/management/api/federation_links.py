@@ -1,4 +1,4 @@
-"""Links of federation: where they lead, and how they are (spec/federation.md 10). Without the service all is 404."""
+"""Links of federation: where they lead, and how they are. Without the service all is 404."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the node's health, for whoever probes it (spec/operator.md 1.11); and the older ones that they replaced."""
+"""Checks of the node's health, for whoever probes it; and the older ones that they replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages: publish one to an exchange, get some out of a queue (spec/operator.md 1.8)."""
+"""Messages: publish one to an exchange, get some out of a queue."""
 
 from __future__ import annotations
 

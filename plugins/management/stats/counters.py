@@ -1,4 +1,4 @@
-"""What is counted of which kind of object, by RabbitMQ's names (spec/operator.md 1.5): to list it, and to sample it."""
+"""What is counted of which kind of object, by RabbitMQ's names: to list it, and to sample it."""
 
 from __future__ import annotations
 

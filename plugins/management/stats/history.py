@@ -19,7 +19,7 @@ Sample = tuple[str, Key, object, tuple[int, ...]]
 Levels = Sequence[tuple[int, int]]
 """How long numbers are kept and how far apart, both in seconds; the finest comes first."""
 
-RETENTION: Mapping[str, Levels] = {  # RabbitMQ's (spec/operator.md 1.5)
+RETENTION: Mapping[str, Levels] = {  # RabbitMQ's
     "global": ((605, 5), (3660, 60), (29_400, 600), (86_400, 1800)),
     "basic": ((605, 5), (3600, 60)),
     "detailed": ((605, 5),),

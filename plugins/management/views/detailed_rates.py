@@ -1,4 +1,4 @@
-"""What passed between a channel, an exchange and a queue, as single ones of them tell it (spec/operator.md 1.5).
+"""What passed between a channel, an exchange and a queue, as single ones of them tell it.
 
 It is counted with `management.rates_mode = detailed` alone; all lists here are empty otherwise.
 """
