@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import Table
+from warren.broker.plugin import SHORT_STRING, Table
 
 from ..errors import LinkError
 
@@ -24,7 +24,6 @@ QUEUE_DECLARE, QUEUE_BIND, QUEUE_DELETE, QUEUE_UNBIND = 0x0032000A, 0x00320014, 
 QOS, CONSUME, CANCEL = 0x003C000A, 0x003C0014, 0x003C001E
 
 TICKET = b"\x00\x00"
-SHORT_MAX = 255  # bytes of a short string
 WINDOW, WINDOW_BYTES = 500, 1 << 20  # methods on their way at once: far less than what an upstream may leave unread
 
 _decode_counts = Struct(">II").unpack_from
@@ -198,8 +197,8 @@ def encode_binding(destination: str, source: str, routing_key: str, nowait: bool
 def encode_short(text: str) -> bytes:
     """Encode a short string. Raises LinkError if it is too long."""
     encoded = text.encode("utf-8", "surrogateescape")
-    if len(encoded) > SHORT_MAX:
-        raise LinkError(f"a name or a routing key has {len(encoded)} bytes, {SHORT_MAX} are allowed")
+    if len(encoded) > SHORT_STRING:
+        raise LinkError(f"a name or a routing key has {len(encoded)} bytes, {SHORT_STRING} are allowed")
     return bytes((len(encoded),)) + encoded
 
 

@@ -34,7 +34,7 @@ from pamqp.base import Frame
 from pamqp.frame import FrameTypes
 from yarl import URL
 
-from warren.broker.plugin import Table
+from warren.broker.plugin import SHORT_STRING, Table
 
 from ..errors import LinkError
 from .delivery_parser import FRAME_MAX
@@ -49,7 +49,6 @@ for _name in ("aio_pika", "aiormq", "pamqp"):
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 DEFAULT_MECHANISMS = ("plain", "amqplain")  # in order of preference, if the URI names none
-SHORT_MAX = 255  # bytes of a short string
 
 
 class RawStartOk(commands.Connection.StartOk):
@@ -183,7 +182,7 @@ def lower_limit(theirs: int, ours: int) -> int:
 def encode_short(text: str) -> bytes:
     """Encode a short string. Raises LinkError if it is too long, which only the name of a virtual host can be."""
     encoded = text.encode("utf-8", "surrogateescape")
-    if len(encoded) > SHORT_MAX:
+    if len(encoded) > SHORT_STRING:
         raise LinkError("the name of the virtual host is too long")
     return bytes((len(encoded),)) + encoded
 

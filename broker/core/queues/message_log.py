@@ -44,7 +44,10 @@ class Origin:
 
 
 class MessageLog:
-    """A recorder of messages. `Message.seq` is its own number for a message, 0 until it has given one."""
+    """A recorder of messages; this one ignores all of them.
+
+    `Message.seq` is the recorder's own number for a message, 0 until it has given one.
+    """
 
     __slots__ = ()
 
@@ -53,31 +56,24 @@ class MessageLog:
 
         `number` is the confirm number of the first of them on its channel, 0 without confirms.
         """
-        raise NotImplementedError
 
     def returned(self, origin: Origin, messages: list[Message]) -> None:
         """Messages without a queue go back to the publisher."""
-        raise NotImplementedError
 
     def published(self, targets: tuple[RouteTarget, ...]) -> None:
         """The messages of the last `publishing` were offered to all of these targets, their whole route."""
-        raise NotImplementedError
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
         """A federation link drops a message, for one with too many hops, or a duplicate."""
-        raise NotImplementedError
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
-        raise NotImplementedError
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
         """Messages enter each of these queues; `source` is empty for those of the last `publishing`."""
-        raise NotImplementedError
 
     def made(self, messages: list[Message]) -> None:
         """Messages of the broker itself get copies for several queues: each copy is the same message."""
-        raise NotImplementedError
 
     def delivered(
         self,
@@ -94,28 +90,21 @@ class MessageLog:
 
         Positions are those of `Consumer.deliver`. HOT: bench A-M.
         """
-        raise NotImplementedError
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """Acknowledged messages leave the queue. HOT: bench B, D, I, L."""
-        raise NotImplementedError
 
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
         """A client nacks or rejects a message; `requeued` or `left` follows."""
-        raise NotImplementedError
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
         """A message returns to its queue; the reason is NACK, REJECT, RECOVER, or CHANNEL when that closes."""
-        raise NotImplementedError
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages leave the queue; the reason is one of dead-lettering (`x_death`), PURGED or DELETED."""
-        raise NotImplementedError
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
         """Messages that are not in memory leave the queue, PURGED or DELETED; `seqs` has each `Message.seq`."""
-        raise NotImplementedError
 
     def cleared(self, queue: Queue) -> None:
         """All ready messages leave the queue; `left` and `left_paged` follow, perhaps for many turns."""
-        raise NotImplementedError

@@ -7,10 +7,10 @@ happened to meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue, RouteTarget
+from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue
 
 from .record_buffer import RecordBuffer, escape_text
 
@@ -53,18 +53,6 @@ class ChangeLog(MessageLog):
 
     def __init__(self, changed: Changed) -> None:
         self._changed = changed
-
-    def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None: ...
-
-    def returned(self, origin: Origin, messages: list[Message]) -> None: ...
-
-    def published(self, targets: tuple[RouteTarget, ...]) -> None: ...
-
-    def discarded(self, origin: Origin, message: Message, reason: str) -> None: ...
-
-    def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None: ...
-
-    def made(self, messages: list[Message]) -> None: ...
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
         for queue in queues:
