@@ -1,4 +1,4 @@
-"""What a user may do in a virtual host: by the names of things, and by routing keys."""
+"""Permissions of a user in a virtual host, by names of objects and by routing keys."""
 
 from __future__ import annotations
 

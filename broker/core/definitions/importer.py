@@ -1,4 +1,4 @@
-"""What the import of a document of definitions will do.
+"""The import of a document of definitions.
 
 An import is all or nothing, which RabbitMQ's is not. So it is planned first: each step is checked by those who will be
 asked to do it, as if the steps before it had been done; and only a plan of which every step can be done is carried out.

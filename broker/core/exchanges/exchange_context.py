@@ -11,7 +11,7 @@ from ..queues.enqueue import EnqueueResult
 
 
 class ExchangeContext:
-    """What the type of one exchange may ask of the virtual host: time, timers, delivery, and storage in the journal.
+    """The services of a virtual host for the type of one exchange: time, timers, delivery, and storage in the journal.
 
     Every exchange has its own context, which `ExchangeType.on_created` receives. `durable` is the flag of the exchange.
     `number` identifies the exchange's stored messages in the journal; 0 if nothing that it stores survives a restart.

@@ -1,4 +1,4 @@
-"""What the journal stores for one queue, and the numbers by which it knows queues."""
+"""The journal of one queue, and the numbers that identify durable queues in the journal."""
 
 from __future__ import annotations
 

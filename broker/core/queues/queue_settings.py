@@ -1,4 +1,4 @@
-"""What a queue works by: its arguments and the policies that hold for it, merged."""
+"""The settings of a queue: its arguments merged with the policies that apply to it."""
 
 from __future__ import annotations
 

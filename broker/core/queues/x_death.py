@@ -1,4 +1,4 @@
-"""What becomes of a message that a queue gives up: its copy for the dead letter exchange. Pure.
+"""The dead-lettered copy of a message, with its x-death header. Pure.
 
 Its history stands in the `x-death` header, the latest death first, one entry for each queue and reason. A history that
 a client sent is none of ours (`Message.dead_lettered` tells): the first death in this broker replaces it.
