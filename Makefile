@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # tests/conftest.py says how many workers there are, and what each has
 SIDE_BY_SIDE := -n auto
-CONFORMANCE_NODE := tests/conformance/node
+CLIENTS_NODE := tests/clients/node
 FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
@@ -27,7 +27,7 @@ test-stress: .venv/test.stamp node java  ## the suite ROUNDS times while all cor
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
-	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/conformance --ignore=tests/bench --ignore=tests/test_bench.py
+	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tests/bench
 
 compare: .venv/test.stamp  ## with a RabbitMQ 4 that runs: every route, AMQP refusal and command; ARGS are handed on
 	$(BIN)/python -m tests.compare $(ARGS)
@@ -42,36 +42,36 @@ bench-hash: .venv/test.stamp  ## x-modulus-hash beside x-consistent-hash: the ta
 	$(BIN)/python -m tests.bench.hash_exchanges
 
 crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats what a round did
-	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/crash
+	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/faults/crash
 
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
-	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/fuzz
+	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/faults/fuzz
 
 sim: .venv/test.stamp  ## journal and node on a simulated disk that stops at any moment, with many more seeds
-	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q $(SIDE_BY_SIDE) --timeout=0 tests/simulation
+	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q $(SIDE_BY_SIDE) --timeout=0 tests/faults/simulation
 
 conformance: .venv/test.stamp node  ## real clients, and their own test suites (ARGS are handed on to those)
-	$(PYTEST) -q tests/conformance
-	$(BIN)/python -m tests.conformance.suites $(ARGS)
+	$(PYTEST) -q tests/clients
+	$(BIN)/python -m tests.clients.suites $(ARGS)
 
 analytics: .venv/test.stamp java  ## what an analysis of 1 and of 10 million events costs, beside DuckDB; ARGS are handed on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check duckdb
-	$(BIN)/python -m tests.throughput.bench --duckdb $(ARGS)
+	$(BIN)/python -m tests.analytics.bench --duckdb $(ARGS)
 
 analytics-cluster: .venv/test.stamp java  ## one log on this machine alone and on a cluster of two workers: the same?
-	$(BIN)/python -m tests.throughput.cluster $(ARGS)
+	$(BIN)/python -m tests.analytics.cluster $(ARGS)
 
 interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstream and as downstream
-	WARREN_INTEROP=1 $(PYTEST) -q -rs tests/federation/interop
+	WARREN_INTEROP=1 $(PYTEST) -q -rs tests/acceptance/federation/interop
 
 ring: .venv/test.stamp  ## the topologies of federation with real processes: who received what
-	$(BIN)/python -m tests.federation.ring $(ARGS)
+	$(BIN)/python -m tests.acceptance.federation.ring $(ARGS)
 
 ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 10"), one killed, and the messages are counted
 	@$(PYTHON) docker/ring/check.py $(ARGS)
 
 federation-faults: .venv/test.stamp  ## what breaks on the way between two brokers, for as long as it takes: what is lost
-	$(BIN)/python -m tests.federation.faults $(ARGS)
+	$(BIN)/python -m tests.faults.federation.faults $(ARGS)
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
@@ -90,7 +90,7 @@ types: .venv/test.stamp
 # The clients of Node are optional: where node is missing, the tests that need it say that they are skipped.
 node:
 	@if node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1; then \
-		$(MAKE) --no-print-directory --silent $(CONFORMANCE_NODE)/node_modules; \
+		$(MAKE) --no-print-directory --silent $(CLIENTS_NODE)/node_modules; \
 	else \
 		echo "NOTE: no Node 18 or later with npm on PATH: the conformance tests of amqplib will be skipped"; \
 	fi
@@ -103,8 +103,8 @@ java: .venv/test.stamp
 		apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
 	else echo "NOTE: the tests of the analysis will be skipped"; fi
 
-$(CONFORMANCE_NODE)/node_modules: $(CONFORMANCE_NODE)/package.json
-	cd $(CONFORMANCE_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
+$(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
+	cd $(CLIENTS_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
 
 # Debian leaves ensurepip out of python3; pip, where it is there, can fill a bare environment as well.
 .venv/bin/python:
@@ -127,5 +127,5 @@ $(CONFORMANCE_NODE)/node_modules: $(CONFORMANCE_NODE)/package.json
 	@touch $@ .venv/run.stamp
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(CONFORMANCE_NODE)/node_modules
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(CLIENTS_NODE)/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,13 +23,14 @@ WORKERS_PER_CORE = 2  # most of the time goes by while tests wait for processes 
 FEWEST_WORKERS, MOST_WORKERS = 4, 12
 # What takes longest stands first, so that no worker is left with it at the end; the names begin paths below tests/.
 FIRST = (
-    *("throughput/", "turns/", "crash/", "federation/", "conformance/", "fuzz/", "simulation/", "test_bench"),
-    *("test_tidy", "plugins/", "core/", "logs/", "metrics/", "ctl/"),
+    *("analytics/", "turns/", "faults/crash/", "acceptance/federation/", "unit/federation/", "clients/", "faults/"),
+    *("bench/", "test_tidy", "unit/plugins/", "unit/core/", "unit/logs/", "acceptance/operator/prometheus/"),
+    "acceptance/operator/ctl/",
 )
 # Their tests share nothing within a module: each may run in another worker than the one before it.
-ONE_BY_ONE = ("crash/", "test_bench")
+ONE_BY_ONE = ("faults/crash/", "bench/")
 # One worker has the tests of these modules, and with them the only Spark session.
-SPARK = tuple(f"throughput/test_{name}.py" for name in ("analysis", "arrivals", "damage", "end_to_end", "java"))
+SPARK = tuple(f"analytics/test_{name}.py" for name in ("analysis", "arrivals", "damage", "end_to_end", "java"))
 # Tests with one of these fixtures open sockets or start processes.
 LISTENING = {"broker_address", "controlled", "daemon", "listening", "ready", "running", "sites", "spark"}
 

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).parent.parent
+from tests.support.checkout import ROOT
+
 LONGEST_ROUND_S = 3600  # a round that takes longer hangs
 INTERRUPTED = 2  # by the keyboard, says pytest
 

@@ -15,17 +15,16 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.faults.crash.daemon import Daemon
+from tests.support.checkout import ROOT
+from tests.support.definitions import new_node
+from tests.support.federation import until
 from warren.broker.config import Config, Sources
 from warren.broker.core.definitions.importer import imported
 from warren.broker.ctl.command_line import parse
 from warren.federation.link_spec import desired_links
 from warren.federation.upstream.endpoint import parse_endpoint
 
-from .crash.daemon import Daemon
-from .support.definitions import new_node
-from .support.federation import until
-
-ROOT = Path(__file__).parent.parent
 DOCKER = ROOT / "docker"
 RING = DOCKER / "ring"
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]

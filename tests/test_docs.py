@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import ROOT
+from tests.unit.config import sample
 from warren.broker import cli
 from warren.broker.config import Config, Sources
 
-from .config import sample
 from .test_tidy import MAY_IMPORT
 from .test_tidy import sources as tidy_sources
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path
@@ -59,7 +59,7 @@ def test_the_readme_names_the_options_of_serve_that_there_are() -> None:
 
 def test_the_sample_lists_every_key_with_its_default() -> None:
     text = (ROOT / "docker/rabbitmq.conf.example").read_text(encoding="utf-8")
-    assert text == sample.text(), "python -m tests.config.sample prints what it should be"
+    assert text == sample.text(), "python -m tests.unit.config.sample prints what it should be"
 
 
 def test_the_samples_in_both_formats_say_the_same() -> None:

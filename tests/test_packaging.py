@@ -15,9 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.installed import installed
+from tests.support.checkout import ROOT, installed
 
-ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "federation", "plugins")
 # Where a distribution is not called what is imported
 IMPORTED_AS = {"aio-pika": "aio_pika", "argon2-cffi": "argon2", "prometheus-client": "prometheus_client"}

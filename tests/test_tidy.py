@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.checkout import ROOT
+
 PACKAGES = ("broker", "federation", "plugins")
 
 # path::name -> why this function may catch every Exception
@@ -325,28 +326,31 @@ def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
 READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "time", "time_ns"}
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
-    "tests/crash/daemon.py::Daemon.start": "says how long a start took; nothing depends on it",
-    "tests/crash/test_features_restarted.py::test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
-    "tests/crash/test_killed.py::restart": "any moment will do for a kill",
-    "tests/crash/test_killed.py::test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back": "any moment",
-    "tests/federation/acceptance/test_messages.py::"
+    "tests/faults/crash/daemon.py::Daemon.start": "says how long a start took; nothing depends on it",
+    "tests/faults/crash/test_features_restarted.py::"
+    "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
+    "tests/faults/crash/test_killed.py::restart": "any moment will do for a kill",
+    "tests/faults/crash/test_killed.py::"
+    "test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back": "any moment",
+    "tests/acceptance/federation/test_messages.py::"
     "test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time": "a rate: slower allows more",
-    "tests/federation/acceptance/test_queues.py::"
+    "tests/acceptance/federation/test_queues.py::"
     "test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
-    "tests/federation/acceptance/test_status.py::"
+    "tests/acceptance/federation/test_status.py::"
     "test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
-    "tests/federation/test_shutdown.py::EndedLink.ended": "takes longer than the time limit that is tested",
-    "tests/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
-    "tests/federation/faults.py": "a program that says how long each fault took",
-    "tests/federation/ring.py": "a program that watches real brokers, and waits for what must not come",
-    "tests/net/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",
-    "tests/net/test_committer.py::test_nothing_is_sealed_after_a_stop": "a timer behind the one that must not go off",
-    "tests/plugins/order_taker.py": "a consumer that takes its time, and prints in which order",
+    "tests/unit/federation/test_shutdown.py::EndedLink.ended": "takes longer than the time limit that is tested",
+    "tests/faults/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
+    "tests/faults/federation/faults.py": "a program that says how long each fault took",
+    "tests/acceptance/federation/ring.py": "a program that watches real brokers, and waits for what must not come",
+    "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",
+    "tests/unit/runtime/test_committer.py::"
+    "test_nothing_is_sealed_after_a_stop": "a timer behind the one that must not fire",
+    "tests/unit/plugins/order_taker.py": "a consumer that takes its time, and prints in which order",
     "tests/stress.py": "a program that says how long a round took",
     "tests/support/broker.py::SocketPeer.wait": "another broker has no clock that a test could advance",
-    "tests/throughput/bench.py": "a benchmark",
-    "tests/throughput/cluster.py": "a program that says how long each analysis took",
-    "tests/throughput/test_export_writer.py::"
+    "tests/analytics/bench.py": "a benchmark",
+    "tests/analytics/cluster.py": "a program that says how long each analysis took",
+    "tests/analytics/test_export_writer.py::"
     "test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file": "sets the time of a file into the past",
 }
 

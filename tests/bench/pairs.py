@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from tests.federation.interop.rabbit import Rabbit, missing
+from tests.acceptance.federation.interop.rabbit import Rabbit, missing
 from tests.support.federation import until
 from tests.support.warrens import Warren
 

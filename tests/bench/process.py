@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT
+
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -48,7 +49,7 @@ class NotStarted(Exception):
 def warren(arguments: list[str]) -> Iterator[Broker]:
     """Starts `warren serve` of this checkout on a free port, in an empty directory; stops it with SIGTERM."""
     command = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as directory:
         log = Path(directory, "bench.log")
         with log.open("wb") as stderr:

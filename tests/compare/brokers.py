@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 import pika
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.checkout import ROOT
+
 START_S, ANSWER_S, COMMAND_S = 30.0, 30.0, 90.0  # how long a start, an HTTP answer and a command may take
 POLL_S = 0.05
 WARREN_NODE = "rabbit@here"

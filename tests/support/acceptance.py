@@ -1,7 +1,7 @@
 """The count of the acceptance checks at the end of a run, also where other processes ran the tests.
 
-It is a plugin of pytest: tests/acceptance/conftest.py hangs the numbers of its checks on each test, and the reports
-bring them here.
+It is a plugin of pytest: tests/acceptance/amqp/conftest.py adds the numbers of its checks to each test, and the
+reports bring them here.
 """
 
 import pytest
@@ -10,18 +10,18 @@ CHECK = "check"  # the name of the property that has a number
 LAST_CHECK = 230
 LATER: dict[int, str] = {}
 ELSEWHERE = {  # what needs more than one broker can show while it runs, or plugins
-    178: "tests/crash/test_lives.py",
-    185: "tests/crash/test_lives.py",
-    **dict.fromkeys((*range(190, 194), 204), "tests/plugins/test_hashing_and_random.py"),
-    **dict.fromkeys((194, 195), "tests/plugins/test_modulus_hash_seed.py"),
-    **dict.fromkeys(range(196, 203), "tests/plugins/test_presence_seed.py"),
-    203: "tests/plugins/test_recent_history.py",
-    205: "tests/plugins/test_delayed_message.py",
-    206: "tests/plugins/test_duplicates.py",
-    223: "tests/crash/test_restarted.py",
-    224: "tests/crash/test_restarted.py",
-    225: "tests/crash/test_killed.py",
-    230: "tests/conformance/test_celery.py",
+    178: "tests/faults/crash/test_lives.py",
+    185: "tests/faults/crash/test_lives.py",
+    **dict.fromkeys((*range(190, 194), 204), "tests/unit/plugins/test_hashing_and_random.py"),
+    **dict.fromkeys((194, 195), "tests/unit/plugins/test_modulus_hash_seed.py"),
+    **dict.fromkeys(range(196, 203), "tests/unit/plugins/test_presence_seed.py"),
+    203: "tests/unit/plugins/test_recent_history.py",
+    205: "tests/unit/plugins/test_delayed_message.py",
+    206: "tests/unit/plugins/test_duplicates.py",
+    223: "tests/faults/crash/test_restarted.py",
+    224: "tests/faults/crash/test_restarted.py",
+    225: "tests/faults/crash/test_killed.py",
+    230: "tests/clients/test_celery.py",
 }
 _covered: dict[int, set[str]] = {}  # the number of a check -> outcomes of its tests
 

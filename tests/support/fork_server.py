@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from .installed import ROOT, installed
+from .checkout import ROOT, installed
 
 REQUEST_BYTES = 1 << 17  # more than any command line with its environment
 FILES = 3  # of a child: standard input, output and error

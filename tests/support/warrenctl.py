@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import ROOT
 from warren.broker.config import Config
 from warren.broker.ctl.main import main
 from warren.broker.hosting.host import Host
@@ -22,7 +23,6 @@ from warren.plugins.management.service import ManagementService
 from .fork_server import Forked, fork_server
 from .listening import Listening
 
-ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 60.0
 POLL_S = 0.02
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.crash.daemon import Daemon
+from tests.faults.crash.daemon import Daemon
 
 from .federation import SOON_S, Row, hyphened, until
 from .http import asked

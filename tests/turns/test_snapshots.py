@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.throughput.exporting import Exporting, imbalance
+from tests.analytics.exporting import Exporting, imbalance
 from warren.broker.amqp.field_table import Table
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.snapshots import SLICE

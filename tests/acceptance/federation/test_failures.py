@@ -1,0 +1,280 @@
+"""Scenarios 69 and 72 to 77: what breaks at the upstream or on the way to it, and what becomes of the link.
+
+Brokers that are killed are in test_broker_restarts.py.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.background import BackgroundLoop
+from tests.support.federation import WITHIN_S, Place, Site, quiet, until
+
+from .conftest import NewProxy
+
+pytestmark = pytest.mark.sockets
+
+HEARTBEAT_S = 1
+FAILING = 200
+ATTEMPTS = 1000  # of those that fail, in all
+SPARE = 5  # files, connections or tasks that may come and go with other things
+MANY = 500
+
+
+@pytest.fixture
+def own(loop: BackgroundLoop) -> Iterator[Site]:
+    """A broker of this test's own."""
+    site = Site(loop, "own")
+    yield site
+    site.close()
+
+
+def base(down: Place, name: str = "fed.x") -> str:
+    return f"federation: {name} -> {down.site.name}:{down.vhost}:{name}"
+
+
+def linked(up: Place, down: Place, uri: str = "") -> str:
+    """A queue here that gets what is published upstream."""
+    down.ch.exchange("fed.x", "direct")
+    here = down.listener("fed.x", "k")
+    down.federate("^fed", uri or up.inside)
+    down.running()
+    up.bound("fed.x", "k")
+    return here
+
+
+def flows(up: Place, down: Place, here: str, body: bytes = b"flows") -> None:
+    """Again, however long it takes until the exchange upstream is as it should be."""
+    until(lambda: "k" in up.keys("fed.x"), lambda: f"bound: {up.keys('fed.x')}")
+    up.ch.publish("fed.x", "k", body)
+    assert down.get(here).body == body
+
+
+# 69
+
+
+def test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down: Place, proxied: NewProxy) -> None:
+    proxy = proxied(up.site)
+    here = linked(up, down, up.through(proxy.port, f"?heartbeat={HEARTBEAT_S}&connection_timeout=500"))
+    proxy.silence()
+    for number in range(1000):
+        up.ch.publish("fed.x", "k", b"%d" % number)
+    row = down.down()
+    assert row["error"]
+    proxy.restore()
+    down.running()
+    until(lambda: down.ready(here) >= 1000, "all of them")
+    until(lambda: down.row()["unconfirmed"] == 0 and up.ready(base(down)) == 0, lambda: str(down.row()))
+    bodies = down.ch.drain(here)
+    assert list(dict.fromkeys(bodies)) == [b"%d" % number for number in range(1000)]
+
+
+# 72
+
+
+def test_072_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    down.policy(f"^{here}$", {"max-length": 0, "overflow": "reject-publish"}, "full", apply_to="queues")
+    for number in range(20):
+        up.ch.publish("fed.x", "k", b"%d" % number)
+    queue = base(down)
+    held(up, queue, 20)
+    before = down.row()
+    assert down.site.request("DELETE", restart_path(down)).status == 204
+    until(lambda: down.row()["changed_s"] > before["changed_s"], "a change")
+    down.running()
+    held(up, queue, 20)
+    down.clear_policy("full")
+    assert down.bodies(here, 20) == [b"%d" % number for number in range(20)]
+
+
+def held(place: Place, name: str, count: int) -> None:
+    """So many are in the queue, ready or not acknowledged."""
+
+    def look() -> int:
+        queue = place.queue(name)
+        return queue.ready + queue.unacked if queue is not None else -1
+
+    until(lambda: look() == count, lambda: f"{count} in {name}: {look()}")
+
+
+def restart_path(down: Place) -> str:
+    return f"/federation-links/vhost/{down.vhost}/{down.row()['id']}/{down.site.node.name}/restart"
+
+
+# 73
+
+
+def test_073_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    up.ch.delete(base(down))
+    until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
+    down.running()
+    assert up.queues() == [base(down)]
+    up.bound("fed.x", "k")
+    flows(up, down, here)
+    quiet(lambda: (up.exchanges(), up.queues()))
+    assert len(up.exchanges()) == 2 and down.row()["reconnects"] == 1
+
+
+def test_073_an_internal_exchange_that_is_deleted_is_made_again(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    (internal,) = [name for name in up.exchanges() if name.startswith("federation: ")]
+    up.ch.delete_exchange(internal)
+    until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
+    down.running()
+    up.bound("fed.x", "k")
+    flows(up, down, here)
+
+
+def test_073_an_exchange_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    up.ch.delete_exchange("fed.x")
+    until(lambda: up.exchange("fed.x"), lambda: f"the exchange: {down.row()}")
+    down.running()
+    up.bound("fed.x", "k")
+    flows(up, down, here)
+
+
+def test_073_an_exchange_that_was_deleted_and_made_by_others_is_bound_again(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    up.ch.delete_exchange("fed.x")
+    up.ch.exchange("fed.x", "direct")
+    flows(up, down, here)
+    down.running()
+    up.bound("fed.x", "k")
+
+
+# 74
+
+
+def test_074_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
+    up: Place, down: Place, proxied: NewProxy
+) -> None:
+    user = f"linker-{up.vhost}"
+    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
+    proxy = proxied(up.site)
+    here = linked(up, down, up.through(proxy.port, user=f"{user}:{user}"))
+    users = up.site.node.users
+    up.act(users.set_permission, user, up.vhost, "", "", "")
+    proxy.blink()
+    row = until(lambda: "ACCESS_REFUSED" in (row := down.row())["error"] and row, lambda: str(down.rows()))
+    assert row["status"] in ("error", "shutdown")
+    up.ch.publish("fed.x", "k", b"waits")
+    up.act(users.set_permission, user, up.vhost, ".*", ".*", ".*")
+    down.running()
+    assert down.bodies(here, 1) == [b"waits"]
+
+
+def test_074_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, down: Place) -> None:
+    down.ch.exchange("fed.x", "fanout")
+    user = f"newcomer-{up.vhost}"
+    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
+    down.federate("^fed", up.through(up.site.port, user=f"{user}:hunter2"))
+    until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
+    assert "hunter2" not in str(down.site.log) + str(down.row()) and down.row()["status"] == "error"
+    down.federate("^fed", up.through(up.site.port, user=f"{user}:{user}"))
+    down.running()
+
+
+# 75
+
+
+def test_075_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: NewProxy) -> None:
+    up, down = own.place(), own.place()
+    here = linked(up, down)
+    down.policy("^fed", {"federation-upstream": "u0"})
+    refusing = proxied(own)
+    refusing.cut()
+    ways = [
+        "amqp://127.0.0.1:1",
+        up.through(refusing.port),
+        up.through(own.port, user="nobody:wrong"),
+        f"amqp://127.0.0.1:{own.port}/nowhere",
+        "amqp://nobody:wrong@/" + up.vhost,
+    ]
+    healthy, before = down.row("fed.x"), counts(own)
+    for number in range(FAILING):
+        down.ch.exchange(f"bad.{number}", "fanout")
+    for number, uri in enumerate(ways):
+        down.upstream(f"bad{number}", uri)
+    elements = {name: {"federation-upstream": f"bad{name}"} for name in range(len(ways))}
+    for number, definition in elements.items():
+        down.policy(f"^bad.*{number}$|^bad.*{number + 5}$", definition, f"bad{number}")
+
+    def attempts() -> int:
+        return sum(row["retries"] for row in down.rows())
+
+    until(lambda: attempts() >= ATTEMPTS, lambda: f"attempts: {attempts()}", 2 * WITHIN_S)
+    assert down.row("fed.x")["changed_s"] == healthy["changed_s"]
+    flows(up, down, here)
+    for number in elements:
+        down.clear_policy(f"bad{number}")
+    down.running()
+    until(
+        lambda: all(count <= was + SPARE for count, was in zip(counts(own), before, strict=True)),
+        lambda: f"{counts(own)}, before there were {before}",
+    )
+
+
+def counts(site: Site) -> tuple[int, int, int]:
+    """Open files, connections, and tasks."""
+    tasks = site.loop.call(lambda: len(asyncio.all_tasks()))
+    return len(os.listdir("/proc/self/fd")), site.loop.call(lambda: len(site.host.connections())), tasks
+
+
+# 76
+
+
+def test_076_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site, proxied: NewProxy) -> None:
+    up, down = own.place(), own.place()
+    silent = proxied(own)
+    silent.silence()
+    down.upstream("good", up.inside)
+    down.upstream("hung", up.through(silent.port, "?connection_timeout=3600000"))
+    for number in range(MANY):
+        down.ch.exchange(f"{'good' if number % 2 else 'hung'}.{number}", "fanout")
+    down.policy("^good", {"federation-upstream": "good"}, "good")
+    down.policy("^hung", {"federation-upstream": "hung"}, "hung")
+
+    def running() -> int:
+        return len([row for row in down.rows() if row["status"] == "running"])
+
+    until(lambda: running() == MANY // 2, lambda: f"running: {running()}")
+    until(lambda: silent.open == MANY // 2, lambda: f"dialled: {silent.open}")
+    own.loop.run(own.stop_federating(), WITHIN_S)  # one after the other those that hang would take minutes
+    dialled = silent.accepted
+    quiet(lambda: (silent.open, silent.accepted, len(own.host.connections())))
+    assert (silent.open, silent.accepted) == (0, dialled)
+    assert len([name for name in up.queues() if name.startswith("federation: ")]) == MANY // 2
+
+
+# 77
+
+
+def test_077_links_that_all_went_down_all_come_back(own: Site) -> None:
+    up, down = own.place(), own.place()
+    for number in range(5):
+        down.ch.exchange(f"fed.{number}", "fanout")
+    down.federate("^fed", up.uri)
+    down.running(5)
+    queues = up.queues()
+    own.loop.run(own.stop_federating())
+    until(lambda: not own.connections("Federation link (upstream: u0, policy: federate)"), "no connection")
+    assert up.queues() == queues
+    own.loop.run(own.begin_federating())
+    down.running(5)
+    assert up.queues() == queues and len(queues) == 5
+
+
+def test_077_links_come_back_when_the_upstream_hangs_up_on_all_of_them(up: Place, down: Place) -> None:
+    for number in range(5):
+        down.ch.exchange(f"fed.{number}", "fanout")
+    down.federate("^fed", up.uri)
+    down.running(5)
+    closed = up.act(lambda: up.site.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
+    assert closed == 5
+    until(lambda: all(row["reconnects"] == 1 for row in down.rows()), lambda: str(down.rows()))
+    down.running(5)

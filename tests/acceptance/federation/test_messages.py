@@ -1,0 +1,398 @@
+"""Scenarios 42 to 51, but for a broker that is killed: what a message is after a link, and which way it goes."""
+
+import time
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic
+
+from tests.support import codec
+from tests.support.amqp import Client
+from tests.support.codec import Typed
+from tests.support.federation import QUIET_S, Place, fields, headers, quiet, until
+from warren.broker.amqp.properties import Properties
+
+from .conftest import NewPlaces, NewProxy
+
+pytestmark = pytest.mark.sockets
+
+MANY = 100_000
+RETRIES_A_SECOND = 20
+
+
+def base(down: Place) -> str:
+    return f"federation: fed.x -> {down.site.name}:{down.vhost}:fed.x"
+
+
+def linked(up: Place, down: Place, *keys: str, uri: str = "", **settings: Any) -> str:
+    """A queue here that gets what is published upstream."""
+    down.ch.exchange("fed.x", "topic")
+    here = down.listener("fed.x", *(keys or ("#",)))
+    down.federate("^fed", uri or up.inside, **settings)
+    down.running()
+    up.bound("fed.x", *(keys or ("#",)))
+    return here
+
+
+def unacked(place: Place, queue: str) -> int:
+    found = place.queue(queue)
+    return found.unacked if found is not None else 0
+
+
+def settled(up: Place, down: Place) -> None:
+    """Until the upstream knows that it need not keep anything."""
+    until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 0, f"{base(down)} is empty")
+
+
+# 42
+
+HEADERS = {
+    "bool": Typed("t", True),
+    "byte": Typed("b", -1),
+    "unsigned byte": Typed("B", 255),
+    "short": Typed("s", -2),
+    "unsigned short": Typed("u", 65535),
+    "int": Typed("I", -3),
+    "unsigned int": Typed("i", 1 << 31),
+    "long": Typed("l", 1),
+    "float": Typed("f", 1.5),
+    "double": Typed("d", 0.1),
+    "decimal": Typed("D", (2, 314)),
+    "string": Typed("S", "text"),
+    "bytes": Typed("x", b"octets"),
+    "array": Typed("A", [Typed("l", 1), Typed("S", "two"), Typed("A", [])]),
+    "timestamp": Typed("T", 1_700_000_000),
+    "table": Typed("F", {"inner": Typed("s", 7)}),
+    "void": Typed("V"),
+}
+PROPERTIES: dict[str, Any] = {
+    "content_type": "text/plain",
+    "content_encoding": "utf-8",
+    "headers": HEADERS,
+    "delivery_mode": 2,
+    "priority": 3,
+    "correlation_id": "correlation",
+    "reply_to": "reply",
+    "expiration": "60000",
+    "message_id": "id",
+    "timestamp": 1_700_000_001,
+    "type": "type",
+    "app_id": "app",
+    "cluster_id": "cluster",
+}
+
+
+@pytest.mark.parametrize("way", ["inside", "uri"])
+def test_042_a_message_is_the_same_after_a_link_but_for_where_it_was(up: Place, down: Place, way: str) -> None:
+    uri = up.inside if way == "inside" else up.through(up.site.port, "?heartbeat=7")
+    here = linked(up, down, uri=uri)
+    there = up.listener("fed.x", "a.b")
+    body = bytes(range(256)) * 2000
+    up.ch.publish("fed.x", "a.b", body, PROPERTIES)
+    message, original = down.get(here), up.get(there)
+    assert (message.body, message.method.exchange, message.method.routing_key) == (body, "fed.x", "a.b")
+    sent, came = Properties.decode(original.property_bytes), Properties.decode(message.property_bytes)
+    for name in Properties.__slots__:
+        if name != "headers":
+            assert getattr(came, name) == getattr(sent, name) == PROPERTIES.get(name), name
+    assert sent.headers is not None and came.headers is not None
+    entry = [
+        ("uri", ("S", f"amqp://127.0.0.1:{up.site.port}/{up.vhost}" if way == "uri" else up.inside)),
+        ("exchange", ("S", "fed.x")),
+        ("redelivered", ("t", False)),
+        ("cluster-name", ("S", "a")),
+        ("vhost", ("S", up.vhost)),
+    ]
+    more = dict(fields(came.headers))
+    assert more.pop("x-received-from") == ("A", [("F", entry)])
+    assert list(more.items()) == fields(sent.headers)
+
+
+def test_042_a_message_without_any_property_or_body_comes_as_well(up: Place, down: Place) -> None:
+    here = linked(up, down)
+    up.ch.publish("fed.x", "", b"")
+    message = down.get(here)
+    assert (message.body, list(headers(message))) == (b"", ["x-received-from"])
+
+
+def test_042_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Place) -> None:
+    down.ch.exchange("fed.x", "fanout")
+    here = down.listener("fed.x")
+    down.federate("^fed", up.inside, exchange="other")
+    down.running()
+    up.bound("other", "")
+    up.ch.publish("other", "", b"")
+    message = down.get(here)
+    ((_, entry),) = headers(message)["x-received-from"][1]
+    assert dict(entry)["exchange"] == ("S", "fed.x") and message.method.exchange == "fed.x"
+
+
+# 43
+
+
+def test_043_the_newest_hop_stands_first(here: NewPlaces) -> None:
+    first, second, third = here(3)
+    for up, down in ((second, third), (first, second)):
+        down.ch.exchange("fed.x", "fanout")
+        down.federate("^fed", up.inside, max_hops=2)
+        down.running()
+    queue = third.listener("fed.x")
+    first.bound("fed.x", "")
+    first.ch.publish("fed.x", "", b"twice")
+    entries = [dict(entry) for _, entry in headers(third.get(queue))["x-received-from"][1]]
+    assert [entry["vhost"] for entry in entries] == [("S", second.vhost), ("S", first.vhost)]
+
+
+# 44
+
+
+@pytest.mark.parametrize("odd", [Typed("S", "nonsense"), Typed("l", 5), Typed("F", {"a": 1}), Typed("V")])
+def test_044_a_header_of_another_type_is_put_aside(up: Place, down: Place, odd: Typed) -> None:
+    here = linked(up, down)
+    up.ch.publish("fed.x", "k", b"odd", {"headers": {"x-received-from": odd, "other": "stays"}})
+    found = headers(down.get(here))
+    letter, entries = found["x-received-from"]
+    assert letter == "A" and len(entries) == 1
+    ((name, (array, values)),) = found["x-invalid-headers"][1]
+    assert (name, array, len(values)) == ("x-received-from", "A", 1) and values[0][0] == odd.letter
+    assert found["other"] == ("S", "stays")
+    assert down.row()["status"] == "running"
+
+
+def test_044_entries_that_are_no_tables_are_left_alone(up: Place, down: Place) -> None:
+    here = linked(up, down, max_hops=5)
+    up.ch.publish("fed.x", "k", b"odd", {"headers": {"x-received-from": [1, "two", {"vhost": 3}]}})
+    letter, entries = headers(down.get(here))["x-received-from"]
+    assert letter == "A" and entries[1:] == [("I", 1), ("S", "two"), ("F", [("vhost", ("I", 3))])]
+
+
+# 45
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_045_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, trusted: bool) -> None:
+    here = linked(up, down, trust_user_id=trusted)
+    user = f"author-{up.vhost}"
+    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
+    author = up.connect(user=user, password=user).channel()
+    author.publish("fed.x", "k", b"signed", {"user_id": user, "message_id": "m"})
+    came = Properties.decode(down.get(here).property_bytes)
+    assert (came.user_id, came.message_id) == (user if trusted else None, "m")
+
+
+# 46
+
+
+def test_046_what_nobody_here_wants_any_more_is_dropped(up: Place, down: Place, proxied: NewProxy) -> None:
+    unwanted_is_brought(up, down, proxied)
+    settled(up, down)
+    assert down.row()["confirmed"] == 2
+
+
+def test_046_what_nobody_here_wants_any_more_goes_to_the_alternate_exchange(
+    up: Place, down: Place, proxied: NewProxy
+) -> None:
+    down.ch.exchange("fed.x", "direct", arguments={"alternate-exchange": "amq.fanout"})
+    lost = down.listener("amq.fanout")
+    unwanted_is_brought(up, down, proxied)
+    assert down.bodies(lost, 1) == [b"unwanted"]
+    settled(up, down)
+
+
+def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
+    """One message whose queue was unbound while it was on its way, and one behind it."""
+    proxy = proxied(up.site)
+    if down.exchange("fed.x") is None:
+        down.ch.exchange("fed.x", "direct")
+    here = down.listener("fed.x", "gone", "stays")
+    down.federate("^fed", up.through(proxy.port))
+    down.running()
+    up.bound("fed.x", "gone", "stays")
+    proxy.cut()
+    down.down()
+    up.ch.publish("fed.x", "gone", b"unwanted")
+    up.ch.publish("fed.x", "stays", b"wanted")
+    up.counted(base(down), 2)
+    down.ch.unbind(here, "fed.x", "gone")
+    proxy.restore()
+    down.running()
+    assert down.bodies(here, 1) == [b"wanted"]
+
+
+# 47; a broker that is killed is in test_broker_restarts.py
+
+
+def test_047_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: Place, proxied: NewProxy) -> None:
+    proxy = proxied(up.site)
+    here = linked(up, down, uri=up.through(proxy.port))
+    full(down, here)
+    publish(up, 3)
+    until(lambda: unacked(up, base(down)) == 3, "unacknowledged")
+    proxy.blink()
+    until(lambda: down.row()["reconnects"] == 1, "a break")
+    emptied(down)
+    down.counted(here, 3)
+    for number in range(3):
+        message = down.get(here)
+        ((_, entry),) = headers(message)["x-received-from"][1]
+        assert (message.body, dict(entry)["redelivered"]) == (b"%d" % number, ("t", True))
+
+
+def full(down: Place, queue: str) -> None:
+    """From now on the queue refuses what comes."""
+    down.policy(f"^{queue}$", {"max-length": 0, "overflow": "reject-publish"}, "full", apply_to="queues")
+
+
+def emptied(down: Place) -> None:
+    down.clear_policy("full")
+
+
+def publish(up: Place, count: int) -> None:
+    for number in range(count):
+        up.ch.publish("fed.x", "k", b"%d" % number)
+
+
+@pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
+def test_047_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewProxy, mode: str) -> None:
+    proxy = proxied(up.site)
+    here = linked(up, down, uri=up.through(proxy.port), ack_mode=mode)
+    count = 0
+    for _ in range(5):
+        for _ in range(200):
+            up.ch.publish("fed.x", "k", b"%d" % count)
+            count += 1
+        proxy.blink()
+    up.ch.publish("fed.x", "k", b"last")
+    down.running()
+    settled(up, down)
+    bodies = down.ch.drain(here)
+    assert list(dict.fromkeys(bodies)) == [*(b"%d" % number for number in range(count)), b"last"]
+
+
+def test_047_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
+    here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
+    queue = up.queue(base(down))
+    assert queue is not None
+    (consumer,) = up.look(lambda vhost: queue.consumers.all())
+    assert consumer.no_ack
+    hopped = {"headers": {"x-received-from": [{"uri": "amqp://elsewhere"}]}}
+    for number in range(50):
+        up.ch.publish("", base(down), b"has been somewhere", hopped)  # past the internal exchange, which would drop it
+        up.ch.publish("fed.x", "k", b"%d" % number)
+    assert down.bodies(here, 50) == [b"%d" % number for number in range(50)]
+    row = down.row()
+    assert (row["status"], row["reconnects"], row["dropped_max_hops"]) == ("running", 0, 50)
+
+
+def test_047_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down: Place) -> None:
+    here = linked(up, down, max_hops=2)
+    origin = {"cluster-name": down.site.name, "vhost": down.vhost}
+    for body, entries in ((b"two", [{"uri": "1"}, {"uri": "2"}]), (b"back", [origin]), (b"one", [{"uri": "1"}])):
+        up.ch.publish("", base(down), body, {"headers": {"x-received-from": entries}})
+    assert down.bodies(here, 1) == [b"one"]
+    settled(up, down)
+    row = down.row()
+    assert (row["dropped_max_hops"], row["dropped_seen"], row["forwarded"]) == (1, 1, 1)
+
+
+# 48
+
+
+def test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(up: Place, down: Place) -> None:
+    here = linked(up, down, prefetch_count=10)
+    down.policy(f"^{here}$", {"max-length": 2, "overflow": "reject-publish"}, "full", apply_to="queues")
+    publish(up, 20)
+    down.counted(here, 2)
+    until(lambda: down.row()["state"] == "blocked", lambda: str(down.row()))
+    began_s, nacked = time.monotonic(), down.row()["nacked"]
+    quiet(lambda: down.ready(here), 3 * QUIET_S)
+    tries = (down.row()["nacked"] - nacked) / (time.monotonic() - began_s)
+    assert tries < RETRIES_A_SECOND
+    assert up.ready(base(down)) + unacked(up, base(down)) == 18
+    assert down.row()["reason"]
+    bodies: list[bytes] = []
+
+    def more() -> int:
+        bodies.extend(down.ch.drain(here))
+        return len(bodies)
+
+    until(lambda: more() == 20, lambda: str(bodies))
+    assert bodies == [b"%d" % number for number in range(20)]
+    settled(up, down)
+
+
+# 49
+
+
+def test_049_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> None:
+    here = linked(up, down, prefetch_count=10)
+    full(down, here)
+    publish(up, 50)
+    until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 50, "all in the queue")
+    quiet(lambda: unacked(up, base(down)))
+    assert 1 <= unacked(up, base(down)) <= 10
+    emptied(down)
+    down.counted(here, 50)
+    settled(up, down)
+
+
+# 50
+
+
+@pytest.mark.parametrize("resource", ["memory", "disk"])
+def test_050_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
+    everywhere: list[Place], resource: str
+) -> None:
+    up, down, _ = everywhere
+    here = linked(up, down, uri=up.uri, prefetch_count=10)
+    alarms = down.site.node.alarms
+    down.site.loop.call(alarms.set, resource)
+    try:
+        publish(up, 50)
+        up.ch.sync()
+        until(lambda: down.row()["state"] == "blocked", lambda: str(down.row()))
+        assert resource in down.row()["reason"]
+        (queue,) = up.queues()
+        quiet(lambda: down.ready(here))
+        assert down.ready(here) == 0 and up.ready(queue) >= 40
+    finally:
+        down.site.loop.call(alarms.clear, resource)
+    assert down.bodies(here, 50) == [b"%d" % number for number in range(50)]
+    assert down.row()["state"] == "flowing"
+
+
+# 51
+
+
+@pytest.mark.timeout(120)
+def test_051_a_hundred_thousand_messages_come_once_and_in_order(everywhere: list[Place]) -> None:
+    up, down, _ = everywhere
+    here = linked(up, down, uri=up.uri)
+    consumer = down.channel()
+    consumer.consume(here, no_ack=True)
+    method = codec.method_frame(up.ch.number, Basic.Publish, {"exchange": "fed.x", "routing_key": "k"})
+    expected = [b"%06d" % number for number in range(MANY)]
+    header = method + codec.header_frame(up.ch.number, len(expected[0]))
+    for start in range(0, MANY, 1000):
+        bodies = expected[start : start + 1000]
+        up.ch.client.raw(b"".join([header + codec.frame(codec.BODY, up.ch.number, body) for body in bodies]))
+    assert raw_bodies(consumer.client, MANY) == expected
+    consumer.nothing(here)
+    until(lambda: down.row()["confirmed"] == MANY, lambda: str(down.row()))
+    assert down.row()["forwarded"] == MANY
+
+
+def raw_bodies(client: Client, count: int) -> list[bytes]:
+    """Of that many messages of one frame each, without a look at anything else of them."""
+    data, at = bytearray(), 0
+    bodies: list[bytes] = []
+    while len(bodies) < count:
+        data += client.pipe.receive(None)
+        while len(data) - at > codec.FRAME_OVERHEAD:
+            end = at + int.from_bytes(data[at + 3 : at + 7], "big") + codec.FRAME_OVERHEAD
+            if end > len(data):
+                break
+            if data[at] == codec.BODY:
+                bodies.append(bytes(data[at + 7 : end - 1]))
+            at = end
+    return bodies

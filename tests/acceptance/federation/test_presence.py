@@ -1,0 +1,370 @@
+"""A federated x-presence exchange: each listener is told of each presence of every site once, and of its end."""
+
+import pytest
+
+from tests.support.federation import Place, headers, quiet, text, until
+from tests.support.received import Content
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.plugins.exchanges.federated_presence import Presence
+
+from .conftest import NewPlaces, NewProxy
+from .test_topologies import PAIR, TRIANGLE, Edge, ring
+
+pytestmark = pytest.mark.sockets
+
+X = "fed.p"
+CHAIN = [(0, 1), (1, 2)]
+DEDUPLICATE = {"federation-upstream-set": "all", "federation-deduplicate": True}
+
+Told = tuple[str, str, str]  # action, key, and the site: cluster and virtual host, or nothing where it is here
+
+
+def told(content: Content) -> Told:
+    fields = Properties.decode(content.property_bytes).headers or Table.EMPTY
+    site = [text(value) for name, value in fields.items() if name in ("cluster-name", "vhost")]
+    return fields.text("action") or "", fields.text("key") or "", "/".join(site)
+
+
+def taken(place: Place, listener: str = "listener") -> list[Content]:
+    """All that waits there, in order."""
+    contents = []
+    while (content := place.ch.get(listener)) is not None:
+        contents.append(content)
+    return contents
+
+
+class Sites:
+    """A presence exchange with a listener in each place, federated along the edges."""
+
+    def __init__(self, places: list[Place], edges: list[Edge], max_hops: int = 1, **arguments: object) -> None:
+        self.places = places
+        self.edges = edges
+        self.max_hops = max_hops
+        self.unlimited = False  # for notices, where exchanges deduplicate
+        for place in places:
+            place.ch.exchange(X, "x-presence", arguments=arguments)
+            place.listener(X, queue="listener")
+
+    def federate(self) -> None:
+        for at, place in enumerate(self.places):
+            uris = [self.places[up].uri for up, down in self.edges if down == at]
+            if uris:
+                place.federate("^fed", *uris, max_hops=self.max_hops)
+        for at, place in enumerate(self.places):
+            count = len([down for _, down in self.edges if down == at])
+            if count:
+                place.running(count)
+
+    def site(self, at: int) -> str:
+        return f"{self.places[at].site.name}/{self.places[at].vhost}"
+
+    def hear(self, *expected: list[Told]) -> None:
+        """Each listener has been told this, in any order, and no more comes."""
+        until(lambda: self._ready() == [len(each) for each in expected], lambda: f"{expected}: {self._ready()}")
+        quiet(self._ready)
+        self._heard(*expected)
+
+    def _heard(self, *expected: list[Told]) -> None:
+        heard = [sorted(map(told, taken(place))) for place in self.places]
+        assert heard == [sorted(each) for each in expected]
+
+    def _ready(self) -> list[int]:
+        return [place.ready("listener") for place in self.places]
+
+    def known(self, key: str, at: int, present: bool = True) -> None:
+        """Until the presence there is known to the others by all the ways there are, or to nobody."""
+        reach = len(self.places) if self.unlimited else self.max_hops
+        held = holders(self.edges, self.max_hops, reach, at) if present else {}
+        named = {tuple(map(self.site, way)): count for way, count in held.items()}
+        until(lambda: self._held(key, at) == named, lambda: f"{named}: {self._held(key, at)}")
+
+    def _held(self, key: str, at: int) -> dict[tuple[str, ...], int]:
+        presence = Presence(self.places[at].site.name, self.places[at].vhost, key)
+        found = {}
+        for number, place in enumerate(self.places):
+            ways = place.look(lambda vhost: vhost.exchanges[X].type.elsewhere.ways(presence))
+            for way, count in ways.items():
+                found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
+        return found
+
+    def everywhere(self, action: str, key: str, at: int, *deaf: int) -> list[list[Told]]:
+        """What is heard of a presence that comes, or goes, at one of them."""
+        heard: list[list[Told]] = [[(action, key, self.site(at))] for _ in self.places]
+        heard[at] = [(action, key, "")]
+        for number in deaf:
+            heard[number] = []
+        return heard
+
+    def come_and_go(self, at: int, *deaf: int) -> None:
+        place = self.places[at]
+        queue = place.listener(X, f"key {at}")
+        self.known(f"key {at}", at)
+        self._heard(*self.everywhere("bind", f"key {at}", at, *deaf))
+        place.ch.delete(queue)
+        self.known(f"key {at}", at, False)
+        self.hear(*self.everywhere("unbind", f"key {at}", at, *deaf))
+
+
+def holders(edges: list[Edge], max_hops: int, reach: int, at: int) -> dict[tuple[int, ...], int]:
+    """The ways by which news goes from there without a detour: over at most `max_hops` links up by bindings, and then
+    down again by notices, `reach` in all. To the last on each it may come both ways."""
+    found: dict[tuple[int, ...], int] = {(at,): 0}
+    for steps, limit in (([edge[::-1] for edge in edges], max_hops), (edges, reach)):
+        ways = list(found)
+        for way in ways:  # which grows meanwhile
+            for longer in [(*way, to) for one, to in steps if one == way[-1] and to not in way and len(way) <= limit]:
+                if longer not in found:
+                    ways.append(longer)
+                found[longer] = found.get(longer, 0) + 1
+    del found[at,]
+    return found
+
+
+@pytest.fixture
+def pair(everywhere: list[Place]) -> Sites:
+    sites = Sites(everywhere[:2], PAIR)
+    sites.federate()
+    return sites
+
+
+@pytest.mark.parametrize(
+    ("edges", "max_hops"),
+    [(PAIR, 1), (PAIR, 5), (TRIANGLE, 1), (TRIANGLE, 2), (CHAIN, 2), (ring(3), 1), (ring(3), 2), (ring(3), 5)],
+    ids=repr,
+)
+def test_everybody_is_told_once_of_who_comes_anywhere_and_of_who_goes(
+    everywhere: list[Place], edges: list[Edge], max_hops: int
+) -> None:
+    count = max(map(max, edges)) + 1
+    sites = Sites(everywhere[:count], edges, max_hops)
+    sites.federate()
+    for at in range(count):
+        sites.come_and_go(at)
+
+
+def test_news_goes_no_further_than_messages_may_in_either_direction(everywhere: list[Place]) -> None:
+    sites = Sites(everywhere, CHAIN, 1)
+    sites.federate()
+    sites.come_and_go(0, 2)
+    sites.come_and_go(1)
+    sites.come_and_go(2, 0)
+
+
+@pytest.mark.parametrize(("max_hops", "deaf"), [(1, [2]), (2, [])])
+def test_leaves_of_a_tree_are_two_hops_from_each_other(everywhere: list[Place], max_hops: int, deaf: list[int]) -> None:
+    sites = Sites(everywhere, [(0, 1), (0, 2)], max_hops)
+    sites.federate()
+    sites.come_and_go(1, *deaf)
+    sites.come_and_go(0)
+
+
+def test_in_a_complete_graph_that_deduplicates_everybody_is_told_once(here: NewPlaces) -> None:
+    places = here(4)
+    sites = Sites(places, [(up, down) for up in range(4) for down in range(4) if up != down])
+    for place in places:
+        place.policy("^fed", DEDUPLICATE, "deduplicate", 1)
+    sites.unlimited = True
+    sites.federate()
+    for at in range(4):
+        sites.come_and_go(at)
+
+
+def test_a_key_is_present_at_a_site_once_however_many_queues_have_it(pair: Sites) -> None:
+    here = pair.places[0]
+    first, second = here.listener(X, "k"), here.listener(X, "k")
+    pair.known("k", 0)
+    pair.hear([("bind", "k", "")] * 2, [("bind", "k", pair.site(0))])
+    here.ch.delete(first)
+    pair.hear([("unbind", "k", "")], [])
+    here.ch.delete(second)
+    pair.hear([("unbind", "k", "")], [("unbind", "k", pair.site(0))])
+
+
+def test_a_notice_names_the_exchange_there_and_the_site(pair: Sites) -> None:
+    pair.places[0].listener(X, "k")
+    assert list(headers(pair.places[1].get("listener")).items()) == [
+        ("action", ("S", "bind")),
+        ("exchange", ("S", X)),
+        ("queue", ("S", X)),
+        ("key", ("S", "k")),
+        ("cluster-name", ("S", "a")),
+        ("vhost", ("S", pair.places[0].vhost)),
+    ]
+
+
+def test_a_new_listener_gets_a_summary_of_all_sites_at_once(pair: Sites) -> None:
+    here, there = pair.places
+    here.listener(X, "k")
+    there.listener(X, "l")
+    pair.hear(*[[("bind", "k", at), ("bind", "l", other)] for at, other in (("", pair.site(1)), (pair.site(0), ""))])
+    late = there.listener(X)
+    assert there.ready(late) == 2
+    there.ch.declare("indifferent")
+    there.ch.bind("indifferent", X, "", arguments={"x-presence-exchange-summary": False})
+    assert there.ready("indifferent") == 0
+    assert sorted(map(told, taken(there, late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
+
+
+def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> None:
+    sites = Sites(everywhere, TRIANGLE, 2)
+    for at, place in enumerate(everywhere):
+        place.listener(X, f"key {at}")
+    sites.federate()
+    sites.hear(*[[("bind", f"key {at}", "" if at == me else sites.site(at)) for at in range(3)] for me in range(3)])
+
+
+def test_a_link_that_starts_again_tells_nothing(pair: Sites) -> None:
+    pair.places[0].listener(X, "k")
+    pair.known("k", 0)
+    pair.hear([("bind", "k", "")], [("bind", "k", pair.site(0))])
+    for place in pair.places:
+        restarted(place)
+    pair.hear([], [])
+    pair.come_and_go(1)
+
+
+def restarted(place: Place) -> None:
+    """Each of its links, and they run again."""
+    for row in place.running():
+        assert place.site.loop.call(place.site.federation.restart, row["id"])
+    until(
+        lambda: [row for row in place.rows() if row["status"] == "running" and row["state"] == "flowing"],
+        lambda: str(place.rows()),
+    )
+
+
+def test_what_happens_while_a_link_is_down_is_told_when_it_is_back(everywhere: list[Place], proxied: NewProxy) -> None:
+    up, down = everywhere[:2]
+    sites = Sites([up, down], [(0, 1)])
+    proxy = proxied(up.site)
+    down.federate("^fed", up.through(proxy.port))
+    down.running()
+    gone = up.listener(X, "gone")
+    up.listener(X, "stays")
+    sites.hear(
+        [("bind", "gone", ""), ("bind", "stays", "")], [("bind", key, sites.site(0)) for key in ("gone", "stays")]
+    )
+    proxy.cut()
+    down.down()
+    up.ch.delete(gone)
+    up.listener(X, "new")
+    sites.hear([("unbind", "gone", ""), ("bind", "new", "")], [])
+    proxy.restore()
+    sites.hear([], [("unbind", "gone", sites.site(0)), ("bind", "new", sites.site(0))])
+
+
+def test_what_vanished_unheard_of_is_told_after_the_link_is_back(everywhere: list[Place], proxied: NewProxy) -> None:
+    up, down = everywhere[:2]
+    sites = Sites([up, down], [(0, 1)])
+    proxy = proxied(up.site)
+    down.federate("^fed", up.through(proxy.port))
+    down.running()
+    gone = up.listener(X, "gone")
+    up.listener(X, "stays")
+    sites.hear(
+        [("bind", "gone", ""), ("bind", "stays", "")], [("bind", key, sites.site(0)) for key in ("gone", "stays")]
+    )
+    proxy.cut()
+    down.down()
+    up.ch.delete(gone)
+    up.ch.delete(f"federation: {X} -> b")  # with the news in it
+    proxy.restore()
+    sites.hear([("unbind", "gone", "")], [("unbind", "gone", sites.site(0))])
+
+
+def test_who_is_present_stays_while_the_link_is_down_and_goes_with_it(
+    everywhere: list[Place], proxied: NewProxy
+) -> None:
+    up, down = everywhere[:2]
+    sites = Sites([up, down], [(0, 1)])
+    proxy = proxied(up.site)
+    down.federate("^fed", up.through(proxy.port))
+    down.running()
+    up.listener(X, "k")
+    down.listener(X, "l")
+    sites.hear([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "k", sites.site(0)), ("bind", "l", "")])
+    proxy.cut()
+    down.down()
+    sites.hear([], [])
+    proxy.restore()
+    down.running()
+    down.clear_upstream("u0")
+    sites.hear([("unbind", "l", sites.site(1))], [("unbind", "k", sites.site(0))])
+
+
+def test_a_link_that_is_removed_leaves_what_is_known_by_other_ways(everywhere: list[Place]) -> None:
+    sites = Sites(everywhere, TRIANGLE, 2)
+    sites.federate()
+    queue = everywhere[0].listener(X, "k")
+    sites.known("k", 0)
+    sites.hear(*sites.everywhere("bind", "k", 0))
+    everywhere[1].clear_upstream("u0")  # from 0
+    everywhere[1].running(1)
+    sites.hear([], [], [])
+    everywhere[0].ch.delete(queue)
+    sites.hear(*sites.everywhere("unbind", "k", 0))
+
+
+def test_clients_pass_nothing_for_a_notice(pair: Sites) -> None:
+    here, there = pair.places
+    forged = {"action": "bind", "exchange": X, "queue": "q", "key": "forged"}
+    for headers_ in (forged, {**forged, "x-received-from": [{"cluster-name": "c", "vhost": "/"}]}):
+        here.ch.publish(X, "", b"", {"headers": headers_})
+        there.ch.publish(X, "", b"", {"headers": headers_})
+        here.ch.publish("", f"federation: {X} -> b", b"", {"headers": headers_})
+    dropped = until(lambda: [row for row in there.rows() if row["dropped_invalid"] == 2], lambda: str(there.rows()))
+    assert len(dropped) == 1
+    pair.hear([], [])
+
+
+def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Place, down: Place) -> None:
+    up.ch.exchange(X, "fanout")
+    down.ch.exchange(X, "x-presence")
+    listener = down.listener(X)
+    down.federate("^fed", up.uri)
+    down.running()
+    here = down.listener(X, "k")
+    up.bound(X, "k")
+    forged = {"action": "bind", "exchange": X, "queue": "q", "key": "forged"}
+    up.ch.publish(X, "k", b"", {"headers": forged})
+    until(lambda: down.row()["forwarded"] == 1, lambda: str(down.row()))
+    assert [told(content) for content in taken(down, listener)] == [("bind", "k", "")]
+    assert down.ready(here) == 0
+    assert any(event == "federation_not_listening" for event, _, _ in down.site.log)
+
+
+def test_a_link_that_may_not_look_at_the_upstream_exchange_shows_who_is_downstream_alone(
+    up: Place, down: Place
+) -> None:
+    sites = Sites([up, down], [(0, 1)])
+    up.site.add_user("linker", {up.vhost: ("^federation: .*", "^federation: .*", ".*")})
+    down.federate("^fed", up.through(up.site.port, user="linker:linker"))
+    down.running()
+    up.listener(X, "k")
+    down.listener(X, "l")
+    sites.hear([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "l", "")])
+    assert up.keys(X) == ["l"]
+
+
+def test_a_listener_downstream_makes_no_binding_upstream(up: Place, down: Place) -> None:
+    """The link has one of its own, for all of them."""
+    sites = Sites([up, down], [(0, 1)])
+    sites.federate()
+    down.listener(X)
+    quiet(lambda: up.keys(X))
+    assert up.keys(X) == [""]
+
+
+def test_what_is_relayed_is_wrapped_up_once_and_says_where_it_was_published(everywhere: list[Place]) -> None:
+    sites = Sites(everywhere, TRIANGLE, 1, **{"x-presence-relay": True})
+    sites.federate()
+    everywhere[0].ch.publish(X, "some.key", b"body", {"content_type": "text/plain"})
+    for at, place in enumerate(everywhere):
+        place.counted("listener", 1)
+        content = place.get("listener")
+        assert (told(content), content.body) == (("message", "some.key", sites.site(0) if at else ""), b"body")
+        fields = headers(content)
+        assert fields["exchange"] == ("S", X)
+        assert fields["properties"] == ("F", [("content_type", ("S", "text/plain"))])
+    sites.hear([], [], [])

@@ -1,0 +1,311 @@
+"""Scenarios 78 to 85 and 88 to 89: messages move to where consumers want them, and stay where nobody does."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.channel import Channel
+from tests.support.federation import Place, quiet, until
+
+from .conftest import NewPlaces, NewProxy
+
+pytestmark = pytest.mark.sockets
+
+STEPS_A_SECOND = 5
+ALL = {"federation-upstream-set": "all"}
+
+
+def pair(up: Place, down: Place, name: str = "fed.q", arguments: dict[str, Any] | None = None, **settings: Any) -> None:
+    """A queue of this name in both, the one here federated."""
+    up.ch.declare(name, durable=True, arguments=arguments or {})
+    down.ch.declare(name, durable=True, arguments=arguments or {})
+    down.federate("^fed", up.inside, **settings)
+    down.running()
+
+
+def publish(place: Place, queue: str, *numbers: int) -> None:
+    place.ch.fill(queue, *(b"%d" % number for number in numbers))
+
+
+def consumer(place: Place, queue: str = "fed.q", prefetch: int = 0, **fields: Any) -> Channel:
+    channel = place.channel()
+    if prefetch:
+        channel.qos(prefetch)
+    channel.consume(queue, no_ack=not prefetch, **fields)
+    return channel
+
+
+def bodies(channel: Channel, count: int) -> list[bytes]:
+    return [message.body for message in channel.deliveries(count)]
+
+
+def consumers(place: Place, queue: str = "fed.q") -> list[tuple[str, int]]:
+    """Tag and priority of each."""
+    return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all()])
+
+
+# 78
+
+
+def test_078_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:
+    pair(up, down)
+    publish(up, "fed.q", *range(3))
+    quiet(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.rows()))
+    assert (up.ready("fed.q"), down.ready("fed.q")) == (3, 0)
+    assert down.row()["state"] == "paused" and down.row()["reason"]
+    wanting = consumer(down)
+    assert bodies(wanting, 3) == [b"0", b"1", b"2"]
+    publish(up, "fed.q", 3)
+    assert bodies(wanting, 1) == [b"3"]
+    assert up.ready("fed.q") == 0 and down.row()["state"] == "flowing"
+
+
+def test_078_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) -> None:
+    down.ch.declare("fed.q", durable=True, arguments={"x-max-length": 5})
+    down.federate("^fed", up.inside)
+    down.running()
+    queue = up.queue("fed.q")
+    assert queue is not None and queue.durable and "x-max-length" in queue.arguments
+
+
+# 79
+
+
+def test_079_a_queue_pulls_from_the_upstreams_it_is_mapped_to(here: NewPlaces) -> None:
+    up, down = here(2)
+    for name in ("up1", "up2", "fed1", "fed2"):
+        (up if name[:2] == "up" else down).ch.declare(name)
+    for number in "12":
+        down.upstream(f"u{number}", up.inside, queue=f"up{number}")
+        down.upstream_set(f"set{number}", {"upstream": f"u{number}"})
+        down.policy(f"^fed{number}$", {"federation-upstream-set": f"set{number}"}, f"p{number}")
+    down.running(2)
+    first, second = consumer(down, "fed1"), consumer(down, "fed2")
+    publish(up, "up2", 2)
+    assert bodies(second, 1) == [b"2"]
+    publish(up, "up1", 1)
+    assert bodies(first, 1) == [b"1"]
+    second.client.vanish()
+    until(lambda: not consumers(up, "up2"), lambda: str(consumers(up, "up2")))
+    publish(up, "up2", 3)
+    publish(up, "up1", 4)
+    assert bodies(first, 1) == [b"4"]
+    assert up.ready("up2") == 1
+
+
+def test_079_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place) -> None:
+    for name in ("one", "two"):
+        up.ch.declare(name)
+    down.ch.declare("fed.q")
+    down.upstream("u0", up.inside)
+    down.upstream_set("both", {"upstream": "u0", "queue": "one"}, {"upstream": "u0", "queue": "two"})
+    down.policy("^fed", {"federation-upstream-set": "both"})
+    assert sorted(row["upstream_name"] for row in down.running(2)) == ["one", "two"]
+    wanting = consumer(down)
+    publish(up, "one", 1)
+    assert bodies(wanting, 1) == [b"1"]
+    publish(up, "two", 2)
+    assert bodies(wanting, 1) == [b"2"]
+
+
+# 80
+
+TYPES = [("classic", "classic"), ("quorum", "quorum"), ("classic", "quorum")]
+
+
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_080_of_two_mutual_queues_one_consumer_gets_everything(up: Place, down: Place, types: tuple[str, str]) -> None:
+    for place, type_ in zip((up, down), types, strict=True):
+        place.ch.declare("fed.q", durable=True, arguments={"x-queue-type": type_})
+    for one, other in ((up, down), (down, up)):  # both queues are there: a link would make one that is like its own
+        one.federate("^fed", other.inside)
+    for place in (up, down):
+        place.running()
+    for round_, at in enumerate((up, down)):
+        numbers = [10 * round_ + number for number in range(10)]
+        publish(up, "fed.q", *numbers)
+        publish(down, "fed.q", *(100 + number for number in numbers))
+        wanting = consumer(at)
+        expected = {b"%d" % (number + more) for number in numbers for more in (0, 100)}
+        assert set(bodies(wanting, 20)) == expected
+        wanting.client.vanish()
+        until(lambda: not consumers(up) and not consumers(down), lambda: f"{consumers(up)} {consumers(down)}")
+        assert up.ch.get("fed.q") is None and down.ch.get("fed.q") is None
+
+
+# 81
+
+
+def test_081_basic_get_pulls_nothing(up: Place, down: Place) -> None:
+    pair(up, down)
+    publish(up, "fed.q", 1)
+    for _ in range(5):
+        assert down.ch.get("fed.q") is None
+    quiet(lambda: (up.ready("fed.q"), down.rows()))
+    assert up.ready("fed.q") == 1 and consumers(up) == []
+
+
+# 82
+
+
+@pytest.mark.parametrize("tag", ["", "fed.tag"])
+def test_082_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> None:
+    settings: dict[str, Any] = {"consumer_tag": tag} if tag else {}
+    pair(up, down, **settings)
+    wanting = consumer(down)
+    until(lambda: consumers(up) == [(tag or "federation-link-u0", -1)], lambda: str(consumers(up)))
+    local = consumer(up)
+    publish(up, "fed.q", *range(20))
+    assert bodies(local, 20) == [b"%d" % number for number in range(20)]
+    assert down.row()["forwarded"] == 0 and down.row()["consumer_tag"] == (tag or "federation-link-u0")
+    local.client.vanish()
+    until(lambda: len(consumers(up)) == 1, lambda: str(consumers(up)))
+    publish(up, "fed.q", 20)
+    assert bodies(wanting, 1) == [b"20"]
+
+
+def test_082_a_link_gets_what_consumers_upstream_cannot_take(up: Place, down: Place) -> None:
+    pair(up, down)
+    wanting = consumer(down)
+    until(lambda: consumers(up), "the link consumes")
+    local = consumer(up, prefetch=3)
+    publish(up, "fed.q", *range(5))
+    assert bodies(local, 3) == [b"0", b"1", b"2"]
+    assert bodies(wanting, 2) == [b"3", b"4"]
+
+
+# 83
+
+
+def test_083_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Place) -> None:
+    pair(up, down)
+    wanting = consumer(down)
+    publish(up, "fed.q", 1)
+    assert bodies(wanting, 1) == [b"1"]
+    wanting.client.close()
+    until(lambda: not consumers(up), lambda: str(consumers(up)))
+    publish(up, "fed.q", 2, 3)
+    quiet(lambda: (up.ready("fed.q"), down.ready("fed.q")))
+    assert (up.ready("fed.q"), down.ready("fed.q")) == (2, 0)
+
+
+# 84
+
+
+def test_084_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, down: Place) -> None:
+    pair(up, down)
+    publish(down, "fed.q", 1, 2, 3)
+    publish(up, "fed.q", 4)
+    wanting = consumer(down, prefetch=1)
+    for number in (1, 2, 3):
+        message = wanting.delivery()
+        assert message.body == b"%d" % number
+        if number < 3:
+            quiet(lambda: down.row()["state"], 0.1)
+            assert down.row()["state"] == "paused" and up.ready("fed.q") == 1
+        wanting.ack(message.tag)
+    assert bodies(wanting, 1) == [b"4"]
+
+
+# 85
+
+
+@pytest.mark.parametrize("prefetch", [1, 20])
+def test_085_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
+    up: Place, down: Place, proxied: NewProxy, prefetch: int
+) -> None:
+    up.ch.declare("fed.q")
+    down.ch.declare("fed.q")
+    down.federate("^fed", up.inside, prefetch_count=30)
+    down.running()
+    publish(up, "fed.q", *range(200))
+    wanting = consumer(down, prefetch=prefetch)
+    bodies(wanting, prefetch)
+    quiet(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
+    assert up.ready("fed.q") >= 200 - 30 - prefetch
+    assert not consumers(up) and down.row()["state"] == "paused"
+
+
+def test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm(up: Place, down: Place) -> None:
+    pair(up, down)
+    changes: list[int] = []
+    up.site.loop.call(count_consumers, up, changes)
+    publish(up, "fed.q", *range(100))
+    began_s = time.monotonic()
+    wanting = consumer(down, prefetch=1)
+    for number in range(100):
+        message = wanting.delivery()
+        assert message.body == b"%d" % number
+        wanting.ack(message.tag)
+    assert len(changes) <= 2 + 2 * STEPS_A_SECOND * (time.monotonic() - began_s), f"{len(changes)} times"
+
+
+def count_consumers(place: Place, changes: list[int]) -> None:
+    """Note from now on when consumers of the queue upstream come and go."""
+    from warren.broker.core.queues.queue import Queue
+    from warren.broker.core.vhost.observer import Observer
+
+    queue = place.site.node.vhosts[place.vhost].queues["fed.q"]
+
+    class Counter(Observer):
+        def consumers_changed(self, changed: Queue) -> None:
+            if changed is queue:
+                changes.append(len(queue.consumers))
+
+    place.site.node.observers.add(Counter())
+
+
+# 88
+
+
+def test_088_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProxy) -> None:
+    proxy = proxied(up.site)
+    up.ch.declare("fed.q", durable=True)
+    down.ch.declare("fed.q", durable=True)
+    down.federate("^fed", up.through(proxy.port), prefetch_count=5)
+    down.running()
+    publish(up, "fed.q", *range(20))
+    publish(down, "fed.q", *range(20, 40))
+    got: list[bytes] = []
+    for place in (up, down):
+        wanting = consumer(place, prefetch=10)
+        messages = wanting.deliveries(10)
+        wanting.ack(messages[-1].tag, multiple=True)
+        wanting.sync()
+        wanting.client.close()
+        got += [message.body for message in messages]
+    proxy.blink()
+    until(lambda: down.row()["reconnects"] >= 1, lambda: str(down.row()))
+    down.running()
+    wanting = consumer(down)
+    got += bodies(wanting, 40 - len(set(got)))
+    assert set(got) == {b"%d" % number for number in range(40)}
+
+
+# 89
+
+
+def test_089_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place) -> None:
+    pair(up, down)
+    wanting = consumer(down)
+    number = 0
+    switches: list[tuple[Callable[[], None], Callable[[], None]]] = [
+        (down.clear_policy, lambda: down.policy("^fed", ALL)),
+        (lambda: down.clear_upstream("u0"), lambda: down.upstream("u0", up.inside)),
+        (lambda: down.policy("^fed", {"max-length": 100}), lambda: down.policy("^fed", ALL)),
+    ]
+    for off, on in switches:
+        publish(up, "fed.q", number)
+        assert bodies(wanting, 1) == [b"%d" % number]
+        off()
+        down.without_links()
+        until(lambda: not consumers(up), lambda: str(consumers(up)))
+        publish(up, "fed.q", number + 1)
+        quiet(lambda: up.ready("fed.q"))
+        assert up.ready("fed.q") == 1
+        on()
+        down.running()
+        assert bodies(wanting, 1) == [b"%d" % (number + 1)]
+        number += 2

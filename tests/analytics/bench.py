@@ -1,0 +1,105 @@
+"""What an analysis costs: time, processor time and memory, for logs of two sizes; and the same reports by DuckDB.
+
+    python -m tests.analytics.bench [--events 1000000 10000000] [--master local[2]] [--duckdb]
+
+Memory is the greatest sum of what the process and its children had resident at once (Python and Java together).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import bulk
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+EVERY_S = 0.2
+
+DUCKDB = """
+create view e as select * from read_parquet('{folder}/events/**/*.parquet');
+create table t as select node, vhost, queue, "user", event, epoch(ts_us)::bigint as second, count(*) as n,
+    sum(size) as bytes from e group by all;
+copy (select vhost, queue, "user", event, second, sum(n), sum(bytes) from t group by all) to '{out}/1s.parquet';
+copy (select vhost, queue, "user", event, second // 60, sum(n) from t group by all) to '{out}/1m.parquet';
+copy (select vhost, queue, "user", event, second // 3600, sum(n) from t group by all) to '{out}/1h.parquet';
+copy (select vhost, queue, event, quantile_disc(lat_us, [0.5, 0.9, 0.99, 0.999]), max(lat_us) from e
+    where lat_us is not null group by all) to '{out}/latency.parquet';
+copy (select vhost, exchange, routing_key, count(*), sum(size) from e where event = 'publish' group by all)
+    to '{out}/keys.parquet';
+create table j as select node, boot_id, vhost, queue, msg_seq, count(*) filter (event = 'enqueue') as entered,
+    count(*) filter (event in ('ack', 'drop', 'expire', 'dlx', 'fed_out') or event = 'deliver' and no_ack) as gone,
+    min(mono_ns) filter (event = 'enqueue') as enter_ns, min(mono_ns) filter (event = 'deliver') as deliver_ns,
+    max(mono_ns) filter (event = 'ack') as ack_ns from e where queue is not null group by all;
+copy (select vhost, queue, sum(entered), sum(gone), quantile_disc(deliver_ns - enter_ns, [0.5, 0.9, 0.99, 0.999]),
+    quantile_disc(ack_ns - deliver_ns, [0.5, 0.9, 0.99, 0.999]) from j group by all) to '{out}/queues.parquet';
+copy (select * from j where entered <> 1 or gone <> 1) to '{out}/odd.parquet';
+"""
+
+
+def children(process: int) -> list[int]:
+    """It and all that came from it."""
+    found, parents = [process], {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
+def spent(process: int) -> tuple[float, int]:
+    """Seconds of processor time and octets resident, now."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * PAGE
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0, 0
+
+
+def measured(command: list[str]) -> str:
+    """Runs it; raises CalledProcessError if it fails."""
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    cpu: dict[int, float] = {}
+    peak = 0
+    while process.poll() is None:
+        figures = {each: spent(each) for each in children(process.pid)}
+        cpu.update({each: max(seconds, cpu.get(each, 0.0)) for each, (seconds, _) in figures.items()})
+        peak = max(peak, sum(resident for _, resident in figures.values()))
+        time.sleep(EVERY_S)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return f"{time.monotonic() - started:7.1f} s   {sum(cpu.values()):7.1f} s of CPU   {peak / 2**30:5.2f} GiB"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--duckdb", action="store_true", help="beside it; needs: pip install duckdb")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="warren-analytics-") as folder:
+        for events in options.events:
+            log = Path(folder) / str(events)
+            bulk.write(log, events)
+            where = ["--input", str(log), "--output", f"{log}.out", "--master", options.master]
+            analyze = [sys.executable, "-m", "warren.broker.cli", "analyze", *where]
+            print(f"{events:>12,} events, Spark  {measured(analyze)}")
+            if options.duckdb:
+                out = Path(f"{log}.duckdb")
+                out.mkdir()
+                script = f"import duckdb; duckdb.connect().execute({DUCKDB.format(folder=log, out=out)!r})"
+                print(f"{events:>12,} events, DuckDB {measured([sys.executable, '-c', script])}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

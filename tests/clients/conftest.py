@@ -1,0 +1,184 @@
+"""Where the conformance tests find a broker: one that they start, or a peer.
+
+By default one broker serves the whole run: `warren serve` on a free port, in a temporary folder, stopped
+with SIGTERM at the end, when it must leave with status 0. With `WARREN_PEER=HOST:PORT` the same tests speak to any
+other broker of the AMQP 0-9-1 family (user guest), which is how they are checked against RabbitMQ itself.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import pika
+import pytest
+
+from tests.support.checkout import ROOT
+
+from .api import API, BrokerWithAPI
+
+READY_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+
+
+class BrokerProcess:
+    """A broker of our own in a child process; its log is drained by a thread so that it can never block."""
+
+    def __init__(self, folder: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.last_lines: deque[str] = deque(maxlen=40)
+        self.port = 0
+        self._known = threading.Event()
+        assert self.process.stderr is not None
+        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True)
+        self._reader.start()
+
+    def _read(self, log: IO[str]) -> None:
+        for line in log:
+            self.last_lines.append(line)
+            if not self.port and '"ready"' in line:
+                event = json.loads(line)
+                if event["event"] == "ready":
+                    self.port = int(event["amqp"][0].rpartition(":")[2])
+                    self._known.set()
+        self._known.set()  # the end of the log: it never became ready
+
+    def wait_ready(self) -> None:
+        self._known.wait(READY_TIMEOUT_S)
+        if not self.port:
+            self.process.kill()
+            pytest.fail("the broker did not become ready:\n" + "".join(self.last_lines))
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            pytest.fail("the broker did not stop after SIGTERM:\n" + "".join(self.last_lines))
+        self._reader.join(STOP_TIMEOUT_S)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        assert status == 0, f"the broker left with status {status}:\n" + "".join(self.last_lines)
+
+
+@pytest.fixture(scope="session")
+def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    peer = os.environ.get("WARREN_PEER")
+    if peer:
+        host, _, port = peer.rpartition(":")
+        yield host, int(port)
+        return
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    process.wait_ready()
+    yield "127.0.0.1", process.port
+    process.stop()
+
+
+@pytest.fixture(scope="session")
+def peer() -> bool:
+    """Whether the tests speak to a foreign broker: an older RabbitMQ answers differently where a test says so."""
+    return "WARREN_PEER" in os.environ
+
+
+@pytest.fixture(scope="session")
+def broker_host(broker_address: tuple[str, int]) -> str:
+    return broker_address[0]
+
+
+@pytest.fixture(scope="session")
+def broker_port(broker_address: tuple[str, int]) -> int:
+    return broker_address[1]
+
+
+@pytest.fixture(scope="session")
+def broker_url(broker_address: tuple[str, int]) -> str:
+    host, port = broker_address
+    return f"amqp://guest:guest@{host}:{port}/%2F"
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[API]:
+    """The HTTP API of a broker of its own, or of the one that WARREN_API names."""
+    named = os.environ.get("WARREN_API")
+    if named:
+        host, _, port = named.rpartition(":")
+        yield API(host, int(port), os.environ.get("WARREN_PEER", "127.0.0.1:5672"))
+        return
+    broker = BrokerWithAPI(tmp_path_factory.mktemp("api"))
+    try:
+        yield broker.api()
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def vhost(api: API) -> Iterator[str]:
+    """A new virtual host, with a name that has to be quoted in paths."""
+    name = f"con/formance.{uuid.uuid4().hex[:8]}"
+    api.put(f"/vhosts/{quote(name, '')}")
+    api.put(f"/permissions/{quote(name, '')}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
+    yield name
+    api.delete(f"/vhosts/{quote(name, '')}")
+
+
+class Names:
+    """Names no other test has, and none left behind: what they named is deleted after the test."""
+
+    def __init__(self) -> None:
+        self.queues: list[str] = []
+        self.exchanges: list[str] = []
+
+    def queue(self, hint: str = "q") -> str:
+        self.queues.append(f"conformance.{hint}.{uuid.uuid4().hex}")
+        return self.queues[-1]
+
+    def exchange(self, hint: str = "x") -> str:
+        self.exchanges.append(f"conformance.{hint}.{uuid.uuid4().hex}")
+        return self.exchanges[-1]
+
+
+@pytest.fixture
+def names(broker_host: str, broker_port: int) -> Iterator[Names]:
+    made = Names()
+    yield made
+    if not made.queues and not made.exchanges:
+        return
+    with pika.BlockingConnection(pika.ConnectionParameters(broker_host, broker_port)) as connection:
+        channel = connection.channel()
+        for queue in made.queues:
+            channel.queue_delete(queue)
+        for exchange in made.exchanges:
+            channel.exchange_delete(exchange)
+
+
+@pytest.fixture
+def pika_connect(names: Names, broker_host: str, broker_port: int) -> Iterator[Callable[..., pika.BlockingConnection]]:
+    """Opens pika connections (the parameters of `pika.ConnectionParameters`) and closes those the test left open."""
+    opened: list[pika.BlockingConnection] = []
+
+    def connect(**parameters: Any) -> pika.BlockingConnection:
+        opened.append(pika.BlockingConnection(pika.ConnectionParameters(broker_host, broker_port, **parameters)))
+        return opened[-1]
+
+    yield connect
+    for connection in opened:
+        if connection.is_open:
+            connection.close()

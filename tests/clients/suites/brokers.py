@@ -1,0 +1,211 @@
+"""The brokers that suites speak to: ours, or RabbitMQ. Both are started with one configuration
+and one set of definitions.
+
+Each suite gets a broker of its own, on the standard ports of the loopback addresses, which many suites cannot be told
+to leave: 5672, and 5671 with TLS. They have to be free.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import trustme
+
+from tests.support.checkout import ROOT
+
+PORT = 5672
+TLS_PORT = 5671
+READY_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+
+ALL = (".*", ".*", ".*")
+READ = ("^---$", "^---$", ".*")
+PASSWORDS = {"guest": "guest", "bunny_gem": "bunny_password", "bunny_reader": "reader_password"}
+RIGHTS = {
+    "/": {"guest": ALL},
+    "bunny_testbed": {"guest": ALL, "bunny_gem": ALL, "bunny_reader": READ},
+}
+
+
+class NotStarted(Exception):
+    """The broker did not become ready; the text says why."""
+
+
+class Broker:
+    """A broker that runs while the context lasts, its files in `folder`; `certificates` has what TLS clients need."""
+
+    name = ""
+    queue_types: Sequence[str] = ()
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.certificates = folder / "certificates"
+        self.log = folder / "broker.log"
+
+    def command(self, configuration: Path) -> list[str]:
+        raise NotImplementedError
+
+    def environment(self, configuration: Path) -> dict[str, str]:
+        return {}
+
+    def __enter__(self) -> "Broker":
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.certificates.mkdir(parents=True)
+        write_certificates(self.certificates)
+        configuration = self.folder / "rabbitmq.conf"
+        configuration.write_text(configuration_text(self.folder, self.certificates))
+        (self.folder / "definitions.json").write_text(json.dumps(definitions(self.queue_types), indent=1))
+        if answers():
+            raise NotStarted(f"port {PORT} of 127.0.0.1 is taken by somebody else")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                self.command(configuration),
+                cwd=self.folder,
+                env={**os.environ, **self.environment(configuration)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise NotStarted(f"{self.name} did not become ready, see {self.log}")
+            time.sleep(0.1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+
+class Warren(Broker):
+    """The broker of this checkout."""
+
+    name = "warren"
+    queue_types = ("classic", "quorum")
+
+    def command(self, configuration: Path) -> list[str]:
+        data = str(self.folder / "data")
+        return [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(configuration), "--data", data]
+
+    def environment(self, configuration: Path) -> dict[str, str]:
+        return {"PYTHONPATH": str(ROOT)}
+
+
+class RabbitMQ(Broker):
+    """A node of its own of the RabbitMQ that is installed."""
+
+    name = "rabbitmq"
+    queue_types = ("classic", "quorum", "stream")
+    bin = Path("/usr/lib/rabbitmq/bin")
+
+    def command(self, configuration: Path) -> list[str]:
+        return [str(self.bin / "rabbitmq-server")]
+
+    def environment(self, configuration: Path) -> dict[str, str]:
+        plugins = self.folder / "enabled_plugins"
+        plugins.write_text("[].\n")
+        return {
+            "HOME": str(self.folder),
+            "RABBITMQ_NODENAME": "conformance@localhost",
+            "RABBITMQ_DIST_PORT": "25679",
+            "RABBITMQ_CONFIG_FILE": str(configuration.with_suffix("")),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "logs"),
+        }
+
+
+def configuration_text(folder: Path, certificates: Path) -> str:
+    """In the words of rabbitmq.conf, which both brokers read. The size is the default before RabbitMQ 4, which bunny's
+    tests of large messages stay below."""
+    return f"""\
+listeners.tcp.1 = 127.0.0.1:{PORT}
+listeners.tcp.2 = ::1:{PORT}
+listeners.ssl.1 = 127.0.0.1:{TLS_PORT}
+listeners.ssl.2 = ::1:{TLS_PORT}
+ssl_options.cacertfile = {certificates / "ca_certificate.pem"}
+ssl_options.certfile = {certificates / "server_certificate.pem"}
+ssl_options.keyfile = {certificates / "server_key.pem"}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = false
+max_message_size = 134217728
+load_definitions = {folder / "definitions.json"}
+"""
+
+
+def definitions(queue_types: Sequence[str]) -> dict[str, object]:
+    """The vhosts, users and permissions that suites expect; bunny has a vhost for each type of queue."""
+    types = {f"bunny_dqt_{kind}": kind for kind in queue_types}
+    rights = {**RIGHTS, **{vhost: {"guest": ALL, "bunny_gem": ALL} for vhost in types}}
+    return {
+        "vhosts": [
+            {"name": name, "metadata": {"default_queue_type": types[name]}} if name in types else {"name": name}
+            for name in rights
+        ],
+        "users": [
+            {
+                "name": user,
+                "password_hash": hashed(password),
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+                "tags": ["administrator"] if user == "guest" else [],
+            }
+            for user, password in PASSWORDS.items()
+        ],
+        "permissions": [
+            {"user": user, "vhost": vhost, "configure": configure, "write": write, "read": read}
+            for vhost, users in rights.items()
+            for user, (configure, write, read) in users.items()
+        ],
+    }
+
+
+def hashed(password: str) -> str:
+    salt = os.urandom(4)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
+def write_certificates(folder: Path) -> None:
+    """An authority, a server of this machine and a client, by the names that clients use for these files."""
+    authority = trustme.CA()
+    server = authority.issue_cert("localhost", "127.0.0.1", "::1")
+    client = authority.issue_cert("client.localhost")
+    authority.cert_pem.write_to_path(folder / "ca_certificate.pem")
+    for role, certificate in (("server", server), ("client", client)):
+        for blob in certificate.cert_chain_pems:
+            blob.write_to_path(folder / f"{role}_certificate.pem", append=True)
+        certificate.private_key_pem.write_to_path(folder / f"{role}_key.pem")
+    client.cert_chain_pems[0].write_to_path(folder / "client_certificate_broken.pem")
+    server.private_key_pem.write_to_path(folder / "client_key_broken.pem")  # not the key of that certificate
+
+
+def answers() -> bool:
+    """Whether somebody greets AMQP clients on the port."""
+    try:
+        with socket.create_connection(("127.0.0.1", PORT), timeout=2) as peer:
+            peer.sendall(b"AMQP\x00\x00\x09\x01")
+            return peer.recv(1) == b"\x01"
+    except OSError:
+        return False

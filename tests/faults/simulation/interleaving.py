@@ -1,0 +1,109 @@
+"""Two threads stepped through every order of their calls to the disk, one at a time, each order once.
+
+A thread stops before each call and after each `open`; a schedule says which of the two goes on. `orders` runs a
+scenario again and again, each time with the next schedule in depth-first order, until there is none left.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from tests.faults.simulation.disk import SimulatedDisk
+from warren.broker.storage.disk import Disk, File
+
+WAIT_S = 60.0  # until a thread that was let go must have stopped again; only a deadlock takes that long
+
+
+class Stepper:
+    """Runs functions in threads, of which one moves at any time. `choices` are indexes into those that can move."""
+
+    def __init__(self, choices: list[int]) -> None:
+        self.choices = choices
+        self.options: list[int] = []  # how many could have moved, at each step
+        self._turns: dict[threading.Thread, threading.Semaphore] = {}
+        self._stopped = threading.Semaphore(0)
+        self._failures: list[BaseException] = []
+
+    def point(self) -> None:
+        """A thread of ours stops here until it is chosen."""
+        turn = self._turns.get(threading.current_thread())
+        if turn is not None:
+            self._stopped.release()
+            assert turn.acquire(timeout=WAIT_S), "the schedule has come to a stop"
+
+    def run(self, *functions: Callable[[], object]) -> None:
+        """Run all to their ends. Raises what the first that failed has raised."""
+        for function in functions:
+            thread = threading.Thread(target=self._thread, args=(function,), daemon=True)
+            self._turns[thread] = threading.Semaphore(0)
+        for thread in self._turns:
+            thread.start()
+            assert self._stopped.acquire(timeout=WAIT_S)
+        while alive := [thread for thread in self._turns if thread.is_alive()]:
+            step = len(self.options)
+            choice = self.choices[step] if step < len(self.choices) else 0
+            self.options.append(len(alive))
+            self._turns[alive[choice]].release()
+            assert self._stopped.acquire(timeout=WAIT_S), "a thread waits for the other"
+            if self._ended is alive[choice]:
+                alive[choice].join()
+        if self._failures:
+            raise self._failures[0]
+
+    _ended: threading.Thread | None = None
+
+    def _thread(self, function: Callable[[], object]) -> None:
+        self.point()
+        try:
+            function()
+        except BaseException as failure:
+            self._failures.append(failure)
+        self._ended = threading.current_thread()
+        self._stopped.release()
+
+
+class SteppedDisk(Disk):
+    """A simulated disk whose calls are the points at which another thread may go on."""
+
+    def __init__(self, disk: SimulatedDisk, stepper: Stepper) -> None:
+        self.disk = disk
+        self._stepper = stepper
+        disk.before = lambda what, name: stepper.point()
+
+    def open(self, name: str, create: bool) -> File:
+        file = self.disk.open(name, create)
+        self._stepper.point()
+        return file
+
+    def names(self) -> list[str]:
+        return self.disk.names()
+
+    def remove(self, name: str) -> None:
+        self.disk.remove(name)
+
+    def rename(self, old: str, new: str) -> None:
+        self.disk.rename(old, new)
+
+    def sync_folder(self) -> None:
+        self.disk.sync_folder()
+
+    def free_bytes(self) -> int:
+        return self.disk.free_bytes()
+
+    def salt(self) -> int:
+        return self.disk.salt()
+
+
+def orders() -> Iterator[Stepper]:
+    """A stepper for each order that there is; which these are follows from the steppers before."""
+    choices: list[int] = []
+    while True:
+        stepper = Stepper(choices)
+        yield stepper
+        taken = choices + [0] * (len(stepper.options) - len(choices))
+        while taken and taken[-1] + 1 >= stepper.options[len(taken) - 1]:
+            taken.pop()
+        if not taken:
+            return
+        choices = [*taken[:-1], taken[-1] + 1]

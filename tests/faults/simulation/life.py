@@ -1,0 +1,419 @@
+"""Lives of a journal on a simulated disk, one after the other, each from a start to a more or less sudden end.
+
+All that happens follows from the seed. The loop's calls fall between any two calls that the worker makes to the disk,
+as they would if the worker were a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from tests.faults.simulation.disk import SimulatedDisk, Stopped
+from tests.faults.simulation.metadata import MemoryMetadata
+from tests.faults.simulation.model import (
+    ALWAYS,
+    NEVER,
+    Content,
+    Entry,
+    Queue,
+    attempts_of,
+    check,
+    check_attempts,
+    content,
+)
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages import message_state as core_life
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.ports import EXHAUSTED, RecoveredQueue
+from warren.broker.core.metadata.records import Change, StoredQueue
+from warren.broker.storage import compaction, segment_reader
+from warren.broker.storage.journal import Batch, Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+QUEUES = 10
+BODY_BYTES = (0, 1, 40, 100, 300, 513, 1500)
+SEGMENT_BYTES = (300, 1000, 3000, 10_000, 50_000)
+SLICE_BYTES = (200, 1000, 1 << 18)
+READING = ("open", "read")  # the calls that the loop makes
+READ_ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, *EXHAUSTED)
+ADDRESSES = (("", "q"), ("amq.topic", "a.b"), ("x" * 255, "\udcff" * 255), ("", ""))
+
+
+class World:
+    """What outlives a process: the disk, the metadata, and what was ever published."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimulatedDisk(self.random)
+        self.metadata = MemoryMetadata()
+        self.queues: dict[int, Queue] = {}
+        self.contents: list[Content] = []
+        self.numbers: dict[Content, int] = {}
+        self.next_queue = 1
+        self.segment_bytes = self.random.choice(SEGMENT_BYTES)
+        self.trace: list[str] = []
+        # Chosen once, as they are for all of a life.
+        compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
+        segment_reader.READ_BYTES = self.random.choice(SLICE_BYTES)
+
+    def message(self, persistent: bool = True) -> tuple[int, Message]:
+        """A message that there has not been yet, and its number."""
+        random = self.random
+        number = len(self.contents)
+        body = b"%d:" % number + random.randbytes(random.choice(BODY_BYTES))
+        exchange, key = random.choice(ADDRESSES)
+        frames = content_frames(channel := random.randrange(3), b"\x00\x00", body)
+        largest = random.choice((0, len(frames)))
+        message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
+        if not random.randrange(4):
+            message.state = core_life.MessageState(
+                level=random.choice((0, 0, 1, 255)),
+                deadline_ms=random.choice((0, 0, 1, 1 << 41)),
+                attempts=random.choice((0, 0, 1, 20)),
+                dead_lettered=not random.randrange(3),
+            )
+        self.contents.append(content(message))
+        self.numbers[self.contents[-1]] = number
+        return number, message
+
+
+class Life:
+    """One process: `start` recovers and checks, `run` works, `end` says how it stopped."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.random = world.random
+        self.journal = Journal(world.disk, cast("Metadata", world.metadata), world.segment_bytes)
+        self.batch: Batch | None = None
+        self.done = False  # the outstanding batch has been committed, and the loop does not know yet
+        self.told = 0
+        self.synced = 0  # the last batch that made all before it safe from a power cut
+        self.expected: list[int] = []  # tickets that wait to be told of
+        self.orphans: list[tuple[int, Entry]] = []
+        self.pages: list[Entry] = []  # stored for the sake of memory, of no durable queue
+        self._in_commit = False
+        self._quiet = False  # the loop does nothing more
+        self._failing = 0.0  # how likely it is that the disk refuses to read for the loop
+        self._short = 0.0  # and that the system has no descriptor for a call of the worker
+
+    def trace(self, line: str) -> None:
+        self.world.trace.append(line)
+
+    # The start
+
+    def start(self, durable: int) -> None:
+        """Recover, and hold what was found against what had been promised when `durable` was reached."""
+        world = self.world
+        found = self.journal.recover(set(world.metadata.queues))
+        for line in self.journal.report:
+            self.trace(f"recovered with: {line}")
+        assert not found.keys() - world.queues.keys(), "a queue that never was"
+        for queue in world.queues.values():
+            there = queue.number in world.metadata.queues
+            if queue.deleted is None or queue.deleted > durable:
+                assert there or queue.declared > durable or queue.deleted is not None, f"queue {queue.number} is lost"
+            pages = found.get(queue.number) or RecoveredQueue()
+            assert there or not len(pages), f"queue {queue.number} is gone, its messages are not"
+            messages = [each for each in self.journal.read(list(pages), queue.number) if each is not None]
+            assert len(messages) == len(pages), f"queue {queue.number} has what cannot be read"
+            numbers = [world.numbers.get(content(message), -1) for message in messages]
+            self.trace(f"recovered queue {queue.number}: {numbers}")
+            check(queue, numbers, durable)
+            self._restore(queue, numbers, messages, durable, pages)
+        for number in [number for number in world.queues if number not in world.metadata.queues]:
+            del world.queues[number]
+        for queue in world.queues.values():
+            queue.declared, queue.deleted = ALWAYS, None
+        world.disk.before = self._between
+        self.journal.reader.now_s = lambda: len(world.trace)
+
+    def _restore(
+        self, queue: Queue, numbers: list[int], messages: list[Message], durable: int, pages: RecoveredQueue
+    ) -> None:
+        """The queue is what was found from now on; the lives of its messages are as they were."""
+        before = {entry.number: entry for entry in queue.entries}
+        queue.entries = []
+        for number, message in zip(numbers, messages, strict=True):
+            check_attempts(before[number], attempts_of(message), durable)
+            queue.entries.append(Entry(number, ALWAYS, message.id, message.location, None))
+            queue.entries[-1].with_delivery_count = [(ALWAYS, attempts_of(message))]
+        lives = [message.state or core_life.MessageState() for message in messages]
+        levels = bytes(life.level for life in lives)
+        assert pages.levels == (levels if any(levels) else b"")
+        deadlines = [life.deadline_ms for life in lives]
+        assert list(pages.deadlines_ms or []) == (deadlines if any(deadlines) else [])
+
+    # The work
+
+    def run(self, steps: int) -> None:
+        """Raises Stopped, or OSError, where the disk does."""
+        for _ in range(steps):
+            self._group_commit() if self.random.random() < 0.3 else self._work()
+
+    def finish(self) -> None:
+        """A clean stop: nothing happens any more but what has gathered is made durable."""
+        self.world.disk.limit_bytes = None
+        self._quiet = True
+        self._failing = self._short = 0.0
+        for _ in range(1000):
+            if self.batch is None and not self._seal():
+                break
+            self._committed() if self.done else self._commit()
+        else:
+            raise AssertionError("the journal always finds something to write")
+        self.journal.close()
+        self.world.metadata.sync()  # as closing it does
+        self.synced = self.journal.durable
+        self.trace(f"closed at {self.journal.durable}")
+
+    def forget_unsynced(self, power: bool) -> None:
+        """How the life ended: a power cut may have taken declarations that no durable message depends on."""
+        for queue in self.world.queues.values():
+            if power and queue.declared > self.synced:
+                queue.declared = NEVER
+
+    def _between(self, what: str, name: str) -> None:
+        """The loop's turn, while the worker is about to make this call; or the loop's own call, which may fail."""
+        if not self._in_commit and what in READING and self.random.random() < self._failing:
+            raise OSError(self.random.choice(READ_ERRORS), "injected", name)
+        if self._in_commit and what != "sync" and self.random.random() < self._short:
+            raise OSError(self.random.choice(EXHAUSTED), "injected", name)
+        if self._in_commit and not self._quiet:
+            self._in_commit = False
+            while not self.random.randrange(3):
+                self._work()
+            self._in_commit = True
+
+    def _work(self) -> None:
+        alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
+        kinds: list[tuple[int, Callable[[list[Queue]], None]]] = [
+            (40, self._publish),
+            (40, self._settle),
+            (8, self._read),
+            (8, self._count),
+            (4, self._declare),
+            (2, self._delete),
+            (3, self._settle_orphan),
+            (5, self._page),
+            (3, self._wait),
+            (3, self._sync),
+            (1, self._fill),
+            (2, self._refuse),
+            (1, self._run_short),
+        ]
+        if len(alive) < 2:
+            self._declare(alive)
+            return
+        weights = [weight for weight, _ in kinds]
+        self.random.choices(kinds, weights)[0][1](alive)
+
+    def _declare(self, alive: list[Queue]) -> None:
+        if len(alive) < QUEUES:
+            number = self.world.next_queue
+            self.world.next_queue += 1
+            self.journal.change(Change(True, StoredQueue("/", f"q{number}", number, False, b"")))
+            self.world.queues[number] = Queue(number, self.journal.ticket())
+            self.trace(f"declare {number} in {self.journal.ticket()}")
+
+    def _delete(self, alive: list[Queue]) -> None:
+        """Purge what is ready; what was delivered is settled at some later time, without a record."""
+        queue = self.random.choice(alive)
+        self.journal.queue_deleted(queue.number)
+        for entry in queue.held:
+            if self.random.random() < 0.7:
+                self.journal.settle(queue.number, *entry.page)
+                entry.settled = self.journal.ticket()
+            else:
+                self.orphans.append((queue.number, entry))
+        self.journal.change(Change(False, StoredQueue("/", f"q{queue.number}", queue.number, False, b"")))
+        queue.deleted = self.journal.ticket()
+        self.trace(f"delete {queue.number} in {queue.deleted}")
+
+    def _settle_orphan(self, alive: list[Queue]) -> None:
+        if self.orphans:
+            number, entry = self.orphans.pop(self.random.randrange(len(self.orphans)))
+            self.journal.settle(number, *entry.page)
+
+    def _page(self, alive: list[Queue]) -> None:
+        """Messages that a restart forgets are put on the disk, or come back and are done with."""
+        if self.random.random() < 0.5:
+            made = [self.world.message(self.random.random() < 0.5) for _ in range(self.random.choice((1, 5)))]
+            self.journal.append([], [message for _, message in made])
+            self.pages += [Entry(number, ALWAYS, 0, 0, message) for number, message in made]
+            self.trace(f"page {[number for number, _ in made]}: ids {[message.id for _, message in made]}")
+        elif self.pages:
+            start = self.random.randrange(len(self.pages))
+            entries = self.pages[start : start + self.random.choice((1, 3))]
+            self._take(entries, 0)
+            if self.random.random() < 0.8:
+                del self.pages[start : start + len(entries)]
+                for entry in entries:
+                    self.journal.settle(0, *entry.page)
+
+    def _publish(self, alive: list[Queue]) -> None:
+        count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
+        made = [self.world.message() for _ in range(self.random.choice((1, 1, 2, 5)))]
+        if any(message.state is not None for _, message in made):
+            count = 1
+        queues = self.random.sample(alive, count)
+        self.journal.append([queue.number for queue in queues], [message for _, message in made])
+        ticket = self.journal.ticket()
+        for queue in queues:
+            for number, message in made:
+                queue.entries.append(Entry(number, ticket, 0, 0, message))
+                queue.entries[-1].with_delivery_count = [(ticket, attempts_of(message))]
+        numbers, names = [number for number, _ in made], [queue.number for queue in queues]
+        self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
+
+    def _settle(self, alive: list[Queue]) -> None:
+        queue = self.random.choice(alive)
+        held = queue.held
+        if held:
+            at = 0 if self.random.random() < 0.7 else self.random.randrange(len(held))
+            for entry in held[at : at + self.random.choice((1, 3, 8))]:
+                id_, location = entry.page
+                self.journal.settle(queue.number, id_, location)
+                entry.settled = self.journal.ticket()
+                self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {id_}")
+
+    def _read(self, alive: list[Queue]) -> None:
+        """Some of a queue's messages come back into memory; they may have been there."""
+        queue = self.random.choice(alive)
+        held = queue.held
+        if held:
+            start = self.random.randrange(len(held))
+            self._take(held[start : start + self.random.randint(1, 10)], queue.number)
+
+    def _count(self, alive: list[Queue]) -> None:
+        """Messages come back from a consumer."""
+        queue = self.random.choice(alive)
+        held = queue.held
+        if held:
+            start = self.random.randrange(len(held))
+            for entry in held[start : start + self.random.randint(1, 3)]:
+                attempts = entry.attempts + 1
+                self.journal.record_delivery_count(queue.number, *entry.page, attempts)
+                entry.with_delivery_count.append((self.journal.ticket(), attempts))
+                self.trace(f"count {attempts} for {entry.number} of {queue.number} in {self.journal.ticket()}")
+
+    def _take(self, entries: list[Entry], queue: int) -> None:
+        turn, self._in_commit = self._in_commit, False
+        lines, errors = len(self.journal.report), self.journal.reader.errors
+        messages = self.journal.read_all([entry.page for entry in entries], queue)
+        self._in_commit = turn
+        for line in self.journal.report[lines:]:
+            self.trace(f"while reading: {line}")
+            assert ".log" in line and ("offset" in line and "cannot be read" in line or "not read for now" in line)
+        messages += [None] * (len(entries) - len(messages))  # the system has nothing to spare: not tried
+        refused = self._failing or self.journal.reader.errors > errors  # the one failure that ends a life may be this
+        assert None not in messages or refused, "a sound disk did not give a message"
+        for entry, message in zip(entries, messages, strict=True):
+            if message is None:  # it is where it was, and will be read another time
+                continue
+            assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
+            assert not queue or attempts_of(message) == entry.attempts, f"message {entry.number} is counted wrongly"
+            entry.message = None
+            entry.id, entry.location = message.id, message.location
+
+    def _wait(self, alive: list[Queue]) -> None:
+        ticket = self.journal.ticket()
+        if ticket > self.journal.durable:
+            self.expected.append(ticket)
+
+            def told() -> None:
+                assert self.journal.durable >= ticket, "told too early"
+                assert self.expected.pop(0) == ticket, "told out of order"
+
+            self.journal.when_durable(ticket, told)
+
+    def _sync(self, alive: list[Queue]) -> None:
+        if self.journal.unsynced():
+            self.journal.sync()
+
+    def _fill(self, alive: list[Queue]) -> None:
+        """Others leave the disk little room."""
+        disk = self.world.disk
+        disk.limit_bytes = disk.used_bytes + self.random.randrange(2000)
+        self.trace(f"room for {disk.free_bytes()} octets")
+
+    def _refuse(self, alive: list[Queue]) -> None:
+        """The disk begins to fail when it is read, or stops to."""
+        self._failing = self.random.choice((0.0, 0.0, 0.1, 0.5, 1.0))
+        self.trace(f"reads fail in {self._failing} of all cases")
+
+    def _run_short(self, alive: list[Queue]) -> None:
+        """The system begins to lack descriptors, or has some again."""
+        self._short = self.random.choice((0.0, 0.0, 0.1, 0.5))
+        self.trace(f"no descriptor in {self._short} of all cases")
+
+    # Group commit
+
+    def _group_commit(self) -> None:
+        if self.batch is None:
+            self._seal()
+        elif not self.done:
+            self._commit()
+        else:
+            self._committed()
+
+    def _seal(self) -> bool:
+        self.batch = self.journal.seal()
+        self.trace("seal: nothing" if self.batch is None else f"seal {self.batch.number}")
+        return self.batch is not None
+
+    def _commit(self) -> None:
+        assert self.batch is not None
+        self.trace(f"commit {self.batch.number}")
+        self._in_commit = True
+        try:
+            self.batch.commit()
+            self.done = True
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, *EXHAUSTED):
+                raise
+            self.trace(f"to be tried again: {error.strerror}")
+            if self.random.random() < 0.5:
+                self.world.disk.limit_bytes = None
+        self._in_commit = False
+
+    def _committed(self) -> None:
+        assert self.batch is not None
+        number = self.batch.number
+        if self.batch.sync:
+            self.synced = number
+        assert self.journal.seal() is None, "a second batch while one is outstanding"
+        self.batch, self.done = None, False
+        self.journal.committed(number)
+        self.trace(f"committed {number}")
+        assert self.journal.durable == number
+        assert not self.expected or self.expected[0] > number, "not told"
+
+
+def stop_after(disk: SimulatedDisk, error: int | None) -> None:
+    """The process ends in the middle of a call to the disk that chance picks, or the call fails.
+
+    Where a full disk fails a sync, that is for good, as any failure of one.
+    """
+    kinds = ["", "sync", "sync", "sync", "write", "rename", "remove", "sync_folder", "open", "read", "close"]
+    if error == errno.ENOSPC:
+        kinds = ["", "open", "write", "write", "rename", "remove", "read", "close", "sync"]
+    kind = disk.random.choice(kinds)
+    before, left = disk.before, disk.random.randint(1, 60 if not kind else 6)
+
+    def counting(what: str, name: str) -> None:
+        nonlocal left
+        left -= not kind or kind == what
+        if left == 0:
+            left = -1
+            if error is None:
+                raise Stopped
+            raise OSError(error, "injected", name)
+        if before is not None:
+            before(what, name)
+
+    disk.before = counting

@@ -1,0 +1,96 @@
+"""The simulated disk loses what it may lose, and only that."""
+
+import errno
+from random import Random
+
+import pytest
+
+from tests.faults.simulation.disk import SECTOR, SimulatedDisk, Stopped
+
+
+def outcomes(disk: SimulatedDisk, name: str = "x") -> set[bytes | None]:
+    """What the file may be after a power loss."""
+    found: set[bytes | None] = set()
+    for seed in range(300):
+        after = disk.power_loss(Random(seed))
+        found.add(after.content(name) if name in after.names() else None)
+    return found
+
+
+def made(*pieces: bytes) -> SimulatedDisk:
+    """A disk with one file, synced with its name."""
+    disk = SimulatedDisk(Random(1))
+    file = disk.open("x", True)
+    disk.sync_folder()
+    for piece in pieces:
+        file.write(piece)
+    file.sync()
+    return disk
+
+
+def test_what_is_synced_stays() -> None:
+    assert outcomes(made(b"one", b"two")) == {b"onetwo"}
+
+
+def test_any_of_the_sectors_that_are_not_synced_survive() -> None:
+    disk = made(b"s" * 100)
+    disk.open("x", False).write(b"u" * (3 * SECTOR))
+    found = outcomes(disk)
+    assert all(data is not None and data.startswith(b"s" * 100) for data in found)
+    whole = [data for data in found if data is not None and len(data) == 3 * SECTOR + 100]
+    kept = {tuple(data[at] == ord("u") for at in (100, SECTOR, 2 * SECTOR)) for data in whole}
+    assert len(kept) == 8
+    assert len({len(data) for data in found if data is not None}) > 10
+    assert outcomes(disk.crash()) == found
+    assert disk.crash().content("x") == b"s" * 100 + b"u" * (3 * SECTOR)
+
+
+def test_a_cut_that_is_not_synced_may_come_undone() -> None:
+    disk = made(b"a" * 700)
+    disk.open("x", False).truncate(10)
+    assert {len(data) for data in outcomes(disk) if data is not None} >= {10, 700}
+    file = disk.open("x", False)
+    file.sync()
+    assert outcomes(disk) == {b"a" * 10}
+
+
+def test_names_that_are_not_synced_may_be_old_or_new() -> None:
+    disk = made(b"old")
+    file = disk.open("new", True)
+    file.write(b"new")
+    file.sync()
+    assert outcomes(disk, "new") == {None, b"new"}
+    disk.rename("new", "x")
+    assert outcomes(disk) == {b"old", b"new"}
+    disk.sync_folder()
+    assert outcomes(disk) == {b"new"} and outcomes(disk, "new") == {None}
+    disk.remove("x")
+    assert outcomes(disk) == {None, b"new"}
+
+
+def test_a_full_disk_takes_nothing() -> None:
+    disk = made(b"one")
+    disk.limit_bytes = 5
+    file = disk.open("x", False)
+    with pytest.raises(OSError) as raised:
+        file.write(b"two")
+    assert raised.value.errno == errno.ENOSPC
+    assert (file.size, disk.content("x")) == (3, b"one")
+    file.write(b"tw")
+    assert disk.content("x") == b"onetw"
+
+
+def test_nothing_works_after_the_stop() -> None:
+    disk = made(b"one")
+    file = disk.open("x", False)
+
+    def stop(what: str, name: str) -> None:
+        raise Stopped
+
+    disk.before = stop
+    with pytest.raises(Stopped):
+        file.write(b"two")
+    disk.before = None
+    with pytest.raises(Stopped):
+        file.sync()
+    assert disk.crash().content("x") in (b"one", b"onet", b"onetw", b"onetwo")

@@ -1,0 +1,90 @@
+"""The loop reads while the worker commits: whatever the order of their calls to the disk, nothing is lost."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.interleaving import SteppedDisk, Stepper, orders
+from tests.faults.simulation.metadata import MemoryMetadata
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.storage.disk import Disk
+from warren.broker.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+SEGMENT_BYTES = 1 << 20
+
+
+def message(body: bytes) -> Message:
+    return Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+
+
+def opened(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, list[tuple[int, int]]]:
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    return journal, list(journal.recover().get(1, []))
+
+
+def append(journal: Journal, *bodies: bytes) -> list[Message]:
+    messages = [message(body) for body in bodies]
+    journal.append([1], messages)
+    return messages
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    assert batch is not None
+    batch.commit()
+    journal.committed(batch.number)
+
+
+def bodies(journal: Journal, pages: list[tuple[int, int]]) -> list[bytes]:
+    return [each.body for each in journal.read(pages) if each is not None]
+
+
+def stopped_with(*stored: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
+    """The disk of a killed broker that had stored these in one batch each."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, segment_bytes)
+    for body in stored:
+        append(journal, body)
+        commit(journal)
+    return disk.crash()
+
+
+def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, *before: bytes) -> None:
+    disk = stopped_with(*before, segment_bytes=segment_bytes)
+    stepped = SteppedDisk(disk, stepper)
+    journal, pages = opened(stepped, segment_bytes)
+    append(journal, b"three")
+    batch = journal.seal()
+    assert batch is not None
+    found: list[bytes] = []
+    stepper.run(lambda: found.extend(bodies(journal, pages)), batch.commit)
+    disk.before = None
+    journal.committed(batch.number)
+    assert found == list(before), "the loop has read something else"
+    for body in (b"four", b"five"):
+        append(journal, body)
+        commit(journal)
+    journal, pages = opened(disk.crash(), segment_bytes)
+    assert bodies(journal, pages) == [*before, b"three", b"four", b"five"], f"with choices {stepper.choices}"
+
+
+def test_a_recovered_backlog_is_read_while_the_first_batch_is_committed() -> None:
+    tried = 0
+    for stepper in orders():
+        first_read_and_first_commit(stepper, SEGMENT_BYTES, b"one", b"two")
+        tried += 1
+    assert tried >= 10, "too few orders: the disk was hardly asked"
+
+
+def test_likewise_where_the_first_batch_begins_a_segment() -> None:
+    tried = 0
+    for stepper in orders():
+        first_read_and_first_commit(stepper, 100, b"one")
+        tried += 1
+    assert tried >= 10, "too few orders: the disk was hardly asked"

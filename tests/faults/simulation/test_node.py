@@ -1,0 +1,87 @@
+"""A whole node keeps what it promised, whenever it stops: confirmed messages are there once, refused ones are not.
+
+Each seed is a few lives of a node with its clients, as those of the journal alone are (test_journal.py).
+A failing seed is printed; WARREN_SIM_SEED=n runs that one alone and prints all it did.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.faults.simulation.disk import Stopped
+from tests.faults.simulation.life import stop_after
+from tests.faults.simulation.node_life import NodeLife, SimulatedStore, World, set_small_sizes
+from tests.faults.simulation.test_journal import BLOCK, FAILURES, FIRST, ONLY, SEEDS, TRACE_LINES
+
+NODE_SEEDS = SEEDS // 5  # a life of a node takes as long as many of a journal
+ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "full disk": 2, "close": 1}
+
+
+@pytest.fixture(autouse=True)
+def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_small_sizes(monkeypatch, 1000)
+
+
+def interrupted_start(world: World) -> None:
+    """A recovery that does not come to its end, or fails; if it did, nobody has seen it."""
+    world.disk.limit_bytes, world.disk.before = None, None
+    stop_after(world.disk, world.random.choice((errno.EIO, errno.ENOSPC, None)))
+    world.trace.append("a recovery is interrupted")
+    try:
+        SimulatedStore(world)
+    except Stopped:
+        pass
+    except OSError as error:
+        assert error.errno in (errno.EIO, errno.ENOSPC)
+    world.disk = world.disk.crash()
+
+
+def live(world: World, end: str) -> None:
+    random = world.random
+    world.disk.limit_bytes, world.disk.before = None, None
+    life = NodeLife(world)
+    try:
+        if end == "stopped" or end in FAILURES:
+            stop_after(world.disk, FAILURES.get(end))
+        for _ in range(random.choice((5, 30, 90))):
+            life.commit() if random.random() < 0.3 else life.work()
+        life.receive()
+        life.check_counters()
+        if end == "close":
+            life.stop()
+    except Stopped:
+        assert end == "stopped"
+    except OSError as error:
+        assert error.errno == errno.EIO and end in FAILURES
+    durable = life.journal.durable
+    power = end in ("power", "close") or random.random() < 0.5
+    world.trace.append(f"end by {end}{' and power cut' if power else ''}, {durable} durable")
+    world.disk = world.disk.power_loss(random) if power else world.disk.crash()
+    if power:
+        world.metadata.power_loss(random)
+    world.now_ms = life.clock.now_ms() + random.choice((0, 100, 5000))
+    world.model.restart(durable, end != "close")
+    world.vhosts.durable = durable
+    world.vhosts.synced = life.synced if power and end != "close" else durable
+
+
+def simulate(world: World) -> None:
+    for _ in range(world.random.randint(1, 4)):
+        while world.random.random() < 0.15:
+            interrupted_start(world)
+        live(world, world.random.choices(list(ENDS), list(ENDS.values()))[0])
+    world.disk.limit_bytes, world.disk.before = None, None
+    NodeLife(world).drain()
+
+
+@pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(FIRST, FIRST + NODE_SEEDS, BLOCK))
+def test_a_node_stops_at_any_moment(first: int) -> None:
+    for seed in range(first, first + 1 if ONLY else min(first + BLOCK, FIRST + NODE_SEEDS)):
+        world = World(seed)
+        try:
+            simulate(world)
+        except BaseException as failure:
+            lines = "\n".join(world.trace if ONLY else world.trace[-TRACE_LINES:])
+            raise AssertionError(f"{lines}\nWARREN_SIM_SEED={seed}: {type(failure).__name__}: {failure}") from failure

@@ -1,0 +1,153 @@
+"""The commands, as processes: exit status, one line for each error, what a ready broker writes."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+
+def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def warren(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return command("warren.broker.cli", *arguments)
+
+
+def warrenctl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return command("warren.broker.ctl", *arguments)
+
+
+def only_line(text: str) -> str:
+    (line,) = text.splitlines()
+    return line
+
+
+@pytest.fixture
+def broker() -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
+    """A broker on any port, and what its line `ready` said."""
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"]
+    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            events = (json.loads(text) for text in process.stderr)
+            yield process, next(event for event in events if event["event"] == "ready")
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["serve", "--bogus"], "--bogus"),
+        (["serve", "--amqp"], "--amqp"),
+        (["serve", "--mem"], "--mem"),
+        (["serve", "--memory", "--data", "data"], "not allowed with"),
+        (["bogus"], "bogus"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_wrong_command_line_ends_warren_with_one_line(arguments: list[str], says: str) -> None:
+    done = warren(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert only_line(done.stderr).startswith("warren") and says in done.stderr
+
+
+def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -> None:
+    done = warren("serve", "--config", str(tmp_path / "none.toml"))
+    assert (done.returncode, done.stdout) == (78, "")
+    assert only_line(done.stderr) == f"warren: {tmp_path}/none.toml: No such file or directory"
+
+
+def test_an_address_that_is_none_ends_warren_with_one_line() -> None:
+    done = warren("serve", "--amqp", "localhost")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert only_line(done.stderr) == "warren: command line: --amqp: 'localhost' is not HOST:PORT"
+
+
+def test_the_configuration_is_printed_and_nothing_started(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("heartbeat = 5\nnet_ticktime = 60\ndefault_pass = secret\n")
+    done = warren("serve", "--config", str(file), "--node", "a@b", "--print-config")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"# {file}:2: net_ticktime: Warren does not follow this key"
+    assert {"heartbeat = 5", "warren.node = a@b"} <= set(lines)
+    assert {"# cluster_name is not set", "# default_pass is not shown"} <= set(lines)
+    assert "secret" not in done.stdout
+
+
+@pytest.mark.parametrize("module", ["warren.broker.cli", "warren.broker.ctl"])
+def test_the_commands_tell_their_version_and_usage(module: str) -> None:
+    assert re.match(r"warren(ctl)? \S", only_line(command(module, "--version").stdout))
+    assert "usage" in command(module, "--help").stdout.lower()
+
+
+@pytest.mark.sockets
+def test_the_daemon_imports_nothing_that_only_costs_time_and_memory() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line = [sys.executable, "-X", "importtime", "-m", "warren.broker.cli", "serve", "--memory"]
+        line += ["--amqp", f"127.0.0.1:{taken.getsockname()[1]}"]
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    imported = {text.rpartition("|")[2].strip() for text in done.stderr.splitlines() if text.startswith("import time:")}
+    assert "warren.broker.app.main" in imported
+    assert not {"typer", "click", "rich.console", "pydantic", "pytest", "tomllib", "difflib"} & imported
+
+
+@pytest.mark.parametrize("url", ["ftp://localhost", "http://localhost:x", "localhost"])
+def test_a_url_of_another_kind_ends_warrenctl_with_one_line(url: str) -> None:
+    done = warrenctl("ping", "--url", url)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert only_line(done.stderr).startswith("warrenctl: ")
+
+
+@pytest.mark.parametrize("arguments", [["list_queus"], ["ping", "--bogus"], ["add_user"], ["list_users", "one"], []])
+def test_a_wrong_command_line_ends_warrenctl_as_it_ends_rabbitmqctl(arguments: list[str]) -> None:
+    assert warrenctl(*arguments).returncode == 64
+
+
+@pytest.mark.sockets
+def test_warrenctl_tells_in_one_line_that_nobody_answers() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
+        port = taken.getsockname()[1]
+        done = warrenctl("ping", "--url", f"amqp://127.0.0.1:{port}")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: Connection refused"
+
+
+@pytest.mark.sockets
+def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(
+    broker: tuple[subprocess.Popen[str], dict[str, object]],
+) -> None:
+    process, ready = broker
+    (address,) = ready["amqp"]  # type: ignore[misc]
+    assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", address)
+    pinged = warrenctl("ping", "--url", f"amqp://{address}")
+    assert (pinged.returncode, pinged.stdout, pinged.stderr) == (0, "Ping succeeded\n", "")
+    refused = warrenctl("ping", "--url", f"amqp://guest:wrong@{address}")
+    assert refused.returncode == 69
+    assert "ACCESS_REFUSED" in only_line(refused.stderr)
+    nowhere = warrenctl("ping", "--url", f"amqp://{address}/nowhere")
+    assert nowhere.returncode == 69
+    assert "NOT_ALLOWED" in only_line(nowhere.stderr)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.sockets
+def test_a_port_in_use_ends_warren_with_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = warren("serve", "--amqp", f"127.0.0.1:{port}", "--memory")
+    assert done.returncode not in (0, 2, 78)
+    assert str(port) in only_line(done.stderr)

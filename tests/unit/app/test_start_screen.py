@@ -1,0 +1,59 @@
+"""The start screen, as a person at a terminal sees it."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+from warren.broker.app.start_screen import start_screen
+
+WAIT_S = 50.0
+
+
+def test_it_names_the_addresses_the_user_the_data_and_how_to_stop() -> None:
+    bound = {"amqp": ["127.0.0.1:5672"], "http": ["127.0.0.1:15672"], "http/prometheus": ["127.0.0.1:15692"]}
+    shown = start_screen("1.2.3", "warren@here", bound | {"control": ["/d/ctl.sock"]}, "guest", "/d", "fsync")
+    assert shown.splitlines() == [
+        "",
+        "Warren 1.2.3 is ready: warren@here",
+        "  AMQP          amqp://127.0.0.1:5672",
+        "  HTTP API      http://127.0.0.1:15672/api/",
+        "  Metrics       http://127.0.0.1:15692/metrics",
+        "  User          guest",
+        "  Data          /d: confirmed messages survive kill -9 and a power cut",
+        "  Commands      warrenctl --data /d status",
+        "  Stop          Ctrl-C",
+    ]
+
+
+def test_a_broker_in_memory_says_that_nothing_is_kept() -> None:
+    shown = start_screen("1.2.3", "warren@here", {}, "", "", "memory")
+    assert "in memory: nothing survives the end of the process" in shown and "User" not in shown
+
+
+@pytest.mark.sockets
+def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    options = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    line = [sys.executable, "-m", "warren.broker.cli", "serve", *options]
+    process = subprocess.Popen(line, cwd=ROOT, stderr=theirs, stdout=theirs)
+    os.close(theirs)
+    shown = ""
+    try:
+        while "Stop " not in shown and select.select([ours], [], [], WAIT_S)[0]:
+            shown += os.read(ours, 4096).decode()
+        lines = shown.replace("\r", "").splitlines()
+        assert any(line.endswith("plugins started.") for line in lines), shown
+        assert any(line.startswith("Warren ") and " is ready: warren@" in line for line in lines), shown
+        assert "  User          guest, from this machine only" in lines
+        assert f"  Commands      warrenctl --data {tmp_path / 'data'} status" in lines
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        os.close(ours)

@@ -1,0 +1,480 @@
+"""What waits in an exchange: what is held and for how long, in which order it goes, what the journal keeps of it."""
+
+import errno
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from pamqp.commands import Exchange, Queue
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.metadata import MemoryMetadata
+from tests.support.channel import Channel
+from tests.support.clock import FakeClock
+from tests.support.session import SlowJournal, connected, new_node
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.delayed import RETRY_MS, DelayedExchange
+from warren.broker.core.exchanges.recovered import RecoveredMessages
+from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.ports import RecoveredQueue
+from warren.broker.core.node.node import Node
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment import OFFSET_BITS
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+ON = {"x-delayed-exchange": True}
+LONGEST_MS = (1 << 32) - 1
+
+
+class PromptJournal(SlowJournal):
+    """Has everything on the disk as soon as anybody asks."""
+
+    def ticket(self) -> int:
+        self.seal()
+        self.commit(self.sealed)
+        return self.durable
+
+
+@pytest.fixture(params=["memory", "journal"])
+def node(request: pytest.FixtureRequest) -> Node:
+    return new_node(PromptJournal() if request.param == "journal" else None)
+
+
+@pytest.fixture
+def channel(node: Node) -> Channel:
+    channel = connected(node).channel()
+    channel.exchange("x", "direct", arguments=ON)
+    channel.declare("q")
+    channel.bind("q", "x", "k")
+    return channel
+
+
+def send(channel: Channel, delay: object, body: bytes = b"", key: str = "k", **properties: Any) -> None:
+    headers = {**properties.pop("headers", {}), **({"x-delay": delay} if delay is not None else {})}
+    channel.publish("x", key, body, {"headers": headers, **properties})
+
+
+def pass_ms(node: Node, ms: int) -> None:
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(ms)
+
+
+def held(node: Node) -> int:
+    type_ = node.vhosts["/"].exchanges["x"].type
+    assert isinstance(type_, DelayedExchange)
+    return type_.messages_delayed
+
+
+def test_a_message_comes_when_it_is_due_and_no_earlier(node: Node, channel: Channel) -> None:
+    send(channel, 1000, b"later")
+    channel.nothing("q")
+    pass_ms(node, 999)
+    assert (channel.count("q"), held(node)) == (0, 1)
+    pass_ms(node, 1)
+    assert (channel.drain("q"), held(node)) == ([b"later"], 0)
+
+
+@pytest.mark.parametrize(
+    "delay", [None, 0, -5, "", "soon", "-5", 1.5, True, [100], LONGEST_MS + 1, str(LONGEST_MS + 1)]
+)
+def test_what_has_no_delay_goes_at_once_as_it_is(channel: Channel, delay: object) -> None:
+    send(channel, delay, b"now", headers={"other": "x"})
+    got = channel.get("q")
+    assert got is not None and got.headers.get("x-delay") == delay
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "left"),
+    [("b", 100, ("b", -100)), ("B", 200, ("l", -200)), ("s", 200, ("s", -200)), ("u", 200, ("l", -200)),
+     ("I", 200, ("I", -200)), ("i", 200, ("l", -200)), ("l", 200, ("l", -200)), ("S", b"200", ("S", b"-200"))],
+)  # fmt: skip
+def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: str, value: Any, left: Any) -> None:
+    node = new_node()
+    vhost = node.vhosts["/"]
+    vhost.declare_exchange("x", "fanout", False, False, False, Table.of(ON))
+    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    vhost.bind("x", queue, "", Table.EMPTY)
+    headers = Table(Table.encode_items([("a", ("I", 1)), ("x-delay", (kind, value)), ("b", ("I", 2))]))
+    publish(vhost, framed(Address("x", ""), Properties(headers=headers, message_id="m"), b"body"))
+    assert queue.ready == 0
+    pass_ms(node, 200)
+    got = queue.get(True)
+    assert got is not None
+    assert got[1].headers.get("x-delay") == left and len(got[1].headers) == 3
+    assert (got[1].properties.message_id, got[1].body, got[1].address.exchange) == ("m", b"body", "x")
+
+
+def publish(vhost: VHost, message: Message) -> bool:
+    """Whether it is to be confirmed only when something is on the disk."""
+    queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message)[0]
+    return vhost.enqueue([message], message.body_bytes, message.persistent, queues).stored
+
+
+def test_they_go_by_their_time_and_those_of_one_time_as_they_came(node: Node, channel: Channel) -> None:
+    for delay, body in ((300, b"d"), (100, b"a"), (200, b"b"), (300, b"e"), (200, b"c")):
+        send(channel, delay, body)
+    channel.sync()
+    pass_ms(node, 100)
+    send(channel, 200, b"f")
+    channel.sync()
+    pass_ms(node, 1000)
+    assert channel.drain("q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_thousands_of_one_time_go_in_order_and_in_slices(node: Node, channel: Channel) -> None:
+    bodies = [b"%d" % number for number in range(1800)]
+    for body in bodies:
+        send(channel, 100, body)
+    channel.sync()
+    pass_ms(node, 100)
+    assert channel.drain("q") == bodies
+
+
+def test_the_bindings_are_those_of_the_time_when_it_is_due(node: Node, channel: Channel) -> None:
+    channel.declare("late")
+    send(channel, 100, b"x", key="new")
+    send(channel, 100, b"y", key="k")
+    channel.sync()
+    channel.bind("late", "x", "new")
+    channel.call(Queue.Unbind, queue="q", exchange="x", routing_key="k")
+    pass_ms(node, 100)
+    assert channel.drain("late") == [b"x"]
+    assert channel.drain("q") == []
+
+
+def test_cc_counts_when_it_is_due(node: Node, channel: Channel) -> None:
+    channel.declare("copy")
+    channel.bind("copy", "x", "cc")
+    send(channel, 100, b"x", key="k", headers={"CC": ["cc"]})
+    channel.sync()
+    pass_ms(node, 100)
+    assert channel.drain("q") == channel.drain("copy") == [b"x"]
+
+
+def test_what_goes_nowhere_when_it_is_due_goes_to_the_alternate_exchange_or_is_gone(node: Node) -> None:
+    channel = connected(node).channel()
+    channel.declare("rest")
+    channel.bind("rest", "amq.fanout")
+    for alternate in ({}, {"alternate-exchange": "amq.fanout"}):
+        channel.exchange("x", "direct", arguments={**ON, **alternate})
+        send(channel, 100, b"lost" if not alternate else b"saved")
+        channel.sync()
+        pass_ms(node, 100)
+        channel.call(Exchange.Delete, exchange="x")
+    assert channel.drain("rest") == [b"saved"]
+
+
+def test_it_goes_on_through_exchanges_and_is_held_once(node: Node, channel: Channel) -> None:
+    channel.exchange("y", "fanout", arguments=ON)
+    channel.call(Exchange.Bind, source="x", destination="y", routing_key="k")
+    channel.call(Exchange.Bind, source="y", destination="x", routing_key="k")
+    channel.declare("end")
+    channel.bind("end", "y")
+    send(channel, 100, b"x")
+    channel.sync()
+    pass_ms(node, 100)
+    assert channel.drain("q") == channel.drain("end") == [b"x"]
+
+
+def test_a_message_that_comes_by_another_exchange_is_held_too(node: Node, channel: Channel) -> None:
+    channel.call(Exchange.Bind, source="amq.fanout", destination="x")
+    channel.declare("at once")
+    channel.bind("at once", "amq.fanout")
+    channel.publish("amq.fanout", "k", b"x", {"headers": {"x-delay": 100}, "delivery_mode": 2})
+    assert channel.drain("at once") == [b"x"] and channel.drain("q") == []
+    pass_ms(node, 100)
+    assert channel.drain("q") == [b"x"]
+
+
+def test_a_delayed_message_is_neither_returned_nor_forgotten_by_a_transaction(node: Node, channel: Channel) -> None:
+    channel.publish("x", "nobody", b"x", {"headers": {"x-delay": 10}}, mandatory=True)
+    channel.nothing()
+    channel.transact()
+    send(channel, 100, b"back")
+    channel.rollback()
+    send(channel, 100, b"x")
+    assert held(node) == 1
+    channel.commit()
+    assert held(node) == 2
+    pass_ms(node, 100)
+    assert channel.drain("q") == [b"x"]
+
+
+def test_the_time_to_live_begins_when_it_is_due(node: Node, channel: Channel) -> None:
+    send(channel, 1000, b"x", expiration="50")
+    channel.sync()
+    pass_ms(node, 1049)
+    assert channel.count("q") == 1
+    pass_ms(node, 1)
+    assert channel.count("q") == 0
+
+
+def test_a_duplicate_is_dropped_when_it_comes_and_the_first_is_not_when_it_is_due(node: Node) -> None:
+    channel = connected(node).channel()
+    channel.exchange("x", "fanout", arguments={**ON, "x-message-deduplication": True})
+    channel.declare("q")
+    channel.bind("q", "x")
+    for body in (b"first", b"second"):
+        send(channel, 100, body, headers={"x-deduplication-header": "same"})
+    channel.sync()
+    pass_ms(node, 100)
+    assert channel.drain("q") == [b"first"]
+
+
+def test_another_declaration_has_to_agree(node: Node, channel: Channel) -> None:
+    channel.exchange("x", "direct", arguments=ON)
+    connected(node).channel().refused(406, Exchange.Declare, exchange="x", exchange_type="direct", arguments={})
+    connected(node).channel().refused(
+        406, Exchange.Declare, exchange="y", exchange_type="direct", arguments={"x-delayed-exchange": 1}
+    )
+
+
+# What is stored
+
+
+@pytest.fixture
+def journal() -> SlowJournal:
+    return SlowJournal()
+
+
+def durable(journal: SlowJournal) -> tuple[Node, Channel]:
+    node = new_node(journal)
+    channel = connected(node).channel()
+    channel.exchange("x", "fanout", durable=True, arguments=ON)
+    channel.declare("q", durable=True)
+    channel.bind("q", "x")
+    channel.confirm()
+    return node, channel
+
+
+def test_a_persistent_message_is_confirmed_when_it_is_stored_and_a_transient_one_at_once(journal: SlowJournal) -> None:
+    _, channel = durable(journal)
+    send(channel, 100)
+    assert channel.confirms([1]) == ({1}, set())
+    send(channel, 100, delivery_mode=2)
+    channel.nothing()
+    journal.commit(journal.ticket())
+    assert channel.confirms([2]) == ({2}, set())
+
+
+def test_when_it_is_due_the_queue_has_it_in_the_journal_in_place_of_the_exchange(journal: SlowJournal) -> None:
+    node, channel = durable(journal)
+    number = node.vhosts["/"].exchanges["x"].number
+    for mode in (1, 2):
+        send(channel, 100, b"%d" % mode, delivery_mode=mode)
+    channel.sync()
+    assert [queue for queue, _ in journal.live] == [number] and len(journal.loose) == 1
+    pass_ms(node, 100)
+    assert [queue for queue, _ in journal.live] == [node.vhosts["/"].queues["q"].number] and not journal.loose
+    assert channel.drain("q") == [b"1", b"2"]
+    channel.sync()
+    assert not journal.live
+
+
+@pytest.mark.parametrize("slice_", [1, 10])
+def test_an_exchange_that_is_deleted_leaves_nothing_and_no_timer(
+    journal: SlowJournal, slice_: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.broker.core.exchanges.delayed.DROP_SLICE", slice_)
+    node, channel = durable(journal)
+    for mode in (1, 2, 1, 2):
+        send(channel, 100, delivery_mode=mode)
+    channel.send(Exchange.Delete, exchange="x")
+    pass_ms(node, 0)
+    assert not journal.live and not journal.loose and not journal.left
+    assert isinstance(node.clock, FakeClock) and all(timer.cancelled for timer in node.clock._timers)
+
+
+def test_a_plain_exchange_has_no_number(journal: SlowJournal) -> None:
+    node = new_node(journal)
+    for name, arguments in (("plain", {}), ("once", {"x-message-deduplication": True})):
+        node.vhosts["/"].declare_exchange(name, "fanout", True, False, False, Table.of(arguments))
+        assert node.vhosts["/"].exchanges[name].number == 0
+    node.vhosts["/"].declare_exchange("gone", "fanout", False, False, False, Table.of(ON))
+    assert node.vhosts["/"].exchanges["gone"].number == 0
+
+
+class Restarting:
+    """A broker on the real journal, whose exchange `x` and queue `q` are durable and have the numbers 1 and 2."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.clock = FakeClock()
+        self.start()
+
+    def start(self) -> None:
+        self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), 4096)
+        recovered = self.journal.recover({1, 2})
+        node = new_node(self.journal)
+        self.vhost = VHost("/", replace(node.services, clock=self.clock))
+        exchange = self.vhost.declare_exchange("x", "fanout", True, False, False, Table.of(ON), 1)
+        self.queue = self.vhost.declare_queue("q", True, False, False, Table.EMPTY, None, 2)
+        self.vhost.bind("x", self.queue, "", Table.EMPTY)
+        exchange.type.restore(RecoveredMessages(recovered.get(1) or RecoveredQueue()))
+
+    def crash(self) -> None:
+        self.disk = self.disk.crash()
+        self.clock = FakeClock(self.clock.now_ms())
+        self.start()
+
+    def send(self, body: bytes, delay_ms: int, mode: int = 2) -> None:
+        headers = Table.of({"x-delay": delay_ms})
+        publish(self.vhost, framed(Address("x", ""), Properties(headers=headers, delivery_mode=mode), body))
+
+    def commit(self) -> None:
+        while (batch := self.journal.seal()) is not None:
+            batch.commit()
+            self.journal.committed(batch.number)
+
+    def due(self, ms: int) -> list[bytes]:
+        """What has come after that time, taken."""
+        self.clock.advance(ms)
+        bodies = []
+        while (got := self.queue.get(True)) is not None:
+            bodies.append(got[1].body)
+        self.commit()
+        return bodies
+
+
+def test_a_restart_brings_back_what_was_persistent_with_its_time_and_order() -> None:
+    broker = Restarting()
+    for body, delay_ms in ((b"c", 3000), (b"a", 1000), (b"b", 1000), (b"d", 3000)):
+        broker.send(body, delay_ms)
+    broker.send(b"transient", 3000, mode=1)
+    broker.commit()
+    broker.crash()
+    broker.send(b"e", 3000)
+    assert broker.due(999) == []
+    assert broker.due(1) == [b"a", b"b"]
+    broker.crash()
+    assert broker.due(2000) == [b"c", b"d", b"e"]
+    broker.crash()
+    assert broker.due(10_000) == []
+
+
+def test_what_was_due_while_the_broker_was_down_goes_at_once() -> None:
+    broker = Restarting()
+    broker.send(b"x", 1000)
+    broker.commit()
+    broker.clock = FakeClock(broker.clock.now_ms() + 5000)
+    broker.crash()
+    assert broker.due(0) == [b"x"]
+
+
+def compacted(broker: Restarting) -> list[bytes]:
+    """Have compaction move what waits for ten seconds, of 400 messages; the bodies of that."""
+    dice = Random(7)
+    kept = []
+    for number in range(400):
+        body = b"%05d" % number + bytes(100)
+        keep = number % 8 == 0
+        broker.send(body, 10_000 if keep else dice.randrange(1, 50))
+        if keep:
+            kept.append(body)
+    broker.commit()
+    assert len(broker.due(50)) == 350
+    for _ in range(200):  # batches, before each of which compaction has a turn
+        broker.send(b"", 1)
+        broker.due(1)
+    assert broker.journal._compaction.moved
+    return kept
+
+
+def test_messages_that_compaction_has_moved_are_found_and_keep_their_turn() -> None:
+    broker = Restarting()
+    kept = compacted(broker)
+    broker.send(b"last", 10_000 - 250)
+    broker.commit()
+    broker.crash()
+    assert broker.due(10_000) == [*kept, b"last"]
+
+
+def test_a_damaged_message_keeps_back_no_other() -> None:
+    broker = Restarting()
+    for body in (b"a", b"c", b"b"):
+        broker.send(body, 1000)
+    broker.commit()
+    (name,) = [name for name in broker.disk.names() if name.endswith(".log")]
+    data = broker.disk.content(name)
+    broker.disk.put(name, data.replace(b"\x00\x00\x00\x01c\xce", b"\x00\x00\x00\x01?\xce"))
+    assert broker.due(1000) == [b"a", b"b"]
+
+
+class Refusal(Exception):
+    """Count the records of one message in a queue or a route."""
+
+
+def test_a_message_whose_release_fails_keeps_back_no_other_and_is_tried_again() -> None:
+    broker = Restarting()
+    for body in (b"a", b"poison", b"b"):
+        broker.send(body, 1000)
+    broker.send(b"later", 3000)
+    broker.commit()
+    type_ = broker.vhost.exchanges["x"].type
+    assert isinstance(type_, DelayedExchange) and type_._delay is not None
+    release, failing = type_._delay._release, True
+
+    def failing_release(message: Message) -> None:
+        if failing and message.body == b"poison":
+            raise Refusal
+        release(message)
+
+    type_._delay._release = failing_release
+    with pytest.raises(Refusal):
+        broker.due(1000)
+    assert broker.due(0) == [b"a", b"b"]
+    assert broker.due(2000) == [b"later"]
+    assert type_.messages_delayed == 1
+    failing = False
+    assert broker.due(RETRY_MS) == [b"poison"]
+    assert type_.messages_delayed == 0
+
+
+def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their_exchange() -> None:
+    broker = Restarting()
+    compacted(broker)
+    type_ = broker.vhost.exchanges["x"].type
+    assert isinstance(type_, DelayedExchange) and type_._delay is not None
+
+    def failing_release(message: Message) -> None:
+        raise Refusal
+
+    type_._delay._release = failing_release
+    broker.clock.advance(9_000)
+    for number in range(100):
+        broker.send(b"stays %d" % number, 0)
+    for _ in range(50):
+        with pytest.raises(Refusal):
+            broker.clock.advance(1_000)
+    assert type_.messages_delayed == 50, "all were read, and none was released"
+    broker.vhost.delete_exchange("x", False)
+    broker.clock.advance(0)
+    segments = broker.journal.segments
+    for message in broker.queue.lines.default.fresh:
+        assert not segments[message.location >> OFFSET_BITS].is_dead(message.id)
+    assert sum(segment.live for segment in segments.values()) == broker.queue.ready == 100
+
+
+def test_messages_that_the_disk_does_not_give_are_tried_again_and_keep_back_no_other() -> None:
+    broker = Restarting()
+    for body in (b"a", b"b", b"c"):
+        broker.send(body, 1000)
+        broker.commit()
+    broker.crash()
+    broker.send(b"later", 3000)
+
+    def fail(what: str, name: str) -> None:
+        if what == "read":
+            raise OSError(errno.EIO, "injected", name)
+
+    broker.disk.before = fail
+    assert broker.due(1000) == broker.due(2000) == []
+    assert any("00000001.log" in line and "offset" in line for line in broker.journal.report)
+    broker.disk.before = None
+    broker.journal.reader.now_s = lambda: 1e9
+    assert broker.due(RETRY_MS) == [b"a", b"b", b"c", b"later"]

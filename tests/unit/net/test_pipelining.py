@@ -1,0 +1,26 @@
+"""A client that does not wait for answers."""
+
+from pathlib import Path
+
+import pytest
+from pamqp.commands import Queue
+
+from tests.faults.crash.daemon import Daemon
+
+COUNT = 200
+
+
+@pytest.mark.sockets
+def test_requests_that_each_wait_for_the_disk_are_all_answered(tmp_path: Path) -> None:
+    """Only the first of them comes with a read; each of the others is served when the one before it was answered."""
+    daemon = Daemon(tmp_path)
+    try:
+        daemon.start()
+        client = daemon.connect()
+        ch = client.channel()
+        for number in range(COUNT):
+            client.send(Queue.Declare, ch.number, queue=f"q{number}", durable=True)
+        answered = [client.next(ch.number).queue for _ in range(COUNT)]
+        assert answered == [f"q{number}" for number in range(COUNT)]
+    finally:
+        daemon.close()

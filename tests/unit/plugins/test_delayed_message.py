@@ -1,0 +1,204 @@
+"""x-delayed-message: its inner type, by unit; and what it holds, through restarts, over a socket."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pytest
+from pamqp.commands import Exchange
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.faults.crash.daemon import Daemon
+from tests.support.blocking import dial, taken
+from tests.support.clock import FakeClock
+from tests.support.listening import Listening
+from tests.support.session import connected, new_node
+from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.queue import Queue
+from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
+from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
+
+HOUR_MS = 3_600_000
+PATIENCE_S = 60.0
+REFUSED = "Invalid argument, 'x-delayed-type' must be an existing exchange type"
+
+
+@pytest.fixture
+def node() -> Node:
+    node = new_node()
+    node.registry.register("x-delayed-message", DelayedMessageExchange)
+    node.registry.register("x-modulus-hash", ModulusHashExchange)
+    return node
+
+
+def declare(node: Node, **arguments: object) -> None:
+    table = Table.of({key.replace("_", "-"): value for key, value in arguments.items()})
+    node.vhosts["/"].declare_exchange("x", "x-delayed-message", False, False, False, table)
+
+
+def bound(node: Node, name: str, key: str, arguments: Table = Table.EMPTY) -> Queue:
+    vhost = node.vhosts["/"]
+    queue = vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+    vhost.bind("x", queue, key, arguments)
+    return queue
+
+
+def publish(node: Node, key: str, **headers: object) -> None:
+    vhost = node.vhosts["/"]
+    table = Table.of({"x-delay": 100, **headers})
+    message = framed(Address("x", key), Properties(headers=table), b"")
+    vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
+
+
+@pytest.mark.parametrize("type_", [None, "", "no-such", "x-delayed-message", 5])
+def test_a_missing_or_unknown_inner_type_is_refused(node: Node, type_: object) -> None:
+    """Checks 205."""
+    with pytest.raises(PreconditionFailed) as refused:
+        declare(node, **{"x-delayed-type": type_} if type_ is not None else {})
+    assert refused.value.text == REFUSED
+
+
+def test_another_declaration_has_to_name_the_same_inner_type(node: Node) -> None:
+    declare(node, x_delayed_type="direct")
+    declare(node, x_delayed_type="direct")
+    channel = connected(node).channel()
+    channel.refused(
+        406, Exchange.Declare, exchange="x", exchange_type="x-delayed-message", arguments={"x-delayed-type": "topic"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("type_", "key", "arguments", "sent"),
+    [
+        ("direct", "k", {}, "k"),
+        ("fanout", "", {}, "anything"),
+        ("topic", "a.*", {}, "a.b"),
+        ("headers", "", {"x-match": "all", "colour": "red"}, ""),
+        ("x-modulus-hash", "", {}, "anything"),
+    ],
+)
+def test_it_routes_as_its_inner_type(node: Node, type_: str, key: str, arguments: dict[str, str], sent: str) -> None:
+    declare(node, x_delayed_type=type_)
+    queue = bound(node, "q", key, Table.of(arguments))
+    other = bound(node, "other", "else", Table.of({"x-match": "all", "colour": "blue"}))
+    publish(node, sent, colour="red")
+    assert queue.ready + other.ready == 0
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(100)
+    if type_ in ("direct", "topic", "headers"):
+        assert (queue.ready, other.ready) == (1, 0)
+    elif type_ == "fanout":
+        assert (queue.ready, other.ready) == (1, 1)
+    else:
+        assert queue.ready + other.ready == 1
+
+
+def test_what_is_held_can_be_counted_on_the_type(node: Node) -> None:
+    declare(node, x_delayed_type="fanout")
+    for _ in range(3):
+        publish(node, "")
+    type_ = node.vhosts["/"].exchanges["x"].type
+    assert isinstance(type_, DelayedMessageExchange) and type_.messages_delayed == 3
+
+
+# Over a socket
+
+
+def declared(channel: BlockingChannel) -> None:
+    channel.exchange_declare("late", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    channel.queue_declare("q", durable=True)
+    channel.queue_bind("q", "late", "k")
+
+
+def send(channel: BlockingChannel, body: bytes, delay: Any, mode: int = 2) -> None:
+    properties = pika.BasicProperties(headers={"x-delay": delay}, delivery_mode=mode)
+    channel.basic_publish("late", "k", body, properties, mandatory=True)
+
+
+def until(channel: BlockingChannel, count: int, seconds: float) -> list[bytes]:
+    """What comes to q."""
+    bodies: list[bytes] = []
+    for method, _, body in channel.consume("q", auto_ack=True, inactivity_timeout=seconds):
+        if method is None:
+            break
+        bodies.append(body)
+        if len(bodies) == count:
+            break
+    channel.cancel()
+    return bodies
+
+
+@pytest.fixture
+def standing() -> Iterator[Listening]:
+    """A broker whose time stands still until a test moves it."""
+    listening = Listening()
+    listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
+    yield listening
+    listening.close()
+
+
+@pytest.mark.sockets
+def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(standing: Listening) -> None:
+    """Checks 205."""
+    clock = standing.node.clock
+    assert isinstance(clock, FakeClock)
+    with dial(("127.0.0.1", standing.listen())) as connection:
+        channel = connection.channel()
+        declared(channel)
+        channel.confirm_delivery()
+        for body, delay in ((b"slow", 400), (b"quick", 200), (b"now", 0)):
+            send(channel, body, delay)
+        came = []
+        for ms in (0, 199, 1, 199, 1):
+            standing.call(clock.advance, ms)
+            came.append([(body, properties.headers) for _, properties, body in taken(channel, "q")])
+    assert came == [[(b"now", {"x-delay": 0})], [], [(b"quick", {"x-delay": -200})], [], [(b"slow", {"x-delay": -400})]]
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_messages_and_their_times_survive_a_restart(daemon: Daemon, end: str) -> None:
+    """Checks 205."""
+    daemon.start()
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        declared(channel)
+        channel.confirm_delivery()
+        for number in range(200):
+            send(channel, b"%d" % number, 2 * HOUR_MS if number % 2 else HOUR_MS)
+        send(channel, b"transient", HOUR_MS, mode=1)
+        send(channel, b"soon", 50)
+    daemon.kill() if end == "kill" else daemon.stop()
+    daemon.start()
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        assert until(channel, 1, PATIENCE_S) == [b"soon"]
+        assert until(channel, 1, 0.1) == []
+    daemon.kill() if end == "kill" else daemon.stop()
+    daemon.ahead_s = HOUR_MS / 1000
+    daemon.start()
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        assert until(channel, 100, PATIENCE_S) == [b"%d" % number for number in range(0, 200, 2)]
+        assert until(channel, 1, 0.1) == []
+
+
+@pytest.mark.sockets
+def test_what_a_deleted_exchange_held_does_not_return(daemon: Daemon) -> None:
+    daemon.start()
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        declared(channel)
+        channel.confirm_delivery()
+        send(channel, b"dropped", 300)
+        channel.exchange_delete("late")
+        declared(channel)
+        send(channel, b"kept", 300)
+    daemon.kill()
+    daemon.start()
+    with dial(daemon.address) as connection:
+        assert until(connection.channel(), 2, 1) == [b"kept"]

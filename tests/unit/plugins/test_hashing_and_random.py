@@ -1,0 +1,234 @@
+"""Checks 190 to 193 and 204, with pika over a socket: x-consistent-hash, x-random and x-local-random."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+from tests.faults.crash.daemon import Daemon
+from tests.support.blocking import Connect, dial, queue, taken
+
+pytestmark = pytest.mark.sockets
+
+KEYS = [f"order-{number}" for number in range(1000)]
+MANY = 20_000  # test_consistent_hash.py has 100,000
+HASH = "x-consistent-hash"
+
+
+@pytest.fixture
+def exchange(channel: BlockingChannel, request: pytest.FixtureRequest) -> str:
+    """Of the type x-consistent-hash, hashing the routing key."""
+    channel.exchange_declare(name := request.node.name, HASH)
+    return name
+
+
+def bound(channel: BlockingChannel, exchange: str, *weights: object) -> list[str]:
+    """A new queue for each weight. Their names, on which the shares depend a little, are those of every run."""
+    names = [queue(channel, f"{exchange}-{number}") for number in range(len(weights))]
+    for name, weight in zip(names, weights, strict=True):
+        channel.queue_bind(name, exchange, str(weight))
+    return names
+
+
+def placed(channel: BlockingChannel, exchange: str, queues: list[str]) -> dict[str, str]:
+    """Where each of KEYS goes. Each goes to one queue."""
+    for key in KEYS:
+        channel.basic_publish(exchange, key, key.encode())
+    found = {body.decode(): name for name in queues for _, _, body in taken(channel, name)}
+    assert len(found) == len(KEYS)
+    return found
+
+
+def ready(channel: BlockingChannel, name: str) -> int:
+    return channel.queue_declare(name, passive=True).method.message_count
+
+
+def refused(connect: Connect, do: str, **arguments: Any) -> str:
+    """The text of the 406 that this method gets, on a channel of its own."""
+    channel = connect().channel()
+    with pytest.raises(ChannelClosedByBroker) as caught:
+        getattr(channel, do)(**arguments)
+    assert caught.value.reply_code == 406
+    assert channel.connection.is_open
+    return caught.value.reply_text.removeprefix("PRECONDITION_FAILED - ")
+
+
+def test_190_queues_get_messages_by_their_weights_and_a_key_has_one_queue(channel, exchange):
+    queues = bound(channel, exchange, 1, 1, 2, 2)
+    for number in range(MANY):
+        channel.basic_publish(exchange, f"key-{number}", b"")
+    for name, share in zip(queues, (1, 1, 2, 2), strict=True):
+        assert ready(channel, name) == pytest.approx(MANY * share / 6, rel=0.1)
+        channel.queue_purge(name)
+    assert placed(channel, exchange, queues) == placed(channel, exchange, queues)
+
+
+def test_191_a_fifth_queue_moves_a_fifth_of_the_keys_and_its_end_restores_the_map(channel, exchange):
+    queues = bound(channel, exchange, 1, 1, 1, 1)
+    before = placed(channel, exchange, queues)
+    channel.queue_bind(fifth := queue(channel, f"{exchange}-fifth"), exchange, "1")
+    after = placed(channel, exchange, [*queues, fifth])
+    moved = [key for key in KEYS if before[key] != after[key]]
+    assert 0.15 * len(KEYS) < len(moved) < 0.25 * len(KEYS)
+    assert {after[key] for key in moved} == {fifth}
+    channel.queue_delete(fifth)
+    assert placed(channel, exchange, queues) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        ({"hash-header": "id"}, [{"headers": {"id": number}} for number in range(200)]),
+        ({"x-hash-on": "id"}, [{"headers": {"id": f"i{number}"}} for number in range(200)]),
+        ({"hash-property": "message_id"}, [{"message_id": f"m{number}"} for number in range(200)]),
+        ({"hash-property": "correlation_id"}, [{"correlation_id": f"c{number}"} for number in range(200)]),
+        ({"hash-property": "timestamp"}, [{"timestamp": 1_700_000_000 + number} for number in range(200)]),
+    ],
+    ids=["header", "header of LavinMQ", "message_id", "correlation_id", "timestamp"],
+)
+def test_192_a_header_or_a_property_is_hashed(channel, request, arguments, values):
+    channel.exchange_declare(exchange := request.node.name, HASH, arguments=arguments)
+    queues = bound(channel, exchange, 1, 1, 1, 1)
+    seen: Counter[str] = Counter()
+    for number, properties in enumerate([*values, *values]):
+        channel.basic_publish(exchange, f"key-{number}", str(number).encode(), pika.BasicProperties(**properties))
+    for name in queues:
+        bodies = {int(body) for _, _, body in taken(channel, name)}
+        seen[name] = len(bodies)
+        assert {number + 200 for number in bodies if number < 200} == {number for number in bodies if number >= 200}
+    assert seen.total() == 400 and min(seen.values()) > 60
+    for number in range(20):
+        channel.basic_publish(exchange, f"without-{number}", b"")
+    assert sorted(ready(channel, name) for name in queues) == [0, 0, 0, 20]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"hash-header": "a", "hash-property": "message_id"}, "hash-header and hash-property are mutually exclusive"),
+        ({"hash-property": "user_id"}, "Unsupported property: user_id"),
+        ({"hash-header": 1}, "invalid type 'signedint' for arg 'hash-header'"),
+    ],
+)
+def test_192_arguments_that_make_no_sense_are_refused(connect, channel, arguments, text):
+    assert refused(connect, "exchange_declare", exchange="refused", exchange_type=HASH, arguments=arguments) == text
+    with pytest.raises(ChannelClosedByBroker) as caught:
+        channel.exchange_declare("refused", passive=True)
+    assert caught.value.reply_code == 404
+
+
+@pytest.mark.parametrize(
+    ("weight", "text"),
+    [
+        ("abc", 'The binding key must be an integer: <<"abc">>'),
+        ("0", "The binding key must be greater than 0"),
+        ("10001", "The binding key must not exceed 10000"),
+    ],
+)
+def test_192_a_bad_weight_is_refused_and_nothing_else_is_lost(connect, channel, exchange, weight, text):
+    (name,) = bound(channel, exchange, 1)
+    channel.basic_publish(exchange, "k", b"before")
+    assert taken(channel, name)[0][2] == b"before"
+    other = channel.connection.channel()
+    channel.basic_publish(exchange, "k", b"unsettled")
+    assert channel.basic_get(name)[2] == b"unsettled"
+    channel.basic_publish(exchange, "k", b"waiting")
+    with pytest.raises(ChannelClosedByBroker) as caught:
+        channel.queue_bind(name, exchange, weight)
+    assert (caught.value.reply_code, caught.value.reply_text) == (406, f"PRECONDITION_FAILED - {text}")
+    other.basic_publish(exchange, "k", b"after")
+    assert [body for _, _, body in taken(other, name)] == [b"unsettled", b"waiting", b"after"]
+
+
+def test_193_a_second_binding_with_another_weight_does_not_change_the_shares(channel, exchange):
+    queues = bound(channel, exchange, 1, 1, 1)
+    before = placed(channel, exchange, queues)
+    channel.queue_bind(queues[0], exchange, "9")
+    assert placed(channel, exchange, queues) == before
+    channel.queue_unbind(queues[0], exchange, "9")
+    assert placed(channel, exchange, queues) == before
+
+
+def test_without_a_queue_a_mandatory_message_comes_back(channel, exchange):
+    channel.confirm_delivery()
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish(exchange, "k", b"body", mandatory=True)
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_a_restart_moves_no_key(daemon: Daemon, end: str):
+    daemon.start()
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("x", HASH, durable=True)
+        names = ["d", "b", "e", "a", "c"]
+        for name, weight in zip(names, (3, 1, 2, 1, 1), strict=True):
+            channel.queue_declare(name, durable=True)
+            channel.queue_bind(name, "x", str(weight))
+        for weight in ("9", "4"):  # the older of those that stay is what counts, also after the restart
+            channel.queue_bind("c", "x", weight)
+        channel.queue_unbind("c", "x", "1")
+        channel.queue_delete("e")
+        before = placed(channel, "x", ["a", "b", "c", "d"])
+    daemon.kill() if end == "killed" else daemon.stop()
+    daemon.start()
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        assert placed(channel, "x", ["a", "b", "c", "d"]) == before
+        channel.queue_unbind("c", "x", "4")
+        assert placed(channel, "x", ["a", "b", "c", "d"]) == before
+
+
+def shares(channel: BlockingChannel, exchange: str, queues: list[str], messages: int) -> Mapping[str, int]:
+    """How many of so many messages each queue got, and that none got another's."""
+    for number in range(messages):
+        channel.basic_publish(exchange, "one key", str(number).encode())
+    bodies = {name: [body for _, _, body in taken(channel, name)] for name in queues}
+    assert sorted(int(body) for each in bodies.values() for body in each) == list(range(messages))
+    return {name: len(each) for name, each in bodies.items()}
+
+
+@pytest.mark.parametrize("type_", ["x-random", "x-local-random"])
+def test_204_messages_go_to_queues_by_chance(channel, request, type_):
+    channel.exchange_declare(exchange := request.node.name, type_)
+    queues = bound(channel, exchange, "", "", "", "")
+    assert all(180 < got < 320 for got in shares(channel, exchange, queues, 1000).values())
+
+
+def test_204_a_queue_bound_twice_to_x_random_gets_twice_as_much(channel, request):
+    channel.exchange_declare(exchange := request.node.name, "x-random")
+    first, second = bound(channel, exchange, "a", "a")
+    channel.queue_bind(first, exchange, "b")
+    got = shares(channel, exchange, [first, second], 1500)
+    assert 900 < got[first] < 1100
+
+
+def test_204_x_local_random_takes_classic_queues_with_an_empty_key(connect, channel, request):
+    channel.exchange_declare(exchange := request.node.name, "x-local-random", auto_delete=True)
+    own = queue(channel)
+    channel.queue_declare(quorum := f"{exchange}-quorum", durable=True, arguments={"x-queue-type": "quorum"})
+    refusals = [
+        refused(connect, "queue_bind", queue=quorum, exchange=exchange, routing_key="key"),
+        refused(connect, "queue_bind", queue=quorum, exchange=exchange, routing_key=""),
+        refused(connect, "exchange_bind", destination="amq.fanout", source=exchange),
+    ]
+    assert refusals == [
+        "Non empty binding 'key' key not permitted",
+        "Queue type quorum not valid for this exchange type",
+        "Destination not found",
+    ]
+    channel.queue_bind(own, exchange, "")
+    channel.basic_publish(exchange, "any", b"body")
+    assert [body for _, _, body in taken(channel, own)] == [b"body"]
+
+
+@pytest.mark.parametrize("type_", ["x-random", "x-local-random"])
+def test_204_without_a_queue_a_mandatory_message_comes_back(channel, request, type_):
+    channel.exchange_declare(exchange := request.node.name, type_)
+    channel.confirm_delivery()
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish(exchange, "k", b"body", mandatory=True)

@@ -1,0 +1,242 @@
+"""Every sentence of the guide to the modulus hash exchange that says what it does, each with a test over a socket.
+
+A docstring is the sentence.
+"""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.faults.crash.daemon import Daemon
+from tests.support.blocking import Connect, dial, queue, taken
+from warren.broker.plugin import stable_hash
+
+pytestmark = pytest.mark.sockets
+
+KEYS = [f"order-{number}" for number in range(500)]
+SHARDS = 3
+
+
+@pytest.fixture
+def exchange(channel: BlockingChannel, request: pytest.FixtureRequest) -> str:
+    channel.exchange_declare(name := request.node.name, "x-modulus-hash")
+    return name
+
+
+def bound(channel: BlockingChannel, exchange: str, count: int) -> list[str]:
+    """So many new queues, in the order of their names."""
+    names = sorted(queue(channel) for _ in range(count))
+    for name in names:
+        channel.queue_bind(name, exchange, "")
+    return names
+
+
+def placed(channel: BlockingChannel, exchange: str, queues: list[str]) -> dict[str, str]:
+    """In which of these queues each of KEYS is found, once."""
+    for key in KEYS:
+        channel.basic_publish(exchange, key, b"")
+    found = [(method.routing_key, name) for name in queues for method, _, _ in taken(channel, name)]
+    assert len(found) == len(KEYS)
+    return dict(found)
+
+
+def test_messages_are_distributed_by_the_hash_of_the_key(channel, exchange):
+    """The x-modulus-hash exchange is a built-in exchange type in RabbitMQ that distributes messages across bound queues
+    based on a hash of the routing key."""
+    queues = bound(channel, exchange, 4)
+    shares = Counter(placed(channel, exchange, queues).values())
+    assert all(75 <= shares[name] <= 175 for name in queues)  # 125, and five standard deviations
+
+
+def test_a_key_stays_in_its_partition(channel, exchange):
+    """It is designed to partition messages across a number of regular queues (shards) while guaranteeing stable
+    routing."""
+    queues = bound(channel, exchange, 7)
+    assert placed(channel, exchange, queues) == placed(channel, exchange, queues)
+
+
+def test_hash_mod_n_picks_the_queue(channel, exchange):
+    """When a message is published to this exchange, it hashes the message's routing key and applies a Hash mod N
+    operation to pick the destination queue, where N is the total number of bound destinations."""
+    queues = bound(channel, exchange, 5)
+    assert placed(channel, exchange, queues) == {key: queues[stable_hash(key.encode()) % 5] for key in KEYS}
+
+
+def test_nothing_bound_is_nowhere_to_go(channel, exchange):
+    """Where N is 0, a mandatory message is returned."""
+    channel.confirm_delivery()
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish(exchange, "k", b"", mandatory=True)
+
+
+def test_binding_keys_are_ignored(channel, exchange):
+    """Note: This exchange ignores the values of the binding keys."""
+    queues = bound(channel, exchange, 3)
+    before = placed(channel, exchange, queues)
+    for number, name in enumerate(queues):
+        channel.queue_bind(name, exchange, f"key {number}")
+        channel.queue_unbind(name, exchange, "")
+    assert placed(channel, exchange, queues) == before
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_routing_survives_restarts(daemon: Daemon, end: str):
+    """As long as the bindings to the exchange remain the same, messages with the same routing key will always be routed
+    to exactly the same destination queue, even across node restarts."""
+    daemon.start()
+    names = [f"q{number}" for number in range(40)]
+    with dial(daemon.address) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("x", "x-modulus-hash", durable=True)
+        for name in reversed(names):
+            channel.queue_declare(name, durable=True)
+            channel.queue_bind(name, "x", "")
+        before = placed(channel, "x", names)
+    daemon.kill() if end == "killed" else daemon.stop()
+    daemon.start()
+    with dial(daemon.address) as connection:
+        assert placed(connection.channel(), "x", names) == before
+
+
+@contextmanager
+def order_taker(daemon: Daemon) -> Iterator[subprocess.Popen[str]]:
+    """An application that handles what is in the shards, in a process of its own."""
+    line = [sys.executable, str(Path(__file__).with_name("order_taker.py")), str(daemon.address[1]), str(SHARDS)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "consuming\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def handled(process: subprocess.Popen[str], at_most: int) -> list[tuple[str, int]]:
+    """Key and number of what an application has handled, in order."""
+    assert process.stdout is not None
+    lines: list[tuple[str, int]] = []
+    while len(lines) < at_most and (line := process.stdout.readline()):
+        key, number = line.split()
+        lines.append((key, int(number)))
+    return lines
+
+
+@pytest.fixture
+def shards(channel: BlockingChannel, exchange: str) -> Iterator[list[str]]:
+    """N queues on the exchange, with single active consumer."""
+    names = [f"shard-{number}" for number in range(SHARDS)]
+    for name in names:
+        channel.queue_declare(name, arguments={"x-single-active-consumer": True})
+        channel.queue_bind(name, exchange, "")
+    yield names
+    for name in names:
+        channel.queue_delete(name)
+
+
+def publish_orders(channel: BlockingChannel, exchange: str, keys: list[str], numbers: range) -> None:
+    for number in numbers:
+        for key in keys:
+            channel.basic_publish(exchange, key, str(number).encode())
+
+
+def note(came: list[tuple[str, int]], _: object, method: pika.spec.Basic.Deliver, __: object, body: bytes) -> None:
+    came.append((method.routing_key, int(body)))
+
+
+def test_messages_of_one_entity_are_processed_in_order_and_shards_at_once(channel, exchange, shards, connect: Connect):
+    """This makes it an excellent choice for use cases where message ordering matters for a specific domain entity (e.g.
+    an order ID), but you still want to process messages concurrently across multiple consumers.
+
+    Message ordering: Thanks to stable routing, all messages for a specific routing key end up in the same queue. SAC
+    ensures they are processed in order.
+
+    Concurrent consumption: N application instances can process messages in parallel, each consuming from a different
+    queue."""
+    keys = KEYS[:30]
+    by_queue: dict[str, list[tuple[str, int]]] = {name: [] for name in shards}
+    idle: list[tuple[str, int]] = []
+    instances = [connect() for _ in shards]  # each active on the queue to which it comes first
+    theirs = [instance.channel() for instance in instances]
+    for turn in range(SHARDS):
+        for index, consumer in enumerate(theirs):
+            name = shards[(index + turn) % SHARDS]
+            consumer.basic_consume(name, partial(note, by_queue[name] if turn == 0 else idle), auto_ack=True)
+    publish_orders(channel, exchange, keys, range(20))
+    while sum(map(len, by_queue.values())) < len(keys) * 20:
+        for instance in instances:
+            instance.process_data_events(0.01)
+    for key in keys:
+        found = [[number for theirs, number in came if theirs == key] for came in by_queue.values()]
+        assert sorted(found) == [[], [], list(range(20))]
+    assert all(by_queue.values()) and not idle
+
+
+def test_the_order_of_a_key_survives_the_crash_of_its_consumer(channel, exchange, shards, running):
+    """Fault tolerance: If an active consumer crashes, the broker will automatically deliver messages to another
+    consumer attached to that queue."""
+    keys = KEYS[:30]
+    with order_taker(running) as first, order_taker(running) as second:
+        publish_orders(channel, exchange, keys, range(20))
+        before = handled(first, 150)
+        first.kill()
+        before += handled(first, 1 << 30)  # what it wrote before it died
+        publish_orders(channel, exchange, keys, range(20, 30))
+        again = dict.fromkeys(keys, 0)  # how many it has handled: the next is that, or the last one once more
+        for key, number in before:
+            assert number == again[key]
+            again[key] += 1
+        after: list[tuple[str, int]] = []
+        while Counter(number for _, number in after)[29] < len(keys):
+            after += handled(second, 1)
+        for key in keys:
+            numbers = [number for theirs, number in after if theirs == key]
+            assert numbers == list(range(numbers[0], 30)), f"{key} is out of order"
+            assert numbers[0] in (again[key], again[key] - 1), f"{key} has a gap, or came twice"
+
+
+def test_a_queue_bound_more_often_gets_more(channel, exchange):
+    """If a user binds the exact same queue M times to the same exchange instance (using different dummy binding keys,
+    since the binding key is ignored for routing), the queue will have an M / N probability of receiving any given
+    message. This allows you to easily distribute more load to specific queues if needed."""
+    heavy, light = bound(channel, exchange, 2)
+    for dummy in ("1", "2"):
+        channel.queue_bind(heavy, exchange, dummy)
+    channel.queue_bind(heavy, exchange, "2")  # the same binding once more is no other one
+    shares = Counter(placed(channel, exchange, [heavy, light]).values())
+    assert 0.65 < shares[heavy] / len(KEYS) < 0.85
+
+
+def test_another_number_of_queues_moves_nearly_all_keys(channel, exchange):
+    """However, if you add or remove queues (changing N), the routing for almost all keys will be reshuffled."""
+    queues = bound(channel, exchange, 9)
+    before = placed(channel, exchange, queues)
+    channel.queue_bind(added := queue(channel), exchange, "")
+    after = placed(channel, exchange, [*queues, added])
+    assert sum(before[key] != after[key] for key in KEYS) / len(KEYS) > 0.8
+    channel.queue_delete(added)
+    assert placed(channel, exchange, queues) == before
+
+
+def test_a_static_topology_keeps_the_strict_order_of_messages(channel, exchange, connect: Connect):
+    """If your topology is static and you need strict message ordering guarantees, the x-modulus-hash exchange is
+    recommended."""
+    queues = bound(channel, exchange, 3)
+    publishers = [connect().channel() for _ in range(2)]  # each with keys of its own
+    for number in range(50):
+        for index, publisher in enumerate(publishers):
+            for key in KEYS[index * 10 : index * 10 + 10]:
+                publisher.basic_publish(exchange, key, str(number).encode())
+    for publisher in publishers:
+        publisher.close()
+    came: dict[str, list[int]] = {}
+    for name in queues:
+        for method, _, body in taken(channel, name):
+            came.setdefault(method.routing_key, []).append(int(body))
+    assert came == {key: list(range(50)) for key in KEYS[:20]}

@@ -1,0 +1,232 @@
+"""Connections that are lost while the node has much to do: what they had counts as gone at once for who comes next."""
+
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Queue
+from pamqp.commands import Connection as Methods
+
+from tests.support import codec
+from tests.support.channel import Channel as ClientChannel
+from tests.support.clock import FakeClock
+from tests.support.session import connected, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.session.connection import Connection
+
+from .test_multiple_settlements import LARGE, PUBLISH, Large
+
+LOST = 100
+MANY_PUBLISHES = (codec.method_frame(1, Basic.Publish, {"routing_key": "many"}) + codec.header_frame(1, 0)) * 100
+
+
+@pytest.fixture
+def node() -> Node:
+    return new_node()
+
+
+def busy(node: Node) -> None:
+    """Jobs have had their share of this turn."""
+    node.scheduler._left = 0
+
+
+def session(ch: ClientChannel) -> Connection:
+    return pipe_of(ch.client).connection
+
+
+def later(node: Node) -> None:
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)
+
+
+def deliveries(ch: ClientChannel) -> list[int]:
+    """The positions of what is out on the channel, in the order of its delivery."""
+    connection = session(ch)
+    while connection.take_output():
+        connection.flushed()
+    return [position for _, _, position, _ in connection.channels[1].unacked.values()]
+
+
+def test_a_hundred_lost_connections_have_a_hundred_successors_at_once(node: Node) -> None:
+    clients = [connected(node).channel(1) for _ in range(LOST)]
+    for number, ch in enumerate(clients):
+        ch.declare(f"mine{number}", exclusive=True)
+        ch.consume(f"mine{number}", consumer_tag="c")
+        ch.publish("", f"mine{number}", b"of the first")
+    for ch in clients:
+        session(ch).lost("gone")
+    assert len(node.scheduler), "their ends are not complete"
+    successors = [connected(node).channel(1) for _ in range(LOST)]
+    for number, ch in enumerate(successors):
+        assert ch.declare(f"mine{number}", exclusive=True).message_count == 0
+        ch.consume(f"mine{number}", consumer_tag="c", exclusive=True)
+    later(node)
+    assert len(node.vhosts["/"].queues) == LOST and not len(node.scheduler)
+    for number, ch in enumerate(successors):
+        ch.publish("", f"mine{number}", b"of the second")
+        assert ch.delivery().body == b"of the second"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (Queue.Declare, {"passive": True}),
+        (Basic.Get, {}),
+        (Basic.Consume, {}),
+        (Queue.Purge, {}),
+        (Queue.Bind, {"exchange": "amq.direct"}),
+    ],
+)
+def test_an_exclusive_queue_of_a_lost_connection_is_not_found(node: Node, kind: Any, fields: dict[str, Any]) -> None:
+    owner, other = connected(node).channel(1), connected(node).channel(1)
+    owner.declare("mine", exclusive=True)
+    busy(node)
+    session(owner).lost("gone")
+    other.refused(404, kind, queue="mine", **fields)
+
+
+def test_deleting_or_unbinding_it_is_fine(node: Node) -> None:
+    owner, other = connected(node).channel(1), connected(node).channel(1)
+    for name in ("one", "two"):
+        owner.declare(name, exclusive=True)
+    busy(node)
+    session(owner).lost("gone")
+    other.delete("one")
+    other.unbind("two", "amq.direct", "k")
+    assert not node.vhosts["/"].queues
+    later(node)
+
+
+def test_an_exclusive_consumer_gives_way_to_its_successor_which_gets_first_what_was_out() -> None:
+    large = Large()
+    large.ch.cancel("c")
+    large.connection.lost("gone")
+    large.turns()
+    first, second = connected(large.node).channel(1), connected(large.node).channel(1)
+    first.send(Basic.Consume, queue="queue", consumer_tag="c", exclusive=True)
+    deliveries(first)
+    busy(large.node)
+    session(first).lost("gone")
+    second.send(Basic.Consume, queue="queue", consumer_tag="c", exclusive=True)
+    second.publish("", "queue", b"fresh")
+    assert deliveries(second) == [], "not before what was out is back"
+    later(large.node)
+    positions = deliveries(second)
+    assert positions == list(range(1, LARGE + 2))
+
+
+def test_basic_get_waits_for_what_comes_back_to_the_queue(node: Node) -> None:
+    lost, other = connected(node).channel(1), connected(node).channel(1)
+    for name in ("many", "few"):
+        lost.declare(name)
+    for _ in range(LARGE // 100):
+        other.client.raw(MANY_PUBLISHES)
+    other.publish("", "few", b"first")
+    lost.send(Basic.Consume, queue="many", consumer_tag="many")
+    lost.send(Basic.Consume, queue="few", consumer_tag="few")
+    deliveries(lost)
+    other.publish("", "few", b"second")
+    deliveries(lost)
+    lost.cancel("few")
+    session(lost).lost("gone")
+    other.publish("", "few", b"third")
+    other.send(Basic.Get, queue="few", no_ack=True)
+    other.send(Basic.Get, queue="few", no_ack=True)
+    assert not session(other).output.waits(), "what was out is not back yet, and the queue is not empty"
+    later(node)
+    assert [other.next().body, other.next().body] == [b"first", b"second"]
+    assert [content.body for content in [other.get("few")] if content] == [b"third"]
+
+
+def test_basic_get_that_waits_sees_the_queue_go() -> None:
+    large = Large()
+    other, third = connected(large.node).channel(1), connected(large.node).channel(1)
+    large.connection.lost("gone")
+    other.send(Basic.Get, queue="queue", no_ack=True)
+    third.delete("queue")
+    later(large.node)
+    other.expect_close(404)
+
+
+def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> None:
+    active, waiting, late = (connected(node).channel(1) for _ in range(3))
+    active.declare("queue", arguments={"x-single-active-consumer": True})
+    for ch in (active, waiting):
+        ch.consume("queue")
+    for number in range(3):
+        active.publish("", "queue", b"%d" % number)
+    assert len(deliveries(active)) == 3
+    busy(node)
+    session(active).lost("gone")
+    late.consume("queue")
+    consumers: Any = node.vhosts["/"].queues["queue"].consumers
+    assert consumers.active.channel is session(waiting).channels[1], "it has been there longer"
+    late.publish("", "queue", b"3")
+    assert deliveries(waiting) == []
+    later(node)
+    assert [waiting.delivery().body for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_messages_come_back_before_the_next_single_active_consumer_is_served() -> None:
+    large = Large()
+    large.connection.lost("gone")
+    large.turns()
+    large.ch = connected(large.node).channel(1)
+    large.ch.delete("queue")
+    large.ch.declare("queue", arguments={"x-single-active-consumer": True})
+    active, waiting = connected(large.node).channel(1), connected(large.node).channel(1)
+    for ch in (active, waiting):
+        ch.send(Basic.Consume, queue="queue", consumer_tag="c")
+    for _ in range(LARGE // 100):
+        large.ch.client.raw(PUBLISH * 100)
+        deliveries(active)
+    assert len(deliveries(active)) == LARGE
+    later(large.node)
+    large.node.scheduler._left = 15  # enough to end the consumer, and not to look at what it has
+    session(active).lost("gone")
+    large.ch.publish("", "queue", b"fresh")
+    assert deliveries(waiting) == []
+    later(large.node)
+    assert deliveries(waiting) == list(range(1, LARGE + 2))
+
+
+def test_a_queue_that_goes_with_its_last_consumer_goes_before_it_is_declared_again(node: Node) -> None:
+    first, second = connected(node).channel(1), connected(node).channel(1)
+    first.declare("queue", auto_delete=True)
+    first.consume("queue")
+    busy(node)
+    session(first).lost("gone")
+    second.declare("queue", auto_delete=True, arguments={"x-max-length": 1})
+    later(node)
+    second.consume("queue")
+
+
+def test_a_queue_whose_consumers_are_lost_is_unused(node: Node) -> None:
+    first, second = connected(node).channel(1), connected(node).channel(1)
+    first.declare("queue")
+    first.consume("queue")
+    busy(node)
+    session(first).lost("gone")
+    second.call(Queue.Delete, queue="queue", if_unused=True)
+    later(node)
+
+
+def test_channels_of_a_lost_connection_count_no_more(node: Node) -> None:
+    client = connected(node)
+    for number in range(10):
+        client.channel(number + 1)
+    busy(node)
+    pipe_of(client).connection.lost("gone")
+    assert node.census.channels == 0
+    later(node)
+    assert node.census.channels == 0
+
+
+def test_a_client_that_says_goodbye_gets_no_cancel_for_what_its_successor_has_ended(node: Node) -> None:
+    first, second = connected(node).channel(1), connected(node).channel(1)
+    first.declare("mine", exclusive=True)
+    first.consume("mine")
+    busy(node)
+    first.client.send(Methods.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    second.declare("mine", exclusive=True)
+    later(node)
+    assert not first.client.inbox(1)

@@ -1,0 +1,130 @@
+"""A connection waits for jobs and for the journal before it is served further, and is closed where a job fails."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Channel, Connection, Queue, Tx
+
+from tests.support import codec
+from tests.support.channel import Channel as ClientChannel
+from tests.support.clock import FakeClock
+from tests.support.session import connected, new_node, pipe_of
+from warren.broker.core.node.node import Node
+from warren.broker.session import channel as channel_module
+from warren.broker.session.connection import Connection as Session
+
+from .test_multiple_settlements import Large
+
+INTERNAL_ERROR = 541
+
+
+class Durable:
+    """The journal's word that something is on disk, which the test gives."""
+
+    def __init__(self, large: Large) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        large.journal.much = True
+        large.journal.ticket = lambda: large.journal.durable + 1  # type: ignore[method-assign]
+        large.journal.when_durable = lambda ticket, fn: self.waiting.append(fn)  # type: ignore[method-assign]
+
+    def give(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)()
+
+
+@pytest.mark.parametrize("durable_first", [True, False])
+def test_a_commit_that_waits_for_its_settlements_and_for_the_journal_waits_for_both(durable_first: bool) -> None:
+    large = Large(True)
+    large.ack_all()
+    large.ch.publish("", "queue", b"x", {"delivery_mode": 2})
+    durable = Durable(large)
+    large.ch.send(Tx.Commit)
+    assert large.connection.suspended == 2 and durable.waiting
+    if durable_first:
+        durable.give()
+        assert large.connection.suspended == 1 and large.queue.unacked, "messages are still settled"
+        large.turns()
+    else:
+        large.turns()
+        assert large.connection.suspended, "the journal has to keep up first"
+    durable.give()
+    assert not large.connection.suspended and large.queue.unacked == 1, "what was published is delivered"
+    large.ch.reply_to(Tx.Commit)
+
+
+def failing(*args: Any) -> Any:
+    raise KeyError("a bug")
+
+
+@pytest.mark.parametrize("how", ["nack", "commit", "close", "purge"])
+def test_a_job_that_fails_closes_the_connection_that_waits_for_it(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    large = Large(how == "commit")
+    log: list[tuple[str, dict[str, object]]] = []
+    large.node.scheduler.report = lambda event, level, fields: log.append((event, fields))
+    if how == "commit":
+        large.ack_all()
+    if how == "purge":
+        other = connected(large.node).channel(1)
+        large.connection.lost("gone")
+        large.turns()
+        large.ch, large.connection = other, pipe_of(other.client).connection
+    with monkeypatch.context() as patch:
+        patch.setattr(large.journal, "settle", failing)
+        patch.setattr(type(large.queue), "requeue", failing)
+        patch.setattr(type(large.queue), "settle", failing)
+        patch.setattr("warren.broker.core.queues.release._settle", failing)
+        if how == "nack":
+            large.ch.nack(0, multiple=True, requeue=True)
+        elif how == "commit":
+            large.ch.send(Tx.Commit)
+        elif how == "close":
+            large.ch.send(Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+        else:
+            large.ch.send(Queue.Purge, queue="queue")
+        large.turns()
+    close = large.ch.client.expect_close(INTERNAL_ERROR)
+    assert isinstance(close, Connection.Close) and not large.connection.suspended
+    event, fields = log[0]
+    named = "queue 'queue'" if how == "purge" else large.connection.name
+    assert event == "job_failed" and named in str(fields["job"])
+
+
+def test_requests_that_meet_a_bug_in_a_later_turn_close_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = new_node()
+    ch = connected(node).channel(1)
+    ch.declare("queue")
+    ch.client.raw(codec.method_frame(1, Queue.Declare, {"queue": "queue", "nowait": True}) * 1_000)
+    monkeypatch.setattr(channel_module.Channel, "handle", failing)
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)
+    ch.client.expect_close(INTERNAL_ERROR)
+
+
+def owner(node: Node, count: int) -> tuple[Session, list[ClientChannel]]:
+    """A connection with so many channels, and an exclusive queue and a consumer on each."""
+    client = connected(node)
+    channels = [client.channel(number + 1) for number in range(count)]
+    for number, ch in enumerate(channels):
+        ch.declare(f"mine{number}", exclusive=True)
+        ch.send(Basic.Consume, queue=f"mine{number}", consumer_tag="c")
+    return pipe_of(client).connection, channels
+
+
+def test_an_end_of_a_connection_that_fails_in_one_part_goes_on_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = new_node()
+    session, _ = owner(node, 3)
+    real = channel_module.Channel.end_in_steps
+
+    def end_in_steps(self: Any) -> Any:
+        if self.number == 2:
+            raise KeyError("a bug")
+        yield from real(self)
+
+    monkeypatch.setattr(channel_module.Channel, "end_in_steps", end_in_steps)
+    session.lost("gone")
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)
+    assert not len(node.scheduler) and not node.vhosts["/"].queues

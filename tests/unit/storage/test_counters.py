@@ -1,0 +1,58 @@
+"""What a journal counts of what it writes and reads back."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.metadata import MemoryMetadata
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment_reader import READ_BYTES
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+
+def opened(disk: SimulatedDisk) -> Journal:
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()))
+    journal.recover()
+    return journal
+
+
+def stored(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
+    """So many messages in one batch, on the disk; their pages."""
+    messages = [
+        Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True) for _ in range(count)
+    ]
+    journal.append([1], messages)
+    batch = journal.seal()
+    assert batch is not None
+    batch.commit()
+    journal.committed(batch.number)
+    return [(message.id, message.location) for message in messages]
+
+
+def test_messages_and_octets_are_counted_as_they_are_written_and_read_back() -> None:
+    journal = opened(SimulatedDisk(Random(1)))
+    assert (journal.written_messages, journal.written_bytes, journal.reads, journal.read_messages) == (0, 0, 0, 0)
+    pages = stored(journal, 3, b"x" * 100)
+    assert journal.written_messages == 3 and 300 < journal.written_bytes < 900
+    journal.read(pages)
+    assert (journal.reads, journal.read_messages, journal.read_bytes) == (1, 3, journal.written_bytes)
+
+
+def test_what_was_there_before_a_restart_was_not_written_since() -> None:
+    disk = SimulatedDisk(Random(1))
+    stored(opened(disk), 3, b"x")
+    journal = opened(disk.power_loss(Random(1)))
+    assert (journal.written_messages, journal.written_bytes, journal.read_messages) == (0, 0, 0)
+
+
+def test_a_long_message_is_one_read() -> None:
+    journal = opened(SimulatedDisk(Random(1)))
+    pages = stored(journal, 1, b"x" * (2 * READ_BYTES))
+    journal.read(pages)
+    assert journal.reads == 1 and journal.read_bytes > 2 * READ_BYTES

@@ -1,0 +1,85 @@
+"""Declarations alone are written and not synced; nothing that was confirmed comes before them on the disk."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from tests.faults.simulation.disk import SimulatedDisk
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.metadata.records import Change, StoredQueue
+from warren.broker.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+QUEUE = Change(True, StoredQueue("/", "q", 1, False, b""))
+
+
+class Notes:
+    """Metadata and disk that only note in what order they are asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.disk = SimulatedDisk(Random(1))
+        self.disk.before = lambda what, name: self.calls.append(f"{what} log") if what in ("write", "sync") else None
+
+    def apply(self, changes: list[Change]) -> None:
+        self.calls.append("apply metadata")
+
+    def sync(self) -> None:
+        self.calls.append("sync metadata")
+
+
+def opened() -> tuple[Journal, Notes]:
+    notes = Notes()
+    journal = Journal(notes.disk, cast("Metadata", notes))
+    journal.recover()
+    assert notes.calls[0] == "sync metadata", "what a start has found stays"
+    notes.calls.clear()
+    return journal, notes
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    assert batch is not None
+    batch.commit()
+    journal.committed(batch.number)
+
+
+def publish(journal: Journal) -> None:
+    journal.append([1], [Message(Address("", "q"), content_frames(1, b"\x00\x00", b"x"), 1, 1, 0, True)])
+
+
+def test_a_declaration_is_answered_once_it_is_written() -> None:
+    journal, notes = opened()
+    journal.change(QUEUE)
+    answered: list[bool] = []
+    journal.when_durable(journal.ticket(), lambda: answered.append(True))
+    commit(journal)
+    assert answered and notes.calls == ["apply metadata"]
+    assert journal.unsynced() and journal.seal() is None
+
+
+def test_a_sync_is_a_batch_of_its_own_where_nothing_else_came() -> None:
+    journal, notes = opened()
+    journal.change(QUEUE)
+    commit(journal)
+    journal.sync()
+    commit(journal)
+    assert notes.calls == ["apply metadata", "sync metadata"]
+    assert not journal.unsynced()
+    journal.sync()
+    assert journal.seal() is None
+
+
+def test_messages_come_after_all_that_was_declared_before() -> None:
+    journal, notes = opened()
+    journal.change(QUEUE)
+    commit(journal)
+    journal.change(QUEUE)
+    publish(journal)
+    commit(journal)
+    assert notes.calls == ["apply metadata", "apply metadata", "sync metadata", "write log", "sync log"]
+    assert not journal.unsynced()

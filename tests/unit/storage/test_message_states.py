@@ -1,0 +1,181 @@
+"""What a queue knows of its messages beyond their octets is there after a restart: priorities, deadlines, attempts."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.metadata import MemoryMetadata
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message_state import MessageState
+from warren.broker.core.messages.ports import RecoveredQueue
+from warren.broker.storage import log_records
+from warren.broker.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+Attempts = dict[bytes, int]
+
+
+def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> tuple[Journal, dict[int, RecoveredQueue]]:
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    return journal, journal.recover()
+
+
+def levels(found: dict[int, RecoveredQueue]) -> dict[int, bytes]:
+    return {queue: recovered.levels for queue, recovered in found.items() if recovered.levels}
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    if batch is not None:
+        batch.commit()
+        journal.committed(batch.number)
+
+
+def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
+    message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+    message.state = life
+    journal.append(queues, [message])
+    commit(journal)
+    return message
+
+
+def attempts(journal: Journal, pages: list[tuple[int, int]], queue: int) -> Attempts:
+    return {m.body: m.state.attempts if m.state is not None else 0 for m in journal.read(pages, queue)}
+
+
+def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
+    """Return the messages that the journal remembers, by queue and id."""
+    return {key: value for segment in journal.segments.values() for key, value in segment.attempts.items()}
+
+
+def test_a_life_is_read_back_before_and_after_a_restart() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
+    pages = [(message.id, message.location)]
+    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
+        (read,) = each.read(pages, 1)
+        assert read.state is not None
+        life = read.state
+        assert (life.deadline_ms, life.level, life.attempts, life.dead_lettered) == (1_700_000_000_000, 9, 3, True)
+
+
+def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, 2000)
+    blind = ("one", "", "\udcff" * 255)
+    append(journal, [1], b"kept", MessageState(level=4, dead_lettered=True, bcc_keys=(*blind, "longer than any" * 18)))
+    append(journal, [1], b"behind it")
+    for number in range(30):
+        filler = append(journal, [3], b"%d" % number)
+        journal.settle(3, filler.id, filler.location)
+    for _ in range(20):
+        commit(journal)
+    assert 1 not in journal.segments
+    journal, found = opened(disk.crash(), 2000)
+    kept, behind = journal.read(found[1], 1)
+    assert (kept.bcc_keys, kept.dead_lettered, kept.body, kept.address.routing_key) == (blind, True, b"kept", "q")
+    assert (behind.bcc_keys, behind.body) == ((), b"behind it")
+    assert levels(found) == {1: b"\x04\x00"}
+
+
+def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    for level in (0, 5, 255, 1):
+        append(journal, [1], b"x", MessageState(level=level))
+    append(journal, [1], b"x")
+    append(journal, [2], b"x", MessageState(attempts=1))
+    append(journal, [3], b"x")
+    journal, found = opened(disk.crash())
+    assert levels(found) == {1: bytes((0, 5, 255, 1, 0))}
+    assert [len(found[queue]) for queue in (1, 2, 3)] == [5, 1, 1]
+    assert all(recovered.deadlines_ms is None for recovered in found.values())
+
+
+def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"x", MessageState(deadline_ms=5))
+    append(journal, [1], b"x")
+    gone = append(journal, [2], b"x", MessageState(deadline_ms=5))
+    append(journal, [2], b"x", MessageState(level=1))
+    journal.settle(2, gone.id, gone.location)
+    commit(journal)
+    found = opened(disk.crash())[1]
+    assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
+
+
+def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1, 2], b"x")
+    for count in (1, 2, 3):
+        journal.record_delivery_count(1, message.id, message.location, count)
+    commit(journal)
+    pages = [(message.id, message.location)]
+    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
+        assert attempts(each, pages, 1) == {b"x": 3}
+        assert attempts(each, pages, 2) == {b"x": 0}
+
+
+def test_a_settled_message_leaves_no_count_behind() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1], b"x")
+    append(journal, [1], b"y")
+    journal.record_delivery_count(1, message.id, message.location, 1)
+    commit(journal)
+    journal.settle(1, message.id, message.location)
+    commit(journal)
+    assert not attempts_in(journal)
+    assert not attempts_in(opened(disk.crash())[0])
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
+    """The segment of the counts has nothing that is wanted, and goes; the messages are copied, and get other ids."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, 2000)
+    kept = [append(journal, [1, 2], b"kept %d" % number, MessageState(level=4)) for number in range(2)]
+    for number in range(30):
+        filler = append(journal, [3], b"%d" % number)
+        journal.settle(3, filler.id, filler.location)
+        if number == 20:
+            for count in (1, 2):
+                journal.record_delivery_count(1, kept[0].id, kept[0].location, count)
+            journal.record_delivery_count(2, kept[1].id, kept[1].location, 7)
+    for _ in range(5):
+        append(journal, [4], b"and on")
+    journal.record_delivery_count(1, kept[0].id, kept[0].location, 3)
+    commit(journal)
+    assert "00000001.log" not in disk.names() and journal.segments.keys() - {1, 2}, "nothing was compacted"
+    if closed:
+        journal.close()
+    journal, found = opened(disk.power_loss(Random(1)))
+    assert attempts(journal, found[1], 1) == {b"kept 0": 3, b"kept 1": 0}
+    assert attempts(journal, found[2], 2) == {b"kept 0": 0, b"kept 1": 7}
+    assert levels(found) == {1: b"\x04\x04", 2: b"\x04\x04"}
+
+
+def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> None:
+    """A power cut took what was counted anew with the copy; neither was durable, so the old segment is still there."""
+    disk = SimulatedDisk(Random(1))
+    salt, address, frames = 5, Address("", "q"), content_frames(1, b"\x00\x00", b"x")
+    octets = log_records.Head(1, salt).encode()
+    for id_ in (1, 2):
+        octets += log_records.message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
+        if id_ == 1:
+            octets += log_records.counted(salt, 2, 1, 1, 4)
+    disk.put("00000001.log", octets)
+    journal, found = opened(disk)
+    assert [id_ for id_, _ in found[1]] == [2]
+    assert attempts(journal, found[1], 1) == {b"x": 4}

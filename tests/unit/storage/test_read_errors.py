@@ -1,0 +1,258 @@
+"""A disk that refuses to read: the place is named, nothing is lost, and all else is served, copied and confirmed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.faults.simulation.disk import SimulatedDisk, SimulatedFile
+from tests.faults.simulation.metadata import MemoryMetadata
+from tests.support.descriptors import no_descriptor
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage import compaction, segment_reader
+from warren.broker.storage.disk import FolderDisk
+from warren.broker.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+SEGMENT_BYTES = 4000
+FIRST = "00000001.log"
+BODY = b"x" * 80
+
+
+class BadDisk(SimulatedDisk):
+    """`bad` are the offsets of bytes, by file, that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.bad: dict[str, int] = {}
+        self.refused = 0
+
+    def open(self, name: str, create: bool) -> SimulatedFile:
+        self.call("open", name)
+        super().open(name, create)
+        return BadFile(self, name, self._inodes[name])
+
+
+class BadFile(SimulatedFile):
+    def read(self, offset: int, octets: int) -> bytes:
+        disk = self._disk
+        assert isinstance(disk, BadDisk)
+        bad = disk.bad.get(self._name, -1)
+        if offset <= bad < offset + octets:
+            disk.refused += 1
+            raise OSError(errno.EIO, "Input/output error", self._name)
+        return super().read(offset, octets)
+
+
+class Log:
+    """A journal on such a disk. `pages` are what it has stored, by body."""
+
+    def __init__(self) -> None:
+        self.disk = BadDisk()
+        self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+        self.journal.recover()
+        self.stored: list[Message] = []
+
+    def store(self, count: int, *queues: int) -> None:
+        """Each in a batch of its own."""
+        for _ in range(count):
+            body = b"%04d" % len(self.stored) + BODY
+            message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+            self.journal.append(list(queues) or [1], [message])
+            self.stored.append(message)
+            self.commit()
+
+    def commit(self) -> bool:
+        batch = self.journal.seal()
+        if batch is None:
+            return False
+        batch.commit()
+        self.journal.committed(batch.number)
+        return True
+
+    def read(self) -> list[int | None]:
+        """The numbers of all that is stored, read in one go."""
+        read = self.journal.read_all([(each.id, each.location) for each in self.stored])
+        return [int(message.body[:4]) if message is not None else None for message in read]
+
+
+def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
+    log = Log()
+    log.store(20)
+    offset = log.stored[3].location & 0xFFFFFFFF
+    log.disk.bad[FIRST] = offset + 50
+    expected = [None if number == 3 else number for number in range(20)]
+    assert log.read() == log.read() == expected
+    assert log.journal.report == [f"{FIRST}: the record at offset {offset} cannot be read: Input/output error"]
+    log.disk.bad.clear()
+    log.journal.reader.now_s = lambda: 1e9
+    assert log.read() == list(range(20))
+
+
+def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_reader, "FAILURES", 4)
+    log = Log()
+    log.store(50)
+    now_s = 100.0
+    log.journal.reader.now_s = lambda: now_s
+    before, log.disk.before = log.disk.before, None
+    count = sum(each.location >> 32 == 1 for each in log.stored)
+
+    def fail(what: str, name: str) -> None:
+        if what in ("read", "open") and name == FIRST:
+            log.disk.refused += 1
+            raise OSError(errno.EIO, "Input/output error", name)
+
+    log.disk.before = fail
+    expected: list[int | None] = [*[None] * count, *range(count, 50)]
+    assert log.read() == expected
+    refused = log.disk.refused
+    assert refused <= 8
+    assert log.read() == expected and log.disk.refused == refused, "a dying disk is asked again and again"
+    log.disk.before = before
+    assert log.read() == expected
+    now_s += segment_reader.RETRY_S
+    assert log.read() == list(range(50))
+
+
+def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -> None:
+    log = Log()
+    log.store(100)
+    kept = [number for number in range(100) if not number % 9]
+    for message in log.stored:
+        if message.id - 1 not in kept:
+            log.journal.settle(1, message.id, message.location)
+    log.stored = [log.stored[number] for number in kept]
+    log.disk.bad[FIRST] = 100
+    for _ in range(20):
+        log.commit()
+        log.store(1)
+    assert log.journal.durable >= 100 + 20, "batches are not committed any more"
+    assert [line for line in log.journal.report if FIRST in line and "offset" in line]
+    assert FIRST in log.disk.names() and "00000002.log" not in log.disk.names(), "all others are compacted"
+    log.disk.bad.clear()
+    log.journal.reader.now_s = lambda: 1e9
+    assert None not in log.read()
+
+
+def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> None:
+    log = Log()
+    log.store(5)
+    offset = log.stored[2].location & 0xFFFFFFFF
+    data = bytearray(log.disk.content(FIRST))
+    data[offset + 70] ^= 1
+    log.disk.put(FIRST, bytes(data))
+    assert log.read() == log.read() == [0, 1, None, 3, 4]
+    assert log.journal.report == [f"{FIRST}: the record at offset {offset} is damaged"]
+    assert log.journal.reader.damaged >= 2
+
+
+def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_reader, "FILES", 3)
+    log = Log()
+    log.store(150)
+    assert log.read() == list(range(150))
+    assert len(log.journal.reader._files) == 3
+
+
+def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
+    log = Log()
+    log.store(1)
+    other = log.disk.open(FIRST, False)
+    other.write(b"foreign")
+    log.journal.append([1], [Message(Address("", "q"), content_frames(1, b"\0\0", BODY), 1, len(BODY), 0, True)])
+    batch = log.journal.seal()
+    assert batch is not None and batch.segment.file is not None
+    batch.segment.file.size = len(log.disk.content(FIRST))
+    with pytest.raises(OSError) as raised:
+        batch.commit()
+    assert raised.value.errno == errno.EIO and raised.value.filename == FIRST
+
+
+def failing(log: Log, error: int, *calls: str) -> Callable[[], None]:
+    """Have these calls for the first segment fail; what is returned ends that."""
+    before = log.disk.before
+
+    def fail(what: str, name: str) -> None:
+        if what in calls and name == FIRST:
+            log.disk.refused += 1
+            raise OSError(error, os.strerror(error), name)
+
+    def end() -> None:
+        log.disk.before = before
+
+    log.disk.before = fail
+    return end
+
+
+@pytest.mark.parametrize("error", EXHAUSTED, ids=errno.errorcode.get)
+def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
+    log = Log()
+    log.store(50)
+    pages = [(each.id, each.location) for each in log.stored]
+    there = sum(each.location >> 32 != 1 for each in log.stored)
+    end = failing(log, error, "open", "read")
+    assert log.journal.read(pages) == [] == log.journal.read_all(pages)
+    assert len(log.journal.read_all(pages[-there:] + pages)) == there, "what was read before the shortage is given"
+    assert log.journal.read_errors == 0 and log.journal.report == [
+        f"{FIRST}: not read for now, to be tried again: {os.strerror(error)}"
+    ]
+    end()
+    assert log.read() == list(range(50)), "the segment is left alone as if the disk had failed"
+
+
+def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) -> None:
+    journal = Journal(FolderDisk(tmp_path / "log", False), cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+    journal.recover()
+    stored = []
+    for number in range(100):
+        body = b"%04d" % number + BODY
+        stored.append(Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True))
+        journal.append([1], stored[-1:])
+        batch = journal.seal()
+        assert batch is not None
+        batch.commit()
+        journal.committed(batch.number)
+    pages = [(each.id, each.location) for each in stored]
+    there = sum(each.location >> 32 == 1 for each in stored)
+    assert len(journal.read(pages[:there])) == there
+    with no_descriptor():
+        assert len(journal.read_all(pages)) == there, "what is in a file that is open can be read"
+    assert [each and each.body for each in journal.read_all(pages)] == [each.body for each in stored]
+    journal.close()
+
+
+@pytest.mark.parametrize("error", [*EXHAUSTED, errno.EIO], ids=errno.errorcode.get)
+def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(error: int) -> None:
+    log = Log()
+    log.store(100)
+    kept = [number for number in range(100) if not number % 9]
+    for message in log.stored:
+        if message.id - 1 not in kept:
+            log.journal.settle(1, message.id, message.location)
+    log.stored = [log.stored[number] for number in kept]
+    now_s = 0.0
+    log.journal.reader.now_s = lambda: now_s
+    end = failing(log, error, "open", "read")
+    for _ in range(20):
+        log.commit()
+        log.store(1)
+    assert log.disk.refused == 1, "a disk that refuses is asked with each batch"
+    assert FIRST in log.disk.names() and "00000002.log" not in log.disk.names(), "all others are compacted"
+    end()
+    now_s += segment_reader.RETRY_S if error in EXHAUSTED else compaction.REFUSED_S
+    for _ in range(20):
+        log.commit()
+        log.store(1)
+    assert FIRST not in log.disk.names()
+    assert None not in log.read()

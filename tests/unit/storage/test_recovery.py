@@ -1,0 +1,386 @@
+"""Damage that the log may have suffered: torn, zero and garbage ends, flipped bits, missing files; then two restarts.
+
+The log is written by the journal itself: segments of a few records, each record a batch of its own.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.metadata import MemoryMetadata
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.storage import log_records
+from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+SEGMENT_BYTES = 1 << 20
+ADDRESS = Address("", "q")
+FIRST, SECOND = "00000001.log", "00000002.log"
+
+
+def message(body: bytes) -> Message:
+    frames = content_frames(1, b"\x00\x00", body)
+    return Message(ADDRESS, frames, 1, len(body), 0, True)
+
+
+def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[bytes]]]:
+    """A journal after its start, and the bodies that it found."""
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    found = journal.recover()
+    read = {queue: journal.read(pages) for queue, pages in found.items() if pages}
+    return journal, {queue: [m.body for m in messages if m is not None] for queue, messages in read.items()}
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    assert batch is not None
+    batch.commit()
+    journal.committed(batch.number)
+
+
+def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:
+    """Each in a batch of its own."""
+    messages = [message(body) for body in bodies]
+    for each in messages:
+        journal.append(queues, [each])
+        commit(journal)
+    return messages
+
+
+def written(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
+    """The disk after a killed broker had got these into queue 1."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, segment_bytes)
+    append(journal, [1], *bodies)
+    return disk.crash()
+
+
+def salt_of(data: bytes) -> int:
+    head = log_records.head_of(data)
+    assert head is not None
+    return head.salt
+
+
+def records_of(data: bytes) -> list[int]:
+    """Where each record of a segment starts, and where the last one ends."""
+    salt = salt_of(data)
+    at, found = log_records.SEGMENT_HEAD_BYTES, []
+    while at < len(data):
+        found.append(at)
+        at = log_records.whole(salt, data, at)
+        assert at
+    return [*found, at]
+
+
+def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
+    """What is expected is there, and so is what is written then, after the next start and the one after that."""
+    journal, found = opened(disk)
+    assert found.get(1, []) == expected
+    append(journal, [1], b"after the first")
+    disk = disk.power_loss(Random(2))
+    journal, found = opened(disk)
+    assert found[1] == [*expected, b"after the first"]
+    append(journal, [1], b"after the second")
+    journal, found = opened(disk.power_loss(Random(3)))
+    assert found[1] == [*expected, b"after the first", b"after the second"]
+
+
+BODIES = [b"one", b"two", b"three", b"four"]
+
+
+def test_an_empty_folder() -> None:
+    journal, found = opened(SimulatedDisk(Random(1)))
+    assert not found and not journal.report
+    survives_two_restarts(SimulatedDisk(Random(1)), [])
+
+
+def test_cut_off_at_every_octet_of_the_last_two_records() -> None:
+    data = written(*BODIES).content(FIRST)
+    starts = records_of(data)
+    for octets in range(starts[-3], len(data) + 1):
+        disk = SimulatedDisk(Random(1))
+        disk.put(FIRST, data[:octets])
+        survives_two_restarts(disk, BODIES[: sum(end <= octets for end in starts[1:])])
+
+
+def test_cut_off_in_the_head() -> None:
+    data = written(*BODIES).content(FIRST)
+    for octets in range(log_records.SEGMENT_HEAD_BYTES + 1):
+        disk = SimulatedDisk(Random(1))
+        disk.put(FIRST, data[:octets])
+        survives_two_restarts(disk, [])
+
+
+@pytest.mark.parametrize("octets", [1, 3, 4, 11, 12, 13, 21, 100, 511, 512, 513, 70_000])
+@pytest.mark.parametrize("kind", ["zeros", "garbage", "magic", "half a record"])
+def test_an_end_that_means_nothing(octets: int, kind: str) -> None:
+    data = written(*BODIES).content(FIRST)
+    head = log_records.LENGTH.pack(log_records.MAGIC)
+    last = records_of(data)[-2]
+    tail = {
+        "zeros": bytes(octets),
+        "garbage": Random(octets).randbytes(octets),
+        "magic": (head * octets)[:octets],
+        "half a record": data[last : len(data) - 1] + bytes(octets),
+    }[kind]
+    disk = SimulatedDisk(Random(1))
+    disk.put(FIRST, data + tail)
+    survives_two_restarts(disk, BODIES)
+    disk.put(FIRST, data + tail)
+    report = opened(disk)[0].report
+    assert len(report) == 1 and FIRST in report[0] and str(len(data)) in report[0]
+    assert disk.content(FIRST) == data
+
+
+def test_the_same_behind_other_segments() -> None:
+    """Only the newest segment may have a torn end."""
+    disk = written(*BODIES, segment_bytes=100)
+    names = [name for name in disk.names() if name.endswith(".log")]
+    assert len(names) == len(BODIES)
+    disk.put(names[-1], disk.content(names[-1])[:-1] + bytes(30))
+    survives_two_restarts(disk, BODIES[:-1])
+
+
+@pytest.mark.parametrize("bit", [0, 7])
+def test_a_flipped_bit_in_any_octet_of_a_record_in_the_middle(bit: int) -> None:
+    """It is reported with segment and offset, it alone is lost, and what follows is served."""
+    data = written(*BODIES).content(FIRST)
+    starts = records_of(data)
+    for at in range(starts[1], starts[2]):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << bit
+        disk = SimulatedDisk(Random(1))
+        disk.put(FIRST, bytes(damaged))
+        journal, found = opened(disk.crash())
+        assert found == {1: [b"one", b"three", b"four"]}, f"octet {at}"
+        assert len(journal.report) == 1, journal.report
+        assert FIRST in journal.report[0] and f"offset {starts[1]}" in journal.report[0]
+        survives_two_restarts(disk, [b"one", b"three", b"four"])
+
+
+@pytest.mark.parametrize("number", range(len(BODIES) - 1))
+def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
+    """At the end of a segment that is not the newest, damage is no torn end: nothing is cut off."""
+    disk = written(*BODIES, segment_bytes=100)
+    name = f"{number + 1:08d}.log"
+    data = disk.content(name)
+    for at in range(log_records.SEGMENT_HEAD_BYTES, len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        disk.put(name, bytes(damaged))
+        disk = disk.crash()
+        journal, found = opened(disk)
+        assert found[1] == [body for body in BODIES if body != BODIES[number]]
+        assert (
+            len(journal.report) == 1
+            and name in journal.report[0]
+            and f"offset {log_records.SEGMENT_HEAD_BYTES}" in journal.report[0]
+        )
+        assert disk.content(name) == bytes(damaged)
+    survives_two_restarts(disk, [body for body in BODIES if body != BODIES[number]])
+
+
+@pytest.mark.parametrize("number", range(len(BODIES)))
+def test_a_damaged_segment_head(number: int) -> None:
+    """Its records are served all the same, settled ones stay so, and ids go on."""
+    disk = written(*BODIES, segment_bytes=100)
+    name = f"{number + 1:08d}.log"
+    for at in range(log_records.SEGMENT_HEAD_BYTES):
+        fresh = disk.crash()
+        data = bytearray(fresh.content(name))
+        data[at] ^= 1
+        fresh.put(name, bytes(data))
+        journal, found = opened(fresh.crash())
+        assert found == {1: BODIES}
+        assert any(name in line for line in journal.report)
+        survives_two_restarts(fresh, BODIES)
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
+    """Its id must not be given again: a later message would be taken for it."""
+    disk = written(b"one", b"two", segment_bytes=100)
+    data = disk.content(SECOND)
+    if at_end:
+        disk.put(SECOND, data[: log_records.SEGMENT_HEAD_BYTES])
+    first = disk.content(FIRST)
+    disk.put(FIRST, first[:-1] + bytes((first[-1] ^ 1,)))
+    journal, found = opened(disk)
+    rest = [] if at_end else [b"two"]
+    assert found.get(1, []) == rest
+    (new,) = append(journal, [1], b"new")
+    disk = disk.power_loss(Random(1))
+    journal, found = opened(disk)
+    assert found == {1: [*rest, b"new"]}
+    journal.settle(1, new.id, new.location)
+    commit(journal)
+    assert opened(disk.power_loss(Random(1)))[1].get(1, []) == rest
+
+
+def test_orphan_acks_are_ignored() -> None:
+    """The acks came through a power cut and the messages did not; new messages get none of their ids."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"one")
+    data = disk.content(FIRST)
+    disk.put(FIRST, data + log_records.settled(salt_of(data), 50, 1, [40, 41, 49]))
+    disk = disk.crash()
+    journal, found = opened(disk)
+    assert found == {1: [b"one"]}
+    bodies = [b"%d" % number for number in range(60)]
+    append(journal, [1], *bodies)
+    assert opened(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+
+
+def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"one")
+    start = len(disk.content(FIRST))
+    lost = [message(b"lost %d" % number) for number in range(5)]
+    journal.append([1], lost)
+    journal.settle(1, lost[-1].id, lost[-1].location)
+    commit(journal)
+    data = disk.content(FIRST)
+    ack = records_of(data)[-2]
+    disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
+    journal, found = opened(disk)
+    assert found == {1: [b"one"]}
+    bodies = [b"%d" % number for number in range(10)]
+    append(journal, [1], *bodies)
+    assert opened(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+
+
+def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    messages = append(journal, [1], *BODIES)
+    starts = []
+    for each in messages[:3]:
+        starts.append(len(disk.content(FIRST)))
+        journal.settle(1, each.id, each.location)
+        commit(journal)
+    data = bytearray(disk.content(FIRST))
+    data[starts[1] + 14] ^= 1
+    disk.put(FIRST, bytes(data))
+    assert opened(disk.crash())[1] == {1: [b"two", b"four"]}
+
+
+@pytest.mark.parametrize("octets", [0, 1, 30])
+def test_a_damaged_checkpoint_is_reported_and_not_used(octets: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    messages = append(journal, [1], *BODIES)
+    journal.settle(1, messages[0].id, messages[0].location)
+    commit(journal)
+    journal.close()
+    name = next(name for name in disk.names() if not name.endswith(".log"))
+    disk.put(name, disk.content(name)[:octets])
+    journal, found = opened(disk)
+    assert found == {1: BODIES[1:]}
+    assert len(journal.report) == 1 and name in journal.report[0]
+
+
+def test_a_flipped_bit_in_the_checkpoint() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1, 2], *BODIES)
+    journal.close()
+    name = next(name for name in disk.names() if not name.endswith(".log"))
+    for at in range(len(disk.content(name))):
+        fresh = disk.crash()
+        data = bytearray(fresh.content(name))
+        data[at] ^= 0x80
+        fresh.put(name, bytes(data))
+        journal, found = opened(fresh)
+        assert found == {1: BODIES, 2: BODIES} and journal.report, f"octet {at}"
+
+
+def test_a_large_message_in_ten_queues_is_the_same_to_the_octet() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    body = Random(1).randbytes(300_000)
+    append(journal, list(range(1, 11)), body)
+    assert len(disk.content(FIRST)) < len(body) + 1000
+    journal, found = opened(disk.power_loss(Random(1)))
+    assert found == {queue: [body] for queue in range(1, 11)}
+
+
+def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
+    """Wherever the bit flips, in the length too, reading back neither fails nor takes what is not there."""
+    disk = written(*BODIES)
+    data = disk.content(FIRST)
+    starts = records_of(data)
+    for at in range(starts[1], starts[2]):
+        for bit in (0, 7):
+            fresh = disk.crash()
+            journal = Journal(fresh, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+            pages = journal.recover()[1]
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            fresh.put(FIRST, bytes(damaged))
+            read = journal.read_all(pages)
+            assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"octet {at}, bit {bit}"
+            assert len(journal.report) == 1 and f"offset {starts[1]}" in journal.report[0]
+
+
+def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
+    """Were it not for the salt, skipping the damaged record would find the one within."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, [1], b"one")
+    frames = content_frames(1, b"\x00\x00", b"forged")
+    planted = [log_records.message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
+    append(journal, [1], b"".join(planted), b"three")
+    data = bytearray(disk.content(FIRST))
+    data[records_of(bytes(data))[1] + 4] ^= 1
+    disk.put(FIRST, bytes(data))
+    assert opened(disk)[1] == {1: [b"one", b"three"]}
+
+
+def test_a_damaged_head_of_the_only_segment() -> None:
+    """The checkpoint, there from the first start on, says the salt."""
+    disk = written(*BODIES)
+    data = disk.content(FIRST)
+    for at in range(log_records.SEGMENT_HEAD_BYTES):
+        fresh = disk.crash()
+        fresh.put(FIRST, data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+        survives_two_restarts(fresh, BODIES)
+
+
+def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> None:
+    disk = written(*BODIES)
+    data = bytes(1) + disk.content(FIRST)[1:]
+    disk.put(FIRST, data)
+    disk.put("checkpoint", b"nothing")
+    with pytest.raises(StorageFault, match=FIRST):
+        opened(disk)
+    assert disk.content(FIRST) == data
+
+
+@pytest.mark.parametrize("name", [FIRST, SECOND])
+def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
+    disk = written(*BODIES)
+    head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 1)
+    data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
+    disk.put(name, data)
+    before = {each: disk.content(each) for each in disk.names()}
+    with pytest.raises(StorageFault, match=f"{name}: of version 1 of the log, this broker reads version 2"):
+        opened(disk)
+    assert {each: disk.content(each) for each in disk.names()} == before
+
+
+def test_a_checkpoint_of_version_1_is_refused() -> None:
+    disk = SimulatedDisk(Random(1))
+    data = b"WARRCP\x01" + bytes(17)
+    disk.put("checkpoint", data + log_records.CRC.pack(log_records.crc32(data)))
+    with pytest.raises(StorageFault, match="checkpoint: of version 1"):
+        opened(disk)

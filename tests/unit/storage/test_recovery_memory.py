@@ -1,0 +1,56 @@
+"""A start takes little more memory than what it finds will take: a broker that ran starts again where it was."""
+
+from __future__ import annotations
+
+import tracemalloc
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.metadata import MemoryMetadata
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message_state import MessageState
+from warren.broker.storage import recovery
+from warren.broker.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+MESSAGES = 20_000
+PEAK_BYTES = 60  # a message, of which 16 stay
+
+
+def new_journal(disk: SimulatedDisk) -> Journal:
+    return Journal(disk, cast("Metadata", MemoryMetadata()), 1 << 20)
+
+
+@pytest.mark.parametrize("timed", [False, True], ids=["plain", "with deadlines"])
+@pytest.mark.parametrize("queues", [1, 3])
+def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, queues: int, timed: bool) -> None:
+    monkeypatch.setattr(recovery, "CHUNK_BYTES", 1 << 14)
+    disk = SimulatedDisk(Random(1))
+    journal = new_journal(disk)
+    journal.recover()
+    for first in range(0, MESSAGES, 1000):
+        for queue in range(1, queues + 1):
+            messages = []
+            for number in range(first, first + 1000, queues):
+                frames = content_frames(1, b"\x00\x00", b"x" * 20)
+                messages.append(Message(Address("", "q"), frames, 1, 20, 0, True))
+                messages[-1].state = MessageState(deadline_ms=(1 << 41) + number) if timed else None
+            journal.append([queue], messages)
+        batch = journal.seal()
+        assert batch is not None
+        batch.commit()
+        journal.committed(batch.number)
+    journal = new_journal(disk.crash())
+    tracemalloc.start()
+    found = journal.recover()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    count = sum(len(pages) for pages in found.values())
+    assert count >= MESSAGES
+    assert peak <= PEAK_BYTES * count, f"{peak / count:.0f} bytes a message"

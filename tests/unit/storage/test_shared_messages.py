@@ -1,0 +1,189 @@
+"""Messages of several queues: who still wants them, in few bytes, also where the list of queues is long."""
+
+from __future__ import annotations
+
+import tracemalloc
+from binascii import crc32
+from random import Random
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.metadata import MemoryMetadata
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.storage import checkpoint
+from warren.broker.storage import journal as journal_module
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.shared_messages import LISTS, Sharing
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata_store import Metadata
+
+SEGMENT_BYTES = 4000
+
+
+def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[int]]]:
+    """A journal after its start, and the ids that each queue has."""
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    found = journal.recover()
+    return journal, {queue: [id_ for id_, _ in pages] for queue, pages in found.items()}
+
+
+def append(journal: Journal, queues: list[int], count: int = 1, body: bytes = b"x" * 60) -> list[Message]:
+    messages = [
+        Message(Address("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for _ in range(count)
+    ]
+    journal.append(queues, messages)
+    return messages
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    if batch is not None:
+        batch.commit()
+        journal.committed(batch.number)
+
+
+@pytest.mark.parametrize("queues", [2, 3, 31, 32, 33, 64, 65, 100])
+def test_nobody_wants_a_message_once_each_queue_has_settled_it(queues: int) -> None:
+    random = Random(queues)
+    sharing = Sharing()
+    numbers = random.sample(range(1, 10_000), queues)
+    sharing.add(5, 3, numbers)
+    left = {index: set(numbers) for index in (5, 6, 7)}
+    while any(left.values()):
+        index = random.choice([index for index in left if left[index]])
+        queue = random.choice(sorted(left[index]))
+        assert sharing.wants(index, queue)
+        left[index].discard(queue)
+        assert sharing.settle(index, queue) == (not left[index])
+        assert not sharing.wants(index, queue)
+        assert sharing.wanting(index) == sorted(left[index])
+    assert sharing.wanting(4) is None and sharing.wanting(8) is None and sharing.settle(4, 1)
+
+
+def test_what_is_encoded_is_decoded_and_a_copy_is_another() -> None:
+    sharing = Sharing()
+    lists = [list(range(first, first + 2 + first % 40)) for first in range(1, LISTS + 50)]
+    for index, queues in enumerate(lists):
+        sharing.add(index, 1, queues)
+        sharing.settle(index, queues[0])
+    copy = sharing.copy()
+    decoded, end = Sharing.decode(b"head" + sharing.encode() + b"more", 4)
+    assert end == 4 + len(sharing.encode())
+    sharing.settle(0, lists[0][1])
+    for index, queues in enumerate(lists):
+        assert decoded.wanting(index) == copy.wanting(index) == queues[1:]
+
+
+def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
+    """It took 320. Its queues have 16 each besides, where it is paged out."""
+    journal, _ = opened(SimulatedDisk(Random(1)), 1 << 30)
+    messages = append(journal, [1, 2], 1, b"")
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    segment = journal.segments[1]
+    for first in range(2, 100_002, 100):
+        segment.share(first, 100, [1, 2])
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert messages and taken <= 12 * 100_000
+
+
+def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoint() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, 1 << 20)
+    queues = list(range(1, 70_001))
+    (message,) = append(journal, queues)
+    commit(journal)
+    journal.settle(7, message.id, message.location)
+    commit(journal)
+    journal.close()
+    disk = disk.crash()
+    journal, found = opened(disk)
+    assert found.keys() == set(queues) - {7}
+    for queue in found:
+        journal.settle(queue, message.id, message.location)
+    commit(journal)
+    assert not opened(disk.crash())[1]
+
+
+def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_since() -> None:
+    """The worker encodes it while the loop goes on, where what is settled may depend on a copy that is not written."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    dead = append(journal, [1], 30)
+    commit(journal)
+    (early, late, counted) = append(journal, [1, 2], 3)
+    commit(journal)
+    for message in dead:
+        journal.settle(1, message.id, message.location)
+    journal.settle(1, early.id, early.location)
+    batch = journal.seal()
+    assert batch is not None
+    journal.settle(1, late.id, late.location)
+    journal.settle(2, late.id, late.location)
+    journal.record_delivery_count(2, counted.id, counted.location, 5)
+    batch.commit()
+    assert "00000001.log" not in disk.names(), "a segment went, so there is a checkpoint"
+    journal, found = opened(disk.crash())
+    assert found == {1: [late.id, counted.id], 2: [early.id, late.id, counted.id]}
+    assert not any(segment.attempts for segment in journal.segments.values())
+
+
+def test_a_checkpoint_of_the_version_before_is_read() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    first, second = append(journal, [1, 2, 3], 2)
+    commit(journal)
+    (salt,) = {segment.salt for segment in journal.segments.values()}
+    old = Struct("<6sBBIQIII").pack(b"WARRCP", 2, 0, salt, 3, 1, 2, 1)
+    old += Struct("<IQI").pack(1, 1, 0)
+    old += Struct("<QH2I").pack(first.id, 2, 1, 3) + Struct("<QH3I").pack(second.id, 3, 1, 2, 3)
+    old += Struct("<IQI").pack(3, second.id, 4)
+    disk.put(checkpoint.NAME, old + Struct("<I").pack(crc32(old)))
+    journal, found = opened(disk.crash())
+    assert found == {1: [1, 2], 2: [2], 3: [1, 2]} and not journal.report
+    assert journal.segments[1].attempts == {(3, second.id): 4}
+
+
+def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> None:
+    journal, _ = opened(SimulatedDisk(Random(1)))
+    messages = append(journal, [1, 2], 30)
+    commit(journal)
+    kept = messages[::10]
+    for message in messages:
+        if message not in kept:
+            for queue in (1, 2):
+                journal.settle(queue, message.id, message.location)
+    for _ in range(10):
+        append(journal, [3])
+        commit(journal)
+    assert journal._compaction.moved
+    pages = [(message.id, message.location) for message in kept]
+    by_queue = {queue: journal.read_all(pages, queue) for queue in (1, 2)}
+    assert not journal._compaction.moved, "both have paged them in, nobody knows the old places"
+    for queue, read in by_queue.items():
+        for each in read:
+            assert each is not None
+            journal.settle(queue, each.id, each.location)
+    commit(journal)
+    assert all(segment.live for segment in journal.segments.values() if not journal.is_current(segment))
+
+
+def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "GONE_LIMIT", 3)
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, 1 << 20)
+    held = {queue: append(journal, [queue])[0] for queue in range(1, 8)}
+    for queue in held:
+        journal.queue_deleted(queue)
+    assert len(journal._gone) == 3
+    for queue, message in held.items():
+        journal.settle(queue, message.id, message.location)
+    commit(journal)
+    journal, found = opened(disk.crash())
+    assert not found and not journal.report
