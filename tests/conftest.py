@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from tests.support import acceptance
+from tests.support.background import BackgroundLoop
 
 # Where a shell forbids bytecode, each start of a broker (there are some hundred) would compile all of it again, and
 # each run all tests: together more than half of the processor time.
@@ -58,6 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[BackgroundLoop]:
+    """An event loop in a thread of its own, for all tests of a worker."""
+    loop = BackgroundLoop()
+    yield loop
+    loop.close()
 
 
 @pytest.hookimpl(optionalhook=True)

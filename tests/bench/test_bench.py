@@ -269,7 +269,7 @@ signal.sigwait({signal.SIGTERM})
 def test_warren_is_started_on_a_port_of_its_own_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker" / "cli.py").write_text(STUB)
-    monkeypatch.setattr(process, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(process, "ROOT", tmp_path)
     with process.warren([]) as broker:
         assert broker.start_s is not None and broker.start_s > 0
         socket.create_connection(("127.0.0.1", broker.port)).close()
@@ -283,6 +283,6 @@ def test_a_warren_that_does_not_come_up_tells_why(tmp_path: Path, monkeypatch: p
     for package in ("warren", "warren/broker"):
         (tmp_path / package / "__init__.py").touch()  # else an installed broker is found first
     (tmp_path / "warren" / "broker" / "cli.py").write_text("raise SystemExit('the port is in use')")
-    monkeypatch.setattr(process, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(process, "ROOT", tmp_path)
     with pytest.raises(process.NotStarted, match="the port is in use"), process.warren([]):
         pass

@@ -13,13 +13,6 @@ NewProxy = Callable[[Site], Proxy]
 
 
 @pytest.fixture(scope="session")
-def loop() -> Iterator[BackgroundLoop]:
-    loop = BackgroundLoop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture(scope="session")
 def sites(loop: BackgroundLoop) -> Iterator[list[Site]]:
     """Three brokers, a, b and c."""
     sites = [Site(loop, name) for name in "abc"]
