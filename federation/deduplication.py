@@ -36,7 +36,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from os import urandom
 
-from warren.broker.plugin import Message, properties
+from warren.broker.amqp import properties
+from warren.broker.plugin import Message
 
 from .hop_headers import MALFORMED, headers_of
 

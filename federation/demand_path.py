@@ -26,7 +26,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from warren.broker.plugin import ChannelConsumer, Consumer, Queue, SingleActiveConsumers, Table, Value
+from warren.broker.core.queues.consumers import Consumer, SingleActiveConsumers
+from warren.broker.plugin import Queue, Table, Value
+from warren.broker.session.consumer import ChannelConsumer
 
 from .hop_headers import as_array, as_table
 

@@ -7,7 +7,8 @@ they are published.
 
 from __future__ import annotations
 
-from warren.broker.plugin import AMQPError, Table, Value, properties
+from warren.broker.amqp import properties
+from warren.broker.plugin import AMQPError, Table, Value
 
 RECEIVED_FROM = "x-received-from"
 BOUND_FROM = "x-bound-from"

@@ -10,19 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from warren.broker.plugin import (
-    DEDUPLICATE,
-    FEDERATION,
-    MULTI_HOP,
-    UPSTREAM,
-    UPSTREAM_SET,
-    Exchange,
-    Invalid,
-    Node,
-    Pattern,
-    Queue,
-    stable_hash,
-)
+from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
+from warren.broker.core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET
+from warren.broker.plugin import Exchange, Invalid, Node, Queue, stable_hash
 
 from .link_settings import Kind, LinkSettings, link_settings
 from .upstream.endpoint import parse_endpoint

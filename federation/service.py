@@ -9,24 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from warren.broker.plugin import (
-    CLUSTER_NAME,
-    DEDUPLICATE,
-    Binding,
+from warren.broker.config import Links
+from warren.broker.core.metadata.records import (
     Change,
-    Exchange,
-    Host,
-    Links,
-    Node,
-    Observer,
-    Queue,
-    Service,
     StoredGlobalParameter,
     StoredParameter,
     StoredPermission,
     StoredUser,
     StoredVHost,
 )
+from warren.broker.core.policies.parameters import CLUSTER_NAME
+from warren.broker.core.policies.policy_keys import DEDUPLICATE
+from warren.broker.core.vhost.observer import Observer
+from warren.broker.plugin import Binding, Exchange, Host, Node, Queue, Service
 
 from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from binascii import crc32
 
+from warren.broker.amqp.field_table import INTEGERS, type_name
 from warren.broker.plugin import (
-    INTEGERS,
     Binding,
     Destination,
     Destinations,
@@ -23,7 +23,6 @@ from warren.broker.plugin import (
     PreconditionFailed,
     Sink,
     Table,
-    type_name,
 )
 
 from . import hop_headers

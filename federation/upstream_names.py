@@ -5,7 +5,8 @@ They are RabbitMQ's, letter for letter: a link that takes over from a RabbitMQ f
 
 from __future__ import annotations
 
-from warren.broker.plugin import SHORT_STRING, Invalid
+from warren.broker.amqp.limits import SHORT_STRING
+from warren.broker.plugin import Invalid
 
 GENERATIONS = ("A", "B")  # of the internal exchange, in turns
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.unit.config import sample
-from warren.broker import cli
+from warren.broker import cli, plugin
 from warren.broker.config import Config, Sources
 
 from .test_tidy import MAY_IMPORT
@@ -90,6 +90,13 @@ def test_the_import_table_of_the_broker_has_a_line_for_each_room() -> None:
     there_are = {path.stem for path in (ROOT / "broker").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert named == set(MAY_IMPORT)
     assert there_are - {"__init__", "__pycache__"} <= named
+
+
+def test_the_page_on_plugins_lists_the_names_that_they_may_import() -> None:
+    page = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
+    section = page.split("## Names that a plugin may import")[1].split("\n## ")[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|")]
+    assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(plugin.__all__)
 
 
 def test_ci_runs_make_test_and_nothing_else() -> None:

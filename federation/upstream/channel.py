@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import SHORT_STRING, Table
+from warren.broker.amqp.limits import SHORT_STRING
+from warren.broker.plugin import Table
 
 from ..errors import LinkError
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from warren.broker.plugin import Invalid, safe_uri, uri_fault
+from warren.broker.core.policies.upstream_parameters import safe_uri, uri_fault
+from warren.broker.plugin import Invalid
 
 PORT, TLS_PORT = 5672, 5671
 HEARTBEAT_S = 10

@@ -10,7 +10,8 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as StructError
 
-from warren.broker.plugin import AMQPError, check_table
+from warren.broker.amqp.field_table import check as check_table
+from warren.broker.plugin import AMQPError
 
 from ..errors import LinkError
 

@@ -34,7 +34,8 @@ from pamqp.base import Frame
 from pamqp.frame import FrameTypes
 from yarl import URL
 
-from warren.broker.plugin import SHORT_STRING, Table
+from warren.broker.amqp.limits import SHORT_STRING
+from warren.broker.plugin import Table
 
 from ..errors import LinkError
 from .delivery_parser import FRAME_MAX

@@ -21,8 +21,9 @@ from math import inf, log
 from operator import attrgetter
 from typing import Final
 
+from warren.broker.amqp.field_table import term_of, text_of, type_name
+from warren.broker.amqp.limits import SHORT_STRING
 from warren.broker.plugin import (
-    SHORT_STRING,
     Binding,
     Destination,
     Emission,
@@ -33,9 +34,6 @@ from warren.broker.plugin import (
     Table,
     Value,
     stable_hash,
-    term_of,
-    text_of,
-    type_name,
 )
 
 HEADER: Final = ("hash-header", "x-hash-on")  # RabbitMQ's name, and LavinMQ's

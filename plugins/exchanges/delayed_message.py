@@ -4,7 +4,8 @@ It routes as the type does that the argument x-delayed-type names, which is give
 does the same with the argument x-delayed-exchange, as the broker can do that by itself.
 """
 
-from warren.broker.plugin import DelayedExchange, PreconditionFailed, Registry
+from warren.broker.core.exchanges.delayed import DelayedExchange
+from warren.broker.plugin import PreconditionFailed, Registry
 
 TYPE = "x-delayed-type"
 

@@ -27,10 +27,10 @@ x-received-from, so that it goes no further than a message could; and where a su
 
 from collections.abc import Collection, Iterable, Iterator
 
+from warren.broker.amqp.field_table import FLOATS, INTEGERS, type_name
+from warren.broker.core.telemetry.firehose import described
 from warren.broker.plugin import (
     ACCEPTED,
-    FLOATS,
-    INTEGERS,
     Address,
     Binding,
     Destination,
@@ -45,9 +45,7 @@ from warren.broker.plugin import (
     Sink,
     Table,
     Value,
-    described,
     framed,
-    type_name,
 )
 
 from .federated_presence import (

@@ -6,8 +6,8 @@ durable exchange has them after a restart too, whatever their delivery mode.
 
 from collections import deque
 
+from warren.broker.amqp.field_table import INTEGERS, term_of
 from warren.broker.plugin import (
-    INTEGERS,
     Binding,
     Destination,
     Destinations,
@@ -18,7 +18,6 @@ from warren.broker.plugin import (
     PreconditionFailed,
     RecoveredMessages,
     Table,
-    term_of,
 )
 
 LENGTH = "x-recent-history-length"

@@ -12,7 +12,9 @@ import base64
 import binascii
 from collections.abc import Callable
 
-from warren.broker.plugin import Host, Peer, StoredUser, User, VHost, http_login
+from warren.broker.core.metadata.records import StoredUser
+from warren.broker.plugin import Host, Peer, User, VHost
+from warren.broker.session.events import http_login
 
 from .responses import NOT_YOURS, REALM, HTTPError, bad, not_authorised, not_now
 

@@ -6,7 +6,8 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from warren.broker.plugin import HTTPListener, Slot
+from warren.broker.config import HTTPListener
+from warren.broker.net.connection_limits import Slot
 
 from .asgi import DEPARTURE
 from .strict_head import StrictBuffer

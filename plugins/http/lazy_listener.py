@@ -12,7 +12,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import TLS, Child, Host, HTTPListener, Listener, LocalListener, Pool, SSLOptions
+from warren.broker.config import HTTPListener, SSLOptions
+from warren.broker.hosting.local_socket import LocalListener
+from warren.broker.net.tls import TLS
+from warren.broker.plugin import Child, Host, Listener, Pool
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

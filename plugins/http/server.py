@@ -11,7 +11,10 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from warren.broker.plugin import Host, HTTPListener, Listener, LocalListener, Slot
+from warren.broker.config import HTTPListener
+from warren.broker.hosting.local_socket import LocalListener
+from warren.broker.net.connection_limits import Slot
+from warren.broker.plugin import Host, Listener
 
 from .connection import Protocol, protocol
 

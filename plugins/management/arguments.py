@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from warren.broker.plugin import Table, table_of_json
+from warren.broker.amqp.table_json import table_of_json
+from warren.broker.plugin import Table
 
 from ..http.responses import bad
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warren.broker.plugin import DetailedRates, Host, Management, product_version
+from warren.broker.config import Management
+from warren.broker.core.telemetry.detailed_rates import DetailedRates
+from warren.broker.hosting.host import product_version
+from warren.broker.plugin import Host
 
 from . import federation_links
 from .stats import detailed_rates

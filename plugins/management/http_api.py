@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from warren.broker.plugin import AMQPError, Host, OperatorError, Peer, source_of
+from warren.broker.plugin import AMQPError, Host, OperatorError, Peer
+from warren.broker.runtime.source_address import source_of
 
 from ..http.asgi import (
     GZIP_FROM,

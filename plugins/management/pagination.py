@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from warren.broker.plugin import QUERY_SEARCH_S, Invalid, Pattern, query_pattern
+from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_pattern
+from warren.broker.plugin import Invalid
 
 from ..http.responses import HTTPError, Pieces, Response, bad, json_of
 

@@ -6,18 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from warren.broker.plugin import (
-    Connection,
-    Exchange,
-    Host,
-    InternalUser,
-    Node,
-    OperatorChannel,
-    Peer,
-    Queue,
-    User,
-    VHost,
-)
+from warren.broker.core.access.users import InternalUser
+from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
+from warren.broker.session.connection import Connection
 
 from ..http.auth import Caller
 from ..http.responses import NOT_YOURS, HTTPError, bad, missing, not_authorised

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import Child, Host, HTTPListener, LocalListener, LocalServer, Management, Service
+from warren.broker.config import HTTPListener, Management
+from warren.broker.hosting.local_socket import LocalListener, LocalServer
+from warren.broker.plugin import Child, Host, Service
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener
 from .access_log import AccessLog

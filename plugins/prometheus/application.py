@@ -11,7 +11,8 @@ from urllib.parse import parse_qs
 from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
-from warren.broker.plugin import Peer, source_of
+from warren.broker.plugin import Peer
+from warren.broker.runtime.source_address import source_of
 
 from ..http.asgi import (
     GZIP_FROM,

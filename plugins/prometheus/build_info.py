@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from importlib.metadata import version
 
-from warren.broker.plugin import CLUSTER_ID, product_version
+from warren.broker.core.policies.parameters import CLUSTER_ID
+from warren.broker.hosting.host import product_version
 
 from .families import Family, FamilyGroup, Row
 from .labels import text

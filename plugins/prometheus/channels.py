@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.plugin import Channel, pid
+from warren.broker.session.channel import Channel
+from warren.broker.session.events import pid
 
 from . import exchanges, queues
 from .families import Family, PerObjectGroup, Texts, Values

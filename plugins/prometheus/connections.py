@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.plugin import Connection
+from warren.broker.session.connection import Connection
 
 from .families import Family, PerObjectGroup, Texts, Values
 from .labels import text

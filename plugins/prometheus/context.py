@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Host, Prometheus
+from warren.broker.config import Prometheus
+from warren.broker.plugin import Host
 
 from ..management.stats.process_stats import Readings
 from .scrape_stats import Scrapes

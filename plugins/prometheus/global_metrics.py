@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.plugin import AT_MOST_ONCE, CLASSIC, DISABLED, QUORUM, Channel
+from warren.broker.core.counters.statistics import AT_MOST_ONCE, DISABLED
+from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
+from warren.broker.session.channel import Channel
 
 from . import queues
 from .channels import all_channels

@@ -14,7 +14,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from warren.broker.plugin import BOUNDS_S, SIZES, LatencyHistogram, Supervisor, Turns
+from warren.broker.core.counters.histogram import BOUNDS_S, LatencyHistogram
+from warren.broker.core.counters.statistics import SIZES
+from warren.broker.runtime.loop_watchdog import Turns
+from warren.broker.runtime.supervisor import Supervisor
 
 from .global_metrics import PROTOCOL
 from .scope import Scope

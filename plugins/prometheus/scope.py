@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import time
 
-from warren.broker.plugin import (
-    QUERY_LONGEST_BYTES,
-    QUERY_SEARCH_S,
-    Channel,
-    Connection,
-    Exchange,
-    Invalid,
-    Queue,
-    VHost,
-    query_pattern,
-)
+from warren.broker.core.metadata.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, query_pattern
+from warren.broker.plugin import Exchange, Invalid, Queue, VHost
+from warren.broker.session.channel import Channel
+from warren.broker.session.connection import Connection
 
 from ..management.pagination import in_slices
 from .context import State

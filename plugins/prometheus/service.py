@@ -6,7 +6,8 @@ import asyncio
 import importlib
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import Host, Prometheus, Service
+from warren.broker.config import Prometheus
+from warren.broker.plugin import Host, Service
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners
 from .context import State

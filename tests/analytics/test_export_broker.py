@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.broker import SocketPeer
 from tests.support.checkout import ROOT, installed
-from warren.broker.plugin import Config, Throughput
+from warren.broker.config import Config, Throughput
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.service import ThroughputService
 

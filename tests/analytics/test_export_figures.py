@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from warren.broker.plugin import LatencyHistogram, Service
+from warren.broker.core.counters.histogram import LatencyHistogram
+from warren.broker.plugin import Service
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.broker_metrics import flaps, histogram
 from warren.plugins.throughput.export.name_codes import Names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import parse_qsl
 
-from warren.broker.plugin import SALT_BYTES, hash_password
+from warren.broker.core.access.passwords import SALT_BYTES, hash_password
 
 from ...http.auth import ADMIN, ANY, MONITOR, NONE, logged_in
 from ...http.responses import HTTPError, Response, done, found, missing

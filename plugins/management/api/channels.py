@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.plugin import Channel, Connection
+from warren.broker.session.channel import Channel
+from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, found, missing

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from warren.broker.plugin import Connection, User
+from warren.broker.plugin import User
+from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, done, found, missing

@@ -9,7 +9,9 @@ from email.parser import BytesParser
 from functools import partial
 from typing import Any
 
-from warren.broker.plugin import Invalid, Node, parsed, snapshot, text_pieces
+from warren.broker.core.definitions.exporter import snapshot, text_pieces
+from warren.broker.core.definitions.files import parsed
+from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found

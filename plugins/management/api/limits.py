@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.plugin import VHOST_LIMITS, User, VHost
+from warren.broker.core.policies.limits import VHOST_LIMITS
+from warren.broker.plugin import User, VHost
 
 from ...http.auth import ADMIN, ANY, OWN, VISIBLE
 from ...http.responses import Response, bad, done

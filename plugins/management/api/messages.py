@@ -11,7 +11,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from warren.broker.plugin import AMQPError, FetchedMessage, Properties, Queue, json_of_table
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.plugin import AMQPError, Properties, Queue
+from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import Pieces, Response, bad, found, json_of, not_found

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.plugin import HIDDEN, POLICY, Invalid, Parameter, redacted
+from warren.broker.core.policies.parameters import POLICY, Parameter
+from warren.broker.logs.redaction import HIDDEN, redacted
+from warren.broker.plugin import Invalid
 
 from ...http.auth import POLICIES
 from ...http.responses import Response, bad, done, found, missing, put

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.plugin import Invalid, Policy
+from warren.broker.core.metadata.policy import Policy
+from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
 from ...http.responses import Response, bad, done, found, missing, put

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from warren.broker.plugin import TopicPermission, User
+from warren.broker.core.access.permissions import TopicPermission
+from warren.broker.plugin import User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, done, missing, put

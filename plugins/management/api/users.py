@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.plugin import ARGON2ID, SHA256, Invalid, Permission, StoredUser, User, user_limits
+from warren.broker.core.access.passwords import ARGON2ID, SHA256
+from warren.broker.core.access.permissions import Permission
+from warren.broker.core.metadata.records import StoredUser
+from warren.broker.core.policies.limits import user_limits
+from warren.broker.plugin import Invalid, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, found, missing, put

@@ -10,22 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from warren.broker.plugin import (
-    ARGON2ID,
-    DIGESTS,
-    IMPORTED_HASH,
-    LEVELS,
-    RESOURCES,
-    Exchange,
-    Invalid,
-    NodeControl,
-    Pattern,
-    Queue,
-    Table,
-    User,
-    json_of_table,
-    parsed,
-)
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
+from warren.broker.core.definitions.exporter import IMPORTED_HASH
+from warren.broker.core.definitions.files import parsed
+from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.telemetry.resource_alarms import RESOURCES
+from warren.broker.hosting.node_control import NodeControl
+from warren.broker.hosting.node_log import LEVELS
+from warren.broker.plugin import Exchange, Invalid, Queue, Table, User
 
 from ...http.auth import ADMIN, LOCAL, POLICIES
 from ...http.responses import HTTPError, Response, bad, done, found, missing, not_now

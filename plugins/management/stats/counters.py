@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from warren.broker.plugin import Churn, DeliveryCounters, Exchange, PublishCounters, Queue, VHost
+from warren.broker.core.counters.statistics import Churn, DeliveryCounters, PublishCounters
+from warren.broker.plugin import Exchange, Queue, VHost
 
 from .history import GAUGES, LENGTHS, OCTETS, Key
 

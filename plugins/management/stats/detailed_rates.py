@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warren.broker.plugin import Channel, Exchange, Host, PublishCounters, Queue
+from warren.broker.core.counters.statistics import PublishCounters
+from warren.broker.plugin import Exchange, Host, Queue
+from warren.broker.session.channel import Channel
 
 from .counters import PUBLISHED, channel_key, delivering
 from .history import Key, Sample

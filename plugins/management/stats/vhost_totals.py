@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.plugin import Connection, Queue, VHost
+from warren.broker.plugin import Queue, VHost
+from warren.broker.session.connection import Connection
 
 from ..pagination import each_in_slices
 from .counters import Values, lengths

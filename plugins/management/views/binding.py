@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote_plus
 
-from warren.broker.plugin import Binding, Queue, Table, VHost, json_of_table, stable_hash
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.plugin import Binding, Queue, Table, VHost, stable_hash
 
 from ..pagination import Item
 

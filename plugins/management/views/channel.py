@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Channel, pid
+from warren.broker.session.channel import Channel
+from warren.broker.session.events import pid
 
 from ..pagination import Item
 from ..stats.counters import channel_counters, channel_key

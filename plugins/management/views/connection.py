@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Connection, json_of_table
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.session.connection import Connection
 
 from ..pagination import Item
 from ..stats.counters import connection_key

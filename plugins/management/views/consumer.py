@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import ChannelConsumer, Consumer, Queue, is_active, json_of_table, pid
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.core.queues.consumers import Consumer, is_active
+from warren.broker.plugin import Queue
+from warren.broker.session.consumer import ChannelConsumer
+from warren.broker.session.events import pid
 
 from ..pagination import Item
 from .detailed_rates import channel_details

@@ -5,7 +5,9 @@ It is counted with `management.rates_mode = detailed` alone; all lists here are 
 
 from __future__ import annotations
 
-from warren.broker.plugin import Channel, DeliveryCounters, Exchange, Host, PublishCounters, Queue
+from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
+from warren.broker.plugin import Exchange, Host, Queue
+from warren.broker.session.channel import Channel
 
 from ..pagination import Item
 from ..stats.counters import delivering_counters

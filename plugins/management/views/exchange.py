@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Exchange, Host, json_of_table
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.plugin import Exchange, Host
 
 from ..pagination import Item
 from ..stats.counters import exchange_counters, exchange_key

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 
-from warren.broker.plugin import PRODUCT, Host, Listening, Registry
+from warren.broker.hosting.host import PRODUCT, Listening
+from warren.broker.plugin import Host, Registry
 
 from ..pagination import Item
 from ..request import Request

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import (
-    ChannelConsumer,
-    Connection,
-    Queue,
-    SingleActiveConsumers,
-    arguments_with_type,
-    pid,
-    queue_sizes,
-)
+from warren.broker.core.definitions.exporter import arguments_with_type
+from warren.broker.core.queues.consumers import SingleActiveConsumers
+from warren.broker.core.queues.queue_sizes import queue_sizes
+from warren.broker.plugin import Queue
+from warren.broker.session.connection import Connection
+from warren.broker.session.consumer import ChannelConsumer
+from warren.broker.session.events import pid
 
 from ..pagination import Item
 from ..request import Request

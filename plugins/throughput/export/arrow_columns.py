@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from warren.broker.plugin import Properties, text_of
+from warren.broker.amqp.field_table import text_of
+from warren.broker.plugin import Properties
 
 from .. import schema
 from .decoded_names import Tables, constant, dictionary

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from warren.broker.plugin import Host, LatencyHistogram, Service
+from warren.broker.core.counters.histogram import LatencyHistogram
+from warren.broker.plugin import Host, Service
 
 from .. import schema
 from .record_buffer import escape_text

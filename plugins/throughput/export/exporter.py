@@ -9,7 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from warren.broker.plugin import Change, Child, Host, MessageLog, Observer, StoredVHost, Throughput
+from warren.broker.config import Throughput
+from warren.broker.core.metadata.records import Change, StoredVHost
+from warren.broker.core.queues.message_log import MessageLog
+from warren.broker.core.vhost.observer import Observer
+from warren.broker.plugin import Child, Host
 
 from .. import schema
 from . import broker_metrics

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from warren.broker.plugin import AMQPError, Message, Table, properties
+from warren.broker.amqp import properties
+from warren.broker.plugin import AMQPError, Message, Table
 
 RECEIVED_FROM = "x-received-from"
 # What federation writes into headers, or may take away, on the way from one broker to the next.

@@ -13,7 +13,9 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from warren.broker.plugin import Message, MessageLog, Origin, Queue, RouteTarget, Sink
+from warren.broker.core.queues.message_log import MessageLog, Origin
+from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.plugin import Message, Queue, Sink
 
 from .. import schema
 from .message_identity import hops, identity, wanted

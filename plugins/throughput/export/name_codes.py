@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Address, Origin
+from warren.broker.core.queues.message_log import Origin
+from warren.broker.plugin import Address
 
 from .pipe_format import ADDRESSES, ORIGINS, QUEUES, WORDS
 

@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from warren.broker.plugin import Message, MessageLog, Node, Observer, Origin, Queue
+from warren.broker.core.queues.message_log import MessageLog, Origin
+from warren.broker.core.vhost.observer import Observer
+from warren.broker.plugin import Message, Node, Queue
 
 from .record_buffer import RecordBuffer, escape_text
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.plugin import Supervisor
+from warren.broker.runtime.supervisor import Supervisor
 
 from .pipe_format import HEAD
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.support.http import Api
-from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.asgi import is_loopback, takes_gzip
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.support.http import Api
-from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http import connection as protocol_module
 from warren.plugins.http import lazy_listener as door_module
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners

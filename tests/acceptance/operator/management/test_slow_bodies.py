@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, request, scope_of, until
-from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management import bodies, http_api

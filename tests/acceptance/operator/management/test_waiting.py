@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api, request, until
-from warren.broker.plugin import HTTPListener, SSLOptions
+from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.asgi import while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import Response
