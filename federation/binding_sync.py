@@ -58,19 +58,19 @@ class BindingSync:
         self._changed = asyncio.Event()
         status.bindings = 0
         for binding in list(exchange.outgoing.values()):
-            self.bound(binding)
+            self.binding_added(binding)
         listening = exchange.type.upstream_binding
         if listens and listening is not None:
             self._add(Binding(exchange.name, exchange, *listening))
 
     # Changes here
 
-    def bound(self, binding: Binding) -> None:
+    def binding_added(self, binding: Binding) -> None:
         """Take up a new binding of the exchange here."""
         if not self._is_listener(binding):
             self._add(binding)
 
-    def unbound(self, binding: Binding) -> None:
+    def binding_removed(self, binding: Binding) -> None:
         """Take up that a binding of the exchange here is deleted."""
         if not self._is_listener(binding):
             last = self._bindings.remove(binding)

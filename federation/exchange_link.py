@@ -301,15 +301,15 @@ class ExchangeLink(Link):
 
     # Bindings
 
-    def bound(self, binding: Binding) -> None:
+    def binding_added(self, binding: Binding) -> None:
         """Take up a new binding of the exchange here."""
         if self._sync is not None:
-            self._sync.bound(binding)
+            self._sync.binding_added(binding)
 
-    def unbound(self, binding: Binding) -> None:
+    def binding_removed(self, binding: Binding) -> None:
         """Take up that a binding of the exchange here is deleted."""
         if self._sync is not None:
-            self._sync.unbound(binding)
+            self._sync.binding_removed(binding)
 
     async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
         """Bind the internal exchange as the exchange here is bound; changes are followed from here on."""

@@ -257,13 +257,13 @@ class Watcher(Observer):
             for link in self._service.links.values():
                 link.recheck_permissions()
 
-    def bound(self, vhost: str, binding: Binding) -> None:
+    def binding_added(self, vhost: str, binding: Binding) -> None:
         for link in self._service.exchange_links(vhost, binding.source):
-            link.bound(binding)
+            link.binding_added(binding)
 
-    def unbound(self, vhost: str, binding: Binding) -> None:
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
         for link in self._service.exchange_links(vhost, binding.source):
-            link.unbound(binding)
+            link.binding_removed(binding)
 
     def consumers_changed(self, queue: Queue) -> None:
         for link in self._service.queue_links(queue):

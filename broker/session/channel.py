@@ -90,15 +90,15 @@ class Channel:
         self.confirms: confirms.Confirms | None = None
         self.transaction: tx.Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
-        # Properties of the publish before, and what they say: persistent, in need of a closer look.
-        self.seen_properties = b""
-        self.seen_persistent = False
+        # The properties of the last publish, and whether they make messages persistent, or need a closer look.
+        self.last_properties = b""
+        self.last_persistent = False
         self.needs_inspection = False
         self.routes: dict[RouteKey, Route] = publish.remembered_routes(self.vhost, self.user)
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
         breakdown = connection.node.breakdown
-        self.lane = breakdown.open() if breakdown is not None else None
+        self.rates = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
         connection.node.census.channel_opened(self.user.account)
@@ -146,7 +146,7 @@ class Channel:
     def send(self, frames: bytes) -> None:
         self.connection.send(frames)
 
-    def may(self, what: str, name: str) -> bool:
+    def has_permission(self, what: str, name: str) -> bool:
         """Whether the user has a right (`what`: configure, write or read) to a name in this virtual host."""
         permission = self.user.permissions.get(self.vhost.name)
         if permission is None:
@@ -162,14 +162,14 @@ class Channel:
         Raises AccessRefused (403).
         """
         checked = "amq.default" if kind == "exchange" and not name else name
-        if not self.may(what, checked):
+        if not self.has_permission(what, checked):
             raise AccessRefused(
                 f"{what} access to {kind} '{checked}' in {self.vhost} refused for user '{self.user.name}'"
             )
 
     def check_any(self, kind: str, name: str) -> None:
         """Check that the user has any of the three rights, as passive declarations need. Raises AccessRefused (403)."""
-        if not any(self.may(what, name) for what in ("write", "read", "configure")):
+        if not any(self.has_permission(what, name) for what in ("write", "read", "configure")):
             self.check("configure", kind, name)
 
     def check_topic(self, what: str, exchange: str, routing_key: str) -> None:
@@ -292,8 +292,8 @@ class Channel:
         self.closing = True
         self.leave()
         events.channel_closed(self)
-        if self.lane is not None and self.connection.node.breakdown is not None:
-            self.connection.node.breakdown.close(self.lane)
+        if self.rates is not None and self.connection.node.breakdown is not None:
+            self.connection.node.breakdown.close(self.rates)
         try:
             for consumer in self.consumers.values():
                 self.pause(consumer.queue)

@@ -150,7 +150,7 @@ def release_resources(connection: Connection, cleared: Callable[[], None] = lamb
     connection.confirming.clear()
     connection.stalled.clear()
     for queue in connection.publisher_throttle.queues:
-        queue.publishers.forget(connection)
+        queue.held_publishers.forget(connection)
     connection.publisher_throttle.queues.clear()
     connection.transport.release()
     if connection.vhost is None:

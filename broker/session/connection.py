@@ -421,7 +421,7 @@ class Connection(Publisher):
         read."""
         if queue in self.publisher_throttle.queues or any(channel.consumers for channel in self.channels.values()):
             return
-        queue.publishers.hold(self)
+        queue.held_publishers.hold(self)
         if self.publisher_throttle.add(queue):
             self.transport.hold()
 

@@ -114,8 +114,8 @@ class ChannelConsumer(Consumer):
                 position += step
         channel.delivery_tag = tag
         channel.delivering.delivered(len(messages), self.no_ack, redelivered)
-        if channel.lane is not None:
-            channel.lane.of(queue).delivered(len(messages), self.no_ack, redelivered)
+        if channel.rates is not None:
+            channel.rates.of(queue).delivered(len(messages), self.no_ack, redelivered)
         if unacked is not None:
             self.unacked += len(messages)
         if self.shares:

@@ -299,7 +299,7 @@ class InternalPublisher:
         self._sluice.stop()
         self._channel.end()
         for queue in self._connection.publisher_throttle.queues:
-            queue.publishers.forget(self._connection)
+            queue.held_publishers.forget(self._connection)
         self.on_release = lambda: None
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:

@@ -110,7 +110,7 @@ def delete_queue(channel: Channel, name: str, if_unused: bool, if_empty: bool) -
     if vhost.find_queue(name) is None:
         return 0
     queue = vhost.owned_queue(name, channel.connection)
-    if queue.rules.type == QUORUM and (if_unused or if_empty):
+    if queue.settings.type == QUORUM and (if_unused or if_empty):
         flag = "if-unused" if if_unused else "if-empty"
         raise NotSupported(
             f"cannot delete {queue}. queue.delete operations with {flag} flag set are not supported by quorum queues"

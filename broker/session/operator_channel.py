@@ -102,7 +102,7 @@ class OperatorChannel:
         """What was taken and not settled goes back."""
         self._channel.end()
         for queue in self._connection.publisher_throttle.queues:
-            queue.publishers.forget(self._connection)
+            queue.held_publishers.forget(self._connection)
         self._connection.node.pump()
 
     # What there is

@@ -31,9 +31,9 @@ class SharedPrefetch:
         Deliveries that were made before the change count, those of cancelled consumers too.
         """
         self.limit = limit
-        consumers = [consumer for consumer in outstanding if consumer.queue.rules.type != QUORUM]
+        consumers = [consumer for consumer in outstanding if consumer.queue.settings.type != QUORUM]
         for consumer in [*self._consumers.values(), *consumers]:
-            consumer.shares = limit > 0 and consumer.queue.rules.type != QUORUM
+            consumer.shares = limit > 0 and consumer.queue.settings.type != QUORUM
         self.unacked = len(consumers)
         self.on_settled(0)
 

@@ -30,7 +30,7 @@ def revoke_consumers(connection: Connection) -> None:
     for channel in connection.channels.values():
         for consumer in list(channel.consumers.values()):
             queue = consumer.queue
-            if queue is not channel.reply_queue and not channel.may("read", queue.name):
+            if queue is not channel.reply_queue and not channel.has_permission("read", queue.name):
                 queue.remove_consumer(consumer)
                 consumer.cancelled()
                 channel.vhost.consumers_changed(queue)

@@ -132,5 +132,5 @@ INFO = PerObjectGroup(
     all_queues,
     lambda queue: (1,),
     (*LABELS, "queue_type", "membership"),
-    lambda queue: (*texts(queue), TYPES[queue.rules.type], "leader"),
+    lambda queue: (*texts(queue), TYPES[queue.settings.type], "leader"),
 )

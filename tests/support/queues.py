@@ -65,13 +65,13 @@ class NoVHost(QueueHost):
 
 def enqueue(messages: list[Message], *queues: Queue) -> None:
     """Publish to queues of one journal."""
-    vhost = VHost("/", Node("test", "test", FakeClock(), queues[0].home.journal, Users(frozenset())).services)
+    vhost = VHost("/", Node("test", "test", FakeClock(), queues[0].host.journal, Users(frozenset())).services)
     body_bytes = sum(each.body_bytes for each in messages)
     vhost.enqueue(messages, body_bytes, any(each.persistent for each in messages), queues)
 
 
 def journal_of(queue: Queue) -> SlowJournal:
-    journal: Journal = queue.home.journal
+    journal: Journal = queue.host.journal
     assert isinstance(journal, SlowJournal)
     return journal
 

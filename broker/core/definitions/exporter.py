@@ -313,7 +313,7 @@ def queues(vhost: VHost, place: Document) -> Part:
 def arguments_with_type(queue: Queue) -> Document:
     """The arguments of a queue as JSON, with its type, as another broker may have another default."""
     arguments = json_of_table(queue.arguments)
-    return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.rules.type)}
+    return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.settings.type)}
 
 
 def bindings(vhost: VHost, place: Document) -> Part:

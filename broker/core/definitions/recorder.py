@@ -50,12 +50,12 @@ class Recorder(Observer):
             self._drop_orphans(queue.vhost, queue)
             self._change(False, stored_queue(queue))
 
-    def bound(self, vhost: str, binding: Binding) -> None:
+    def binding_added(self, vhost: str, binding: Binding) -> None:
         source = self._source(vhost, binding)
         if source is not None and source.durable and is_durable(binding.destination):
             self._change(True, stored_binding(vhost, binding))
 
-    def unbound(self, vhost: str, binding: Binding) -> None:
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
         """Delete the record. A source that is deleted already counts as durable, as its flag is not known any more."""
         source = self._source(vhost, binding)
         if (source is None or source.durable) and is_durable(binding.destination):

@@ -195,7 +195,7 @@ class Policies(TopologyPolicies):
 
 def applies_to(policy: Policy, target: Queue | Exchange) -> bool | None:
     """Whether the policy matches this queue or exchange; None if searching its name takes too long."""
-    queue_type = target.rules.type if isinstance(target, Queue) else ""
+    queue_type = target.settings.type if isinstance(target, Queue) else ""
     return policy.applies(target.kind, queue_type, target.name)
 
 

@@ -53,7 +53,7 @@ class DeadLetterOutbox:
     def add(self, messages: list[Message], reason: str, queued: bool = True) -> None:
         """Add messages; `queued` is False for messages that the queue refused."""
         queue = self._queue
-        queue.home.statistics.count_dead_letters(queue.rules.type, AT_MOST_ONCE, reason, len(messages))
+        queue.host.statistics.count_dead_letters(queue.settings.type, AT_MOST_ONCE, reason, len(messages))
         self.waiting.extend([(message, reason, queued) for message in messages])
         if queued and queue.number:
             self._count(messages, 1)
@@ -99,8 +99,8 @@ class DeadLetterOutbox:
         Most do.
         """
         queue = self._queue
-        host, rules = queue.home, queue.rules
-        exchange = rules.dead_letter_exchange
+        host, settings = queue.host, queue.settings
+        exchange = settings.dead_letter_exchange
         if exchange is None or not host.has_exchange(exchange):
             return
         timestamp_s = host.clock.timestamp_s()
@@ -112,8 +112,8 @@ class DeadLetterOutbox:
                 copies.append(copied(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys))
                 continue
             self._enqueue(copies, targets)
-            copy = dead_lettered(message, queue.name, reason, exchange, rules.dead_letter_key, timestamp_s)
-            targets, stable = host.route_to(exchange, routing_keys(message, rules.dead_letter_key), copy)
+            copy = dead_lettered(message, queue.name, reason, exchange, settings.dead_letter_key, timestamp_s)
+            targets, stable = host.route_to(exchange, routing_keys(message, settings.dead_letter_key), copy)
             if reason != REJECTED:
                 targets = tuple(target for target in targets if not cycles(copy, target.name))
             copies = [copy]
@@ -123,7 +123,7 @@ class DeadLetterOutbox:
     def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...]) -> None:
         """Enqueue messages that are all persistent, or all not."""
         if messages and queues:
-            self._queue.home.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)
+            self._queue.host.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)
 
 
 def alike(one: Message, other: Message) -> bool:

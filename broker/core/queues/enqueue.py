@@ -87,7 +87,7 @@ class PerMessageEnqueue:
 
     __slots__ = (
         "queue",
-        "rules",
+        "settings",
         "shared",
         "source",
         "stored",
@@ -101,11 +101,11 @@ class PerMessageEnqueue:
 
     def __init__(self, queue: Queue, source: str, shared: bool) -> None:
         self.queue = queue
-        self.rules = queue.rules
+        self.settings = queue.settings
         self.shared = shared
         self.source = source
         self.stored = False
-        self.now_ms = queue.home.clock.now_ms()
+        self.now_ms = queue.host.clock.now_ms()
         self.run: list[Message] = []
         self.run_bytes = 0
         self.level = 0
@@ -118,16 +118,16 @@ class PerMessageEnqueue:
         if deduplication is not None and deduplication.is_duplicate(message, self.now_ms):
             self.stored = True  # its confirm waits for the original, which the journal may still have
             return True
-        if self.rules.refuses and not self._has_room(message):
+        if self.settings.rejects_publish and not self._has_room(message):
             return False
         if deduplication is not None:
             deduplication.add(message, self.now_ms)
         level = self._level_of(message)
-        ttl_ms = shortest_ttl(self.rules, message.state)
+        ttl_ms = shortest_ttl(self.settings, message.state)
         dead_lettered, bcc_keys = message.dead_lettered, message.bcc_keys
         if self.shared or message.id:
             message = message.copy_for_queue()
-        if self.rules.type == QUORUM:
+        if self.settings.type == QUORUM:
             message.persistent = True  # whatever its delivery mode
         if ttl_ms != NO_TTL or level or dead_lettered or bcc_keys:
             deadline_ms = self.now_ms + ttl_ms if ttl_ms != NO_TTL else NEVER
@@ -139,7 +139,7 @@ class PerMessageEnqueue:
         self.run_bytes += message.body_bytes
         if ttl_ms == 0:
             self._hand_over(message)
-        elif self.rules.refuses:
+        elif self.settings.rejects_publish:
             self.push()  # it counts for the next one
         return True
 
@@ -154,42 +154,42 @@ class PerMessageEnqueue:
         if persistent:
             queue.journal.store(persistent)
             self.stored = True
-        if queue.home.message_log is not None:
-            queue.home.message_log.enqueued((queue,), run, self.source)
+        if queue.host.message_log is not None:
+            queue.host.message_log.enqueued((queue,), run, self.source)
         queue.push_at(self.level, run, run_bytes)
 
     def _hand_over(self, message: Message) -> None:
         """Deliver a message with a time to live of 0 to a consumer that is ready for it, or let it expire."""
         queue, state = self.queue, message.state
         assert state is not None
-        queue.home.feed(queue)  # first the messages before it
+        queue.host.feed(queue)  # first the messages before it
         self.push()
         deadline_ms, state.deadline_ms = state.deadline_ms, NEVER
-        queue.home.feed(queue)
+        queue.host.feed(queue)
         state.deadline_ms = deadline_ms
-        queue.lines.at(state.level).timed = True
+        queue.ready_messages.at(state.level).timed = True
         queue.schedule_pump()
 
     def _has_room(self, message: Message) -> bool:
         if self.queue.has_room(message.body_bytes):
             return True
-        if self.rules.dead_letter_refused:
+        if self.settings.dead_letters_rejected:
             self.queue.outbox.add([message], MAXLEN, queued=False)
         return False
 
     def _level_of(self, message: Message) -> int:
-        if not self.rules.levels:
+        if not self.settings.max_priority:
             return 0
         raw = message.property_bytes
         if raw != self._property_bytes:
             self._property_bytes = raw
-            self._property_level = self.rules.level(properties.priority(raw))
+            self._property_level = self.settings.level(properties.priority(raw))
         return self._property_level
 
 
-def shortest_ttl(rules: QueueSettings, state: MessageState | None) -> int:
+def shortest_ttl(settings: QueueSettings, state: MessageState | None) -> int:
     """Return the lesser of the queue's and the message's own time to live, NO_TTL without either."""
     own_ms = state.ttl_ms if state is not None else NO_TTL
-    if own_ms == NO_TTL or rules.ttl_ms == NO_TTL:
-        return max(own_ms, rules.ttl_ms)
-    return min(own_ms, rules.ttl_ms)
+    if own_ms == NO_TTL or settings.ttl_ms == NO_TTL:
+        return max(own_ms, settings.ttl_ms)
+    return min(own_ms, settings.ttl_ms)

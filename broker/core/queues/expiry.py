@@ -31,13 +31,13 @@ class MessageExpiry:
 
     def schedule(self) -> None:
         """Have the queue pumped when its next message expires."""
-        when_ms = self._queue.lines.next_deadline_ms()
+        when_ms = self._queue.ready_messages.next_deadline_ms()
         if when_ms != NEVER:
             self._call_at(when_ms)
 
     def pump_again(self) -> None:
         """Have the queue pumped again after other queues had their turn: more is left than one turn may do."""
-        self._call_at(self._queue.home.clock.now_ms())
+        self._call_at(self._queue.host.clock.now_ms())
 
     def cancel(self) -> None:
         """Stop the timer."""
@@ -50,22 +50,22 @@ class MessageExpiry:
             return
         self.cancel()
         self._when_ms = when_ms
-        self._timer = self._queue.home.clock.call_at(when_ms, self._on_timer)
+        self._timer = self._queue.host.clock.call_at(when_ms, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         queue = self._queue
-        queue.home.scheduler.start(f"expiry in {queue}", self._pump())
-        queue.home.pump()
+        queue.host.scheduler.start(f"expiry in {queue}", self._pump())
+        queue.host.pump()
 
     def _pump(self) -> Job:
         """Pump the queue as a job of one step, so that of many queues each turn of the loop does some."""
         queue = self._queue
         dropped, waiting = queue.expired + queue.dropped, len(queue.outbox)
         queue.schedule_pump()
-        queue.home.pump()
+        queue.host.pump()
         dropped = queue.expired + queue.dropped - dropped
-        dead_lettered = waiting + dropped - len(queue.outbox) if queue.rules.dead_letter_exchange is not None else 0
+        dead_lettered = waiting + dropped - len(queue.outbox) if queue.settings.dead_letter_exchange is not None else 0
         yield PUMP_COST + dropped + COST * max(dead_lettered, 0)
 
 
@@ -84,8 +84,8 @@ class QueueExpiry:
 
     def renew(self) -> None:
         """Restart the time: the queue is used."""
-        if self._queue.rules.expires_ms != NONE:
-            self._used_ms = self._queue.home.clock.now_ms()
+        if self._queue.settings.expires_ms != NONE:
+            self._used_ms = self._queue.host.clock.now_ms()
             self._schedule()
 
     def reconfigure(self) -> None:
@@ -94,7 +94,7 @@ class QueueExpiry:
         self.cancel()
         if not running:
             self.renew()
-        elif self._queue.rules.expires_ms != NONE:
+        elif self._queue.settings.expires_ms != NONE:
             self._schedule()
 
     def cancel(self) -> None:
@@ -105,24 +105,24 @@ class QueueExpiry:
 
     def _schedule(self) -> None:
         if self._timer is None:
-            due_ms = self._used_ms + self._queue.rules.expires_ms
-            self._timer = self._queue.home.clock.call_at(due_ms, self._on_timer)
+            due_ms = self._used_ms + self._queue.settings.expires_ms
+            self._timer = self._queue.host.clock.call_at(due_ms, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         queue = self._queue
         if len(queue.consumers):
             return
-        if queue.home.clock.now_ms() < self._used_ms + queue.rules.expires_ms:
+        if queue.host.clock.now_ms() < self._used_ms + queue.settings.expires_ms:
             self._schedule()
         else:
-            queue.home.scheduler.start(f"expiry of {queue}", self._expire())
-            queue.home.pump()
+            queue.host.scheduler.start(f"expiry of {queue}", self._expire())
+            queue.host.pump()
 
     def _expire(self) -> Job:
         """Delete the queue as a job of one step, so that of many queues each turn of the loop deletes some."""
         queue = self._queue
-        unused = queue.home.clock.now_ms() >= self._used_ms + queue.rules.expires_ms
-        if unused and not len(queue.consumers) and not queue.deleted and queue.rules.expires_ms != NONE:
-            queue.home.delete_expired(queue)
+        unused = queue.host.clock.now_ms() >= self._used_ms + queue.settings.expires_ms
+        if unused and not len(queue.consumers) and not queue.deleted and queue.settings.expires_ms != NONE:
+            queue.host.delete_expired(queue)
             yield OBJECT_COST

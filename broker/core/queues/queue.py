@@ -1,6 +1,6 @@
 """A queue: its ready messages in lines, what is out with consumers, and the hand-over between the two.
 
-What a queue does beyond that is in its rules: messages and queues that expire, limits of length, priorities, dead
+What a queue does beyond that is in its settings: messages and queues that expire, limits of length, priorities, dead
 letters, messages that come back too often. Each costs only the queues that have it.
 """
 
@@ -46,7 +46,7 @@ class Queue(RouteTarget):
     """
 
     __slots__ = (
-        "home",
+        "host",
         "vhost",
         "durable",
         "journal",
@@ -56,10 +56,10 @@ class Queue(RouteTarget):
         "policy",
         "operator_policy",
         "effective",
-        "rules",
+        "settings",
         "incoming",
         "consumers",
-        "lines",
+        "ready_messages",
         "unacked",
         "had_consumer",
         "dirty",
@@ -71,7 +71,7 @@ class Queue(RouteTarget):
         "unacked_bytes",
         "dropped",
         "expired",
-        "publishers",
+        "held_publishers",
         "deduplication",
         "expiry",
         "outbox",
@@ -84,32 +84,33 @@ class Queue(RouteTarget):
     )
 
     def __init__(
-        self, home: QueueHost, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
+        self, host: QueueHost, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
     ) -> None:
-        rules = home.rulebook.rules(arguments, NO_POLICY)
-        super().__init__(name, number, rules.careful)
-        self.home, self.vhost = home, home.name
+        settings = host.settings_cache.get(arguments, NO_POLICY)
+        super().__init__(name, number, settings.per_message)
+        self.host, self.vhost = host, host.name
         self.durable = durable
-        self.journal = QueueJournal(home.journal, number)
+        self.journal = QueueJournal(host.journal, number)
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.effective: Mapping[str, object] = NO_POLICY
-        self.rules = rules
+        self.settings = settings
         self.incoming: dict[bytes, Binding] = {}
-        self.consumers = SingleActiveConsumers(self.rules.type == QUORUM) if self.rules.single else Consumers()
-        self.lines = ReadyMessages(self, self.rules, self.journal, home.budget)
+        single = settings.single_active_consumer
+        self.consumers = SingleActiveConsumers(settings.type == QUORUM) if single else Consumers()
+        self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.dirty = False
         self.paused = 0  # jobs that bring back what is to be delivered first
         self._resumed: list[Callable[[], None]] = []  # whoever waits for the end of them
         self.published = self.delivered_bytes = 0
-        self.delivering = DeliveryCounters(home.statistics.delivering[self.rules.type])
+        self.delivering = DeliveryCounters(host.statistics.delivering[self.settings.type])
         self.dropped = self.expired = 0  # for a limit of length; for a time to live
-        self.publishers = HeldPublishers(self)
-        self.deduplication = Deduplication(arguments) if self.rules.deduplicates else None
+        self.held_publishers = HeldPublishers(self)
+        self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
         self.expiry = QueueExpiry(self)
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
@@ -125,18 +126,18 @@ class Queue(RouteTarget):
     @property
     def ready(self) -> int:
         """How many messages wait to be delivered."""
-        return self.lines.count
+        return self.ready_messages.count
 
     @property
     def ready_bytes(self) -> int:
         """The sum of their bodies; an estimate while some cannot be read (`ReadyMessages`)."""
-        return max(self.lines.body_bytes, 0)
+        return max(self.ready_messages.body_bytes, 0)
 
     def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
         """Work by these policies from now on. What is queued keeps the deadline that it has."""
         self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
-        self.rules = self.home.rulebook.rules(self.arguments, effective)
-        self.per_message = self.rules.careful
+        self.settings = self.host.settings_cache.get(self.arguments, effective)
+        self.per_message = self.settings.per_message
         self.expiry.reconfigure()
         self.schedule_pump()
 
@@ -144,15 +145,15 @@ class Queue(RouteTarget):
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
         """Take messages at the tail, stored if they are to be; `body_bytes` is all their bodies. HOT: bench A-M."""
-        self.lines.default.push(messages, body_bytes)
+        self.ready_messages.default.push(messages, body_bytes)
         self.published += len(messages)
         if not self.dirty:
             self.dirty = True
-            self.home.pending.append(self)
+            self.host.pending.append(self)
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
         """Likewise, at the tail of what has that priority; any of them may have a deadline."""
-        self.lines.at(level).push_timed(messages, body_bytes)
+        self.ready_messages.at(level).push_timed(messages, body_bytes)
         self.published += len(messages)
         self.schedule_pump()
 
@@ -170,26 +171,26 @@ class Queue(RouteTarget):
 
     @property
     def paged(self) -> bool:
-        return self.lines.paged
+        return self.ready_messages.paged
 
     @property
     def rejects_overflow(self) -> bool:
-        return self.rules.refuses
+        return self.settings.rejects_publish
 
     def has_room(self, body_bytes: int) -> bool:
-        if not self.rules.refuses or not self._is_full(body_bytes):
+        if not self.settings.rejects_publish or not self._is_full(body_bytes):
             return True
-        self.home.feed(self)  # messages that can be delivered do not count
+        self.host.feed(self)  # messages that can be delivered do not count
         self.schedule_pump()
         return not self._is_full(body_bytes)
 
     def _is_full(self, body_bytes: int) -> bool:
-        rules = self.rules
-        return NONE < rules.max_length <= self.ready or NONE < rules.max_bytes < self.ready_bytes + body_bytes
+        settings = self.settings
+        return NONE < settings.max_length <= self.ready or NONE < settings.max_bytes < self.ready_bytes + body_bytes
 
     def congested(self) -> bool:
-        lines = self.lines
-        return (lines.count > HOLD_ABOVE or lines.body_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
+        ready = self.ready_messages
+        return (ready.count > HOLD_ABOVE or ready.body_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """A delivered message comes back to its original place, to be delivered as redelivered.
@@ -198,31 +199,31 @@ class Queue(RouteTarget):
         """
         if not self._take_back(message):
             return
-        if self.rules.counts and not (nacked and self.rules.type == QUORUM):
+        if self.settings.counts_deliveries and not (nacked and self.settings.type == QUORUM):
             state = message.state or MessageState(level=position >> LEVEL_SHIFT)
             state.attempts += 1
-            if NONE < self.rules.delivery_limit < state.attempts:
+            if NONE < self.settings.delivery_limit < state.attempts:
                 self.dead_letter_or_drop([message], DELIVERY_LIMIT)
                 return
             self.journal.count_delivery(message, state.attempts)
             message = message.with_delivery_count(state)
-        self.home.requeued(self, message, reason)
-        self.lines.at(position >> LEVEL_SHIFT).requeue(position, message)
+        self.host.requeued(self, message, reason)
+        self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
         self.schedule_pump()
 
     def restore(self, recovered: RecoveredQueue) -> None:
         """Take over the messages that recovery found, as redelivered."""
         self.journal.add(len(recovered), recovered.body_bytes)
-        self.lines.restore(recovered, self.rules.levels > 0)
-        if recovered.deadlines_ms is not None or self.rules.trims:
+        self.ready_messages.restore(recovered, self.settings.max_priority > 0)
+        if recovered.deadlines_ms is not None or self.settings.drops_head:
             self.schedule_pump()
 
     def schedule_pump(self) -> None:
         """Have the node pump this queue soon: something may be deliverable."""
         if not self.dirty:
             self.dirty = True
-            self.home.pending.append(self)
+            self.host.pending.append(self)
 
     def pause(self) -> None:
         """Deliver nothing until `resume` was called as often as this."""
@@ -262,27 +263,27 @@ class Queue(RouteTarget):
         self._feeding = True
         self._slice = 0 if self.outbox.waiting and self.outbox.many else SLICE + self.published - self._pumped
         try:
-            timed = self.lines.timed
+            timed = self.ready_messages.timed
             if timed:
                 self._expire()
-            if self._came_back and self.rules.trims:
+            if self._came_back and self.settings.drops_head:
                 self._trim()  # what comes back to a full queue goes, though somebody could take it
             self._came_back = False
             if len(self.consumers) and self._slice and not self.paused:
                 self._deliver()
-            if self.rules.trims:
+            if self.settings.drops_head:
                 self._trim()
             if timed:
                 self._expire()  # what is in front now
                 self._message_expiry.schedule()
         finally:
             self._feeding = False
-        if self.publishers.held:
-            self.publishers.release_if_drained()
+        if self.held_publishers.held:
+            self.held_publishers.release_if_drained()
 
     def _deliver(self) -> None:
-        consumers, lines = self.consumers, self.lines
-        while (fifo := lines.first_nonempty()) is not None:
+        consumers, ready = self.consumers, self.ready_messages
+        while (fifo := ready.first_nonempty()) is not None:
             if fifo.timed:
                 self._expire()
                 if not self._slice:
@@ -298,7 +299,7 @@ class Queue(RouteTarget):
                         return
                     continue
             # Requeued messages go first, one by one: they are rare, and each has a position of its own.
-            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), lines.average_bytes)
+            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), ready.average_bytes)
             if not takers:
                 return
             if fifo.returned:
@@ -314,7 +315,7 @@ class Queue(RouteTarget):
         redelivered = position < fifo.restored_until
         if redelivered:
             count = min(count, fifo.restored_until - position)
-        messages, taken_bytes = fifo.take(count, self.home.clock.now_ms() if fifo.timed else 0)
+        messages, taken_bytes = fifo.take(count, self.host.clock.now_ms() if fifo.timed else 0)
         self.delivered_bytes += taken_bytes
         step = len(takers)
         if step == 1:
@@ -343,12 +344,12 @@ class Queue(RouteTarget):
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """The next message as (position, message, redelivered) for basic.get, or None when nothing is ready."""
         self.expiry.renew()
-        if self.lines.timed:
+        if self.ready_messages.timed:
             self._slice = SLICE
             self._expire()
             self.schedule_pump()
-        fifo = self.lines.first_loaded()
-        if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.home.clock.now_ms():
+        fifo = self.ready_messages.first_loaded()
+        if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
             self.delivering.found_nothing()
             return None  # of very many that are due, some are left
         position, message, redelivered = fifo.pop()
@@ -381,19 +382,19 @@ class Queue(RouteTarget):
         self.unacked -= 1
         self.unacked_bytes -= message.body_bytes
         if self.deleted:
-            self.home.left(self, [message], DELETED)
+            self.host.left(self, [message], DELETED)
             self.release([message])
         return not self.deleted
 
     def dead_letter_or_drop(self, messages: list[Message], reason: str) -> None:
         """They will not be delivered: to the dead letter exchange with them, if there is one."""
-        self.home.left(self, messages, reason)
-        if self.rules.dead_letter_exchange is not None:
+        self.host.left(self, messages, reason)
+        if self.settings.dead_letter_exchange is not None:
             self.outbox.add(messages, reason)
             if not self._feeding:
                 self.schedule_pump()
             return
-        self.home.statistics.count_dead_letters(self.rules.type, DISABLED, reason, len(messages))
+        self.host.statistics.count_dead_letters(self.settings.type, DISABLED, reason, len(messages))
         self.release(messages)
 
     def release(self, messages: list[Message], body_bytes: int = -1) -> None:
@@ -402,7 +403,7 @@ class Queue(RouteTarget):
             self.journal.settle(messages, body_bytes)
 
     def _expire(self) -> None:
-        dead = self.lines.remove_due(self.home.clock.now_ms(), self._slice)
+        dead = self.ready_messages.remove_due(self.host.clock.now_ms(), self._slice)
         if dead:
             self._slice -= len(dead)
             self.expired += len(dead)
@@ -410,7 +411,7 @@ class Queue(RouteTarget):
 
     def _trim(self) -> None:
         """Drop from the front what is too much."""
-        dropped = self.lines.drop_excess(self.rules.max_length, self.rules.max_bytes, self._slice)
+        dropped = self.ready_messages.drop_excess(self.settings.max_length, self.settings.max_bytes, self._slice)
         if dropped:
             self._slice -= len(dropped)
             self.dropped += len(dropped)
@@ -427,16 +428,16 @@ class Queue(RouteTarget):
         They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows; or
         `failed` where a bug keeps it from that.
         """
-        self.home.cleared(self)
-        count, average_bytes = self.lines.count, self.lines.average_bytes
-        removed = self.lines.remove_all()
+        self.host.cleared(self)
+        count, average_bytes = self.ready_messages.count, self.ready_messages.average_bytes
+        removed = self.ready_messages.remove_all()
         self.journal.purge(
             self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
         )
-        self.publishers.release()
+        self.held_publishers.release()
         if count or any(len(fifo.backlog) for fifo in removed):  # also what the disk did not give, and is not ready
             job = release(self, removed, average_bytes, reason, finished)
-            self.home.scheduler.start(f"purge of {self}", job, failed)
+            self.host.scheduler.start(f"purge of {self}", job, failed)
         else:
             finished()
         return count
@@ -445,7 +446,7 @@ class Queue(RouteTarget):
         """It is deleted: nothing is ready, and nothing will be. What it has given up is still dead-lettered."""
         self.deleted = True
         if self.outbox.waiting:
-            self.home.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
+            self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
         self.expiry.cancel()
         self._message_expiry.cancel()
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class QueueHost:
     """The virtual host as its queues see it: clock, journal, memory budget, scheduler, counters and publishing.
 
-    pending      queues of the whole node that wait to be pumped
-    rulebook     the settings that queues with the same arguments and policies share
-    rereading    queues with messages that could not be read from the disk
-    message_log  records all messages that enter or leave queues, or None
+    pending         queues of the whole node that wait to be pumped
+    settings_cache  the settings that queues with the same arguments and policies share
+    rereading       queues with messages that could not be read from the disk
+    message_log     records all messages that enter or leave queues, or None
     """
 
     def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
@@ -35,7 +35,7 @@ class QueueHost:
         self.budget = budget
         self.scheduler = scheduler
         self.pending = scheduler.pending
-        self.rulebook = QueueSettingsCache()
+        self.settings_cache = QueueSettingsCache()
         self.statistics = Statistics()
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None

@@ -9,23 +9,28 @@ from ..metadata.queue_types import CLASSIC, QUORUM
 
 NO_POLICY: dict[str, object] = {}
 NONE = -1  # no time to live, no limit
-RULES_LIMIT = 1024  # that are shared in one vhost; beyond it all are made anew
+SETTINGS_CACHE_LIMIT = 1024  # settings cached for a virtual host; beyond it the cache is emptied
 DROP_HEAD, REJECT_DLX = "drop-head", "reject-publish-dlx"
 QUORUM_DELIVERY_LIMIT = 20
 QUORUM_LEVELS, QUORUM_LEVEL = 31, 4  # the highest priority, and that of a message without one
 
 
 class QueueSettings:
-    """ttl_ms, expires_ms   NONE where there is none
-    max_length, max_bytes   of ready messages, and of their bodies
-    refuses, trims          what would exceed them is refused; or the front is dropped for it
-    dead_letter_refused     what is refused goes to the dead letter exchange too
-    dead_letter_exchange    None where there is none, with the routing key that it gives, None for the message's own
-    delivery_limit          how often a message may come back; `counts` says whether that is counted at all
-    levels                  the highest priority, 0 where there are none
-    single                  one consumer is served, the others wait
-    deduplicates            a duplicate is dropped
-    careful                 a publish has to be looked at message by message
+    """The settings of a queue. Limits and times are NONE if they are not set.
+
+    ttl_ms, expires_ms      of messages; of the queue while it is unused
+    max_length, max_bytes   limits of ready messages, and of their bodies
+    rejects_publish         messages beyond these limits are rejected (`reject-publish`)
+    drops_head              the oldest messages are dropped instead (`drop-head`)
+    dead_letters_rejected   rejected messages are dead-lettered (`reject-publish-dlx`)
+    dead_letter_exchange    or None
+    dead_letter_key         the routing key of dead letters, None for the message's own
+    delivery_limit          how often a message may be requeued
+    counts_deliveries       requeues are counted, in quorum queues and for a delivery limit
+    max_priority            0 for a queue without priorities
+    single_active_consumer  one consumer is served, the others wait
+    deduplicates            duplicates are dropped
+    per_message             published messages have to be looked at one by one
     """
 
     __slots__ = (
@@ -34,18 +39,18 @@ class QueueSettings:
         "expires_ms",
         "max_length",
         "max_bytes",
-        "refuses",
-        "trims",
-        "dead_letter_refused",
+        "rejects_publish",
+        "drops_head",
+        "dead_letters_rejected",
         "dead_letter_exchange",
         "dead_letter_key",
         "delivery_limit",
-        "counts",
-        "levels",
-        "_unset",
-        "single",
+        "counts_deliveries",
+        "max_priority",
+        "_default_priority",
+        "single_active_consumer",
         "deduplicates",
-        "careful",
+        "per_message",
     )
 
     def __init__(self, arguments: Table, policy: Mapping[str, object]) -> None:
@@ -59,69 +64,74 @@ class QueueSettings:
         overflow = text(arguments, policy, "overflow") or DROP_HEAD
         if quorum and overflow == REJECT_DLX:
             overflow = DROP_HEAD  # a quorum queue has no such thing
-        self.refuses = limited and overflow != DROP_HEAD
-        self.trims = limited and not self.refuses
-        self.dead_letter_refused = self.refuses and overflow == REJECT_DLX
+        self.rejects_publish = limited and overflow != DROP_HEAD
+        self.drops_head = limited and not self.rejects_publish
+        self.dead_letters_rejected = self.rejects_publish and overflow == REJECT_DLX
         self.dead_letter_exchange = text(arguments, policy, "dead-letter-exchange")
         self.dead_letter_key = text(arguments, policy, "dead-letter-routing-key")
         given = both(arguments, policy, "delivery-limit")
         if quorum and not given:
             given = [QUORUM_DELIVERY_LIMIT]
-        self.counts = bool(given) or quorum
+        self.counts_deliveries = bool(given) or quorum
         # A negative limit is none, and none is more than any.
         self.delivery_limit = NONE if not given or min(given) < 0 else min(given)
-        self.levels = QUORUM_LEVELS if quorum else max(arguments.integer("x-max-priority") or 0, 0)
-        self._unset = QUORUM_LEVEL if quorum else 0  # the priority of a message without one
-        self.single = arguments.flag("x-single-active-consumer") or False
+        self.max_priority = QUORUM_LEVELS if quorum else max(arguments.integer("x-max-priority") or 0, 0)
+        self._default_priority = QUORUM_LEVEL if quorum else 0  # the priority of a message without one
+        self.single_active_consumer = arguments.flag("x-single-active-consumer") or False
         self.deduplicates = arguments.flag("x-message-deduplication") or False
-        self.careful = self.ttl_ms != NONE or self.refuses or self.levels > 0 or self.deduplicates
+        self.per_message = self.ttl_ms != NONE or self.rejects_publish or self.max_priority > 0 or self.deduplicates
 
     def level(self, priority: int | None) -> int:
-        """Where a message with this priority stands: 0 with those that have none, of which the journal knows nothing,
-        and from there on upwards, beyond the highest from the lowest on."""
-        return 0 if priority is None else (min(priority, self.levels) - self._unset) % (self.levels + 1)
+        """Return the level of a priority: its distance above the default priority, modulo the number of priorities.
+
+        So level 0, which the journal need not store, is that of messages without a priority.
+        """
+        if priority is None:
+            return 0
+        return (min(priority, self.max_priority) - self._default_priority) % (self.max_priority + 1)
 
     def priority(self, level: int) -> int:
-        """Of what stands there."""
-        return (level + self._unset) % (self.levels + 1)
+        """Return the priority of a level."""
+        return (level + self._default_priority) % (self.max_priority + 1)
 
 
 class QueueSettingsCache:
-    """The rules in one virtual host. Queues with the same arguments and the same policies share theirs, as there may be
-    many of them and a policy acts on all at once.
+    """The settings of the queues of one virtual host.
+
+    Queues with the same arguments and policies share theirs, as a policy may apply to very many queues at once.
     """
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        # By the octets of the arguments and the identity of the policy, which is kept so that no other can have it.
+        # By the bytes of the arguments and the identity of the policy, which is kept so that no other can have it.
         self._known: dict[tuple[bytes, int], tuple[Mapping[str, object], QueueSettings]] = {}
 
-    def rules(self, arguments: Table, policy: Mapping[str, object]) -> QueueSettings:
-        """Neither may change from now on."""
+    def get(self, arguments: Table, policy: Mapping[str, object]) -> QueueSettings:
+        """Return the settings. Neither argument may change from now on."""
         key = (arguments.raw, id(policy))
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= RULES_LIMIT:
+            if len(self._known) >= SETTINGS_CACHE_LIMIT:
                 self._known.clear()
             known = self._known[key] = (policy, QueueSettings(arguments, policy))
         return known[1]
 
 
 def both(arguments: Table, policy: Mapping[str, object], key: str) -> list[int]:
-    """What the argument says, and what the policy says."""
+    """Return the values of the argument and of the policy, as far as they are set."""
     given = arguments.integer(f"x-{key}")
     ruled = policy.get(key)
     return [value for value in (given, ruled) if isinstance(value, int)]
 
 
 def least(arguments: Table, policy: Mapping[str, object], key: str) -> int:
-    """The smaller of the two, NONE where neither says anything."""
+    """Return the smaller of the values of argument and policy, NONE without either."""
     return min(both(arguments, policy, key), default=NONE)
 
 
 def text(arguments: Table, policy: Mapping[str, object], key: str) -> str | None:
-    """The argument's, before the policy's."""
+    """Return the value of the argument, or else of the policy, or None."""
     given = arguments.text(f"x-{key}")
     if given is not None:
         return given

@@ -9,9 +9,9 @@ MESSAGE_BYTES = 600  # that a message in memory takes beside its body, about
 
 def queue_sizes(queue: Queue) -> dict[str, int]:
     """Count what is not in the journal alone, to be read back, as in memory."""
-    away = sum(len(fifo.backlog) for fifo in queue.lines.all)
+    away = sum(len(fifo.backlog) for fifo in queue.ready_messages.all)
     ram = queue.ready - away
-    ram_bytes = max(queue.ready_bytes - away * queue.lines.average_bytes, 0) + queue.unacked_bytes
+    ram_bytes = max(queue.ready_bytes - away * queue.ready_messages.average_bytes, 0) + queue.unacked_bytes
     message_bytes = queue.ready_bytes + queue.unacked_bytes
     return {
         "messages_ram": ram + queue.unacked,

@@ -37,20 +37,20 @@ class ReadyMessages:
         "body_bytes",
         "awaits_room",
         "_estimated",
-        "_rules",
+        "_settings",
         "_queue",
         "_journal",
         "_budget",
     )
 
-    def __init__(self, queue: Queue, rules: QueueSettings, journal: QueueJournal, budget: MemoryBudget) -> None:
+    def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: MemoryBudget) -> None:
         self.default = Fifo(0, self, journal, budget)
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
         self.awaits_room = False
         self._estimated = False
-        self._rules = rules
+        self._settings = settings
         self._queue = queue
         self._journal = journal
         self._budget = budget
@@ -86,7 +86,7 @@ class ReadyMessages:
                 return fifo
         fifo = Fifo(level, self, self._journal, self._budget)
         self.all.append(fifo)
-        self.all.sort(key=lambda fifo: -self._rules.priority(fifo.level))
+        self.all.sort(key=lambda fifo: -self._settings.priority(fifo.level))
         return fifo
 
     def restore(self, recovered: RecoveredQueue, by_priority: bool) -> None:
@@ -125,21 +125,21 @@ class ReadyMessages:
     def after_page_in(self, fifo: Fifo, unread: int, average_bytes: int) -> None:
         """Correct the totals after a read in which so many messages, each of about that length, could not be read."""
         if fifo.exhausted:
-            self._queue.home.rereading.add(self._queue, EXHAUSTED_MS)
+            self._queue.host.rereading.add(self._queue, EXHAUSTED_MS)
         if not unread and not self._estimated:
             return
         if unread:
             self.count -= unread
             self.body_bytes = max(self.body_bytes - unread * average_bytes, 0)
             self._estimated = True
-            self._queue.home.rereading.add(self._queue)
+            self._queue.host.rereading.add(self._queue)
         if not self.paged:
             self.body_bytes = sum(message.body_bytes for message in self.resident())
             self._estimated = False
 
     def start_rereading(self) -> None:
         """Read unread messages again, as others have left memory."""
-        self._queue.home.rereading.start(self._queue)
+        self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, now_ms: int, limit: int) -> list[Message]:
         """Remove messages that are due from the front of each fifo, at most `limit`."""

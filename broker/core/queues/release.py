@@ -27,7 +27,7 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
             del fifo.returned[-SLICE:]
             yield _settle(queue, [message for _, message, _ in returned], reason)
         while len(fifo.backlog):
-            queue.home.left_paged(queue, fifo.backlog.seqs(SLICE), average_bytes, reason)
+            queue.host.left_paged(queue, fifo.backlog.seqs(SLICE), average_bytes, reason)
             pages = fifo.backlog.take(SLICE)
             queue.journal.settle_pages(pages)
             yield len(pages)
@@ -36,8 +36,8 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
 
 def _settle(queue: Queue, messages: list[Message], reason: str) -> int:
     """Messages that are in memory; how many they are."""
-    home = queue.home
-    home.left(queue, messages, reason)
-    home.budget.add(-len(messages), -total_bytes(messages))
+    host = queue.host
+    host.left(queue, messages, reason)
+    host.budget.add(-len(messages), -total_bytes(messages))
     queue.journal.settle_purged(messages)
     return len(messages)

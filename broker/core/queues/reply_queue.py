@@ -28,6 +28,6 @@ class ReplyQueue(Queue):
         free = max(self.LIMIT - self.ready, 0)
         if len(messages) <= free:
             return messages, body_bytes
-        self.home.left(self, messages[free:], MAXLEN)
+        self.host.left(self, messages[free:], MAXLEN)
         messages = messages[:free]
         return messages, total_bytes(messages)

@@ -68,16 +68,16 @@ class Reread:
     def _job(self, queue: Queue) -> Job:
         """Each message that could not be read is tried once; none is forgotten, whatever happens."""
         wait_ms = REREAD_MS
-        lines = queue.lines
-        lines.awaits_room = False
+        ready = queue.ready_messages
+        ready.awaits_room = False
         try:
             queue.schedule_pump()  # its backlog may be readable again
             yield PUMP_COST
-            for fifo in list(lines.all):
+            for fifo in list(ready.all):
                 left, refused = fifo.unread_count, 0
                 while left > 0 and fifo.unread_count and refused < REFUSED_LIMIT:
                     if not fifo.has_room:
-                        lines.awaits_room = True
+                        ready.awaits_room = True
                         break
                     tried, requeued = fifo.reread()
                     if not tried:
@@ -89,5 +89,5 @@ class Reread:
                     yield READ_COST * tried
         finally:
             self._reading.discard(queue)
-            if lines.unread_count and not queue.deleted:
+            if ready.unread_count and not queue.deleted:
                 self.add(queue, wait_ms)

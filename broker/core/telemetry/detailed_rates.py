@@ -65,24 +65,24 @@ class DetailedRates(Observer):
 
     def __init__(self) -> None:
         self.routed: dict[Exchange, dict[Queue, int]] = {}
-        self._lanes: set[ChannelRates] = set()
+        self._channels: set[ChannelRates] = set()
 
     def open(self) -> ChannelRates:
         """For a channel."""
-        lane = ChannelRates(self.routed)
-        self._lanes.add(lane)
-        return lane
+        rates = ChannelRates(self.routed)
+        self._channels.add(rates)
+        return rates
 
-    def close(self, lane: ChannelRates) -> None:
-        self._lanes.discard(lane)
+    def close(self, rates: ChannelRates) -> None:
+        self._channels.discard(rates)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         self.routed.pop(exchange, None)
-        for lane in self._lanes:
-            lane.exchanges.pop(exchange, None)
+        for rates in self._channels:
+            rates.exchanges.pop(exchange, None)
 
     def queue_deleted(self, queue: Queue) -> None:
         for routed in self.routed.values():
             routed.pop(queue, None)
-        for lane in self._lanes:
-            lane.queues.pop(queue, None)
+        for rates in self._channels:
+            rates.queues.pop(queue, None)

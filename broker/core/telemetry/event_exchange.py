@@ -133,10 +133,10 @@ class Events(Observer):
         if self.heard:
             self._tell("queue.deleted", {"name": queue.name, "vhost": queue.vhost})
 
-    def bound(self, vhost: str, binding: Binding) -> None:
+    def binding_added(self, vhost: str, binding: Binding) -> None:
         self._binding("binding.created", vhost, binding)
 
-    def unbound(self, vhost: str, binding: Binding) -> None:
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
         self._binding("binding.deleted", vhost, binding)
 
     def _binding(self, name: str, vhost: str, binding: Binding) -> None:
@@ -258,4 +258,4 @@ class Events(Observer):
 
 def queue_type(queue: Queue) -> str:
     """As RabbitMQ names what serves it."""
-    return f"rabbit_{queue.rules.type}_queue"
+    return f"rabbit_{queue.settings.type}_queue"

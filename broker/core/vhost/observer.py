@@ -25,9 +25,9 @@ class Observer(ChangeObserver):
 
     def queue_deleted(self, queue: Queue) -> None: ...
 
-    def bound(self, vhost: str, binding: Binding) -> None: ...
+    def binding_added(self, vhost: str, binding: Binding) -> None: ...
 
-    def unbound(self, vhost: str, binding: Binding) -> None: ...
+    def binding_removed(self, vhost: str, binding: Binding) -> None: ...
 
     def consumers_changed(self, queue: Queue) -> None: ...
 
@@ -77,13 +77,13 @@ class Observers(Observer):
         for observer in self._observers:
             observer.queue_deleted(queue)
 
-    def bound(self, vhost: str, binding: Binding) -> None:
+    def binding_added(self, vhost: str, binding: Binding) -> None:
         for observer in self._observers:
-            observer.bound(vhost, binding)
+            observer.binding_added(vhost, binding)
 
-    def unbound(self, vhost: str, binding: Binding) -> None:
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
         for observer in self._observers:
-            observer.unbound(vhost, binding)
+            observer.binding_removed(vhost, binding)
 
     def consumers_changed(self, queue: Queue) -> None:
         for observer in self._observers:

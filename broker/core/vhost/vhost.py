@@ -260,7 +260,7 @@ class VHost(QueueHost):
             for key in keys[start : start + BINDINGS]:
                 binding = exchange.outgoing.pop(key)
                 incoming_of(binding.destination).pop(key, None)
-                self._observers.unbound(self.name, binding)
+                self._observers.binding_removed(self.name, binding)
             yield BINDING_COST * BINDINGS
 
     def _start_unbinding(self, target: Queue | Exchange) -> None:
@@ -346,7 +346,7 @@ class VHost(QueueHost):
 
         Raises PreconditionFailed (406) if it is in use or not empty, as asked.
         """
-        if if_empty and (queue.ready or queue.lines.unread_count):
+        if if_empty and (queue.ready or queue.ready_messages.unread_count):
             raise PreconditionFailed(f"{queue} not empty")
         if if_unused and len(queue.consumers):
             queue.finish_ended()
@@ -420,7 +420,7 @@ class VHost(QueueHost):
         if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
             binding, emissions = bound
             deliver_emissions(self, emissions)
-            self._observers.bound(self.name, binding)
+            self._observers.binding_added(self.name, binding)
 
     def restore_binding(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Add a stored binding at the start: emissions are discarded and observers not notified. Raises AMQPError."""
@@ -473,7 +473,7 @@ class VHost(QueueHost):
         """Report a deleted binding. Returns whether its auto-delete source has no binding left."""
         self.clear_route_cache()
         deliver_emissions(self, exchange.type.on_unbind(binding))
-        self._observers.unbound(self.name, binding)
+        self._observers.binding_removed(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
 
     # For dead letters and expiry of queues (`QueueHost`)
@@ -495,4 +495,4 @@ def incoming_of(destination: Destination) -> dict[bytes, Binding]:
 
 def destination_type(destination: Destination) -> str:
     """The destination's type for exchange types: "exchange", or the type of the queue."""
-    return destination.rules.type if isinstance(destination, Queue) else destination.kind
+    return destination.settings.type if isinstance(destination, Queue) else destination.kind

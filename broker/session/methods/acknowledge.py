@@ -70,8 +70,8 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
 def release(channel: Channel, queue: Queue, messages: list[Message], consumer: ChannelConsumer | None) -> None:
     """Count acknowledged messages of one queue and one consumer, and drop them. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
-    if channel.lane is not None:
-        channel.lane.acked(queue, len(messages))
+    if channel.rates is not None:
+        channel.rates.acked(queue, len(messages))
     if channel.vhost.message_log is not None:
         channel.vhost.message_log.acked(channel.origin, consumer_tag(consumer), queue, messages)
     queue.settle(messages)

@@ -73,9 +73,9 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     priority = integer("x-priority", given, where) if given is not None else 0
     if queue is None:  # after all else that can be refused: it lasts until its consumer ends
         queue = open_reply_queue(channel, no_ack)
-    if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.rules.single):
+    if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
         raise AccessRefused(f"{queue} in exclusive use")
-    alone = queue.rules.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
+    alone = queue.settings.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
     prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
     consumer = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
     consumer.shares = channel.shared_prefetch.limit > 0 and not alone
@@ -96,7 +96,7 @@ def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
     Raises as `readable_queue`.
     """
     queue = readable_queue(channel, method.queue)
-    if method.exclusive or queue.consumers.exclusive or queue.rules.single:
+    if method.exclusive or queue.consumers.exclusive or queue.settings.single_active_consumer:
         queue.finish_ended()
         return readable_queue(channel, method.queue)  # it may have gone with them
     return queue
@@ -154,7 +154,7 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
 
     Raises ResourceLocked (405).
     """
-    if queue.rules.single and queue.rules.type == QUORUM:
+    if queue.settings.single_active_consumer and queue.settings.type == QUORUM:
         raise ResourceLocked(
             f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
             "single active consumer"
@@ -162,13 +162,13 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
     found = queue.get(no_ack)
     if found is None:
         channel.delivering.found_nothing()
-        if channel.lane is not None:
-            channel.lane.of(queue).found_nothing()
+        if channel.rates is not None:
+            channel.rates.of(queue).found_nothing()
         return None
     position, message, redelivered = found
     channel.delivering.got(no_ack, redelivered)
-    if channel.lane is not None:
-        channel.lane.of(queue).got(no_ack, redelivered)
+    if channel.rates is not None:
+        channel.rates.of(queue).got(no_ack, redelivered)
     channel.delivery_tag += 1
     if not no_ack:
         channel.unacked.add(channel.delivery_tag, (queue, None, position, message))

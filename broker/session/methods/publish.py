@@ -59,11 +59,11 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
     first = contents[0]
     header_bytes, body_bytes = _sizes(first, SIZE_AT)
     raw = first[PROPERTIES_AT : FRAME_HEAD + header_bytes]
-    if raw != channel.seen_properties:
+    if raw != channel.last_properties:
         inspect_properties(channel, raw)
     largest = largest_frame or max(header_bytes, body_bytes) + FRAME_OVERHEAD
     number = channel.number
-    persistent = channel.seen_persistent
+    persistent = channel.last_persistent
     address = route.address
     count = len(contents)
     if count == 1:  # a comprehension costs a call, as much as the message
@@ -116,9 +116,9 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
             sizes.run += 1
             sizes.total_bytes += body_bytes
             raw = content[PROPERTIES_AT : FRAME_HEAD + header_bytes]
-            if raw != channel.seen_properties:
+            if raw != channel.last_properties:
                 inspect_properties(channel, raw)
-            persistent = channel.seen_persistent
+            persistent = channel.last_persistent
             largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
             message = Message(address, content, number, body_bytes, largest, persistent)
             if not alone and not channel.needs_inspection and not (route.markers and route.needs_message(raw)):
@@ -141,15 +141,15 @@ def inspect_properties(channel: Channel, raw: bytes) -> None:
 
     Raises SyntaxFault (502).
     """
-    channel.seen_properties = b""
-    channel.seen_persistent = properties.check(raw) == 2
+    channel.last_properties = b""
+    channel.last_persistent = properties.check(raw) == 2
     flags = raw[0] << 8 | raw[1]
     channel.needs_inspection = (
         flags & ASKED != 0
         or (b"CC" in raw and flags & properties.HEADERS != 0)
         or (REPLY_TO_BYTES in raw and flags & properties.REPLY_TO != 0)
     )
-    channel.seen_properties = raw
+    channel.last_properties = raw
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
@@ -323,8 +323,8 @@ def enqueue(
     exchange.publish_in += count
     channel.publishing.publish += count
     statistics.publishing.publish += count
-    if channel.lane is not None:
-        channel.lane.published(exchange, queues, count, mandatory)
+    if channel.rates is not None:
+        channel.rates.published(exchange, queues, count, mandatory)
     if queues:
         routed = count * len(queues)
         exchange.publish_out += routed

@@ -15,11 +15,11 @@ from .history import Key, Sample
 def samples(host: Host) -> Iterator[Sample]:
     """Of all pairs."""
     for channel in channels(host):
-        assert channel.lane is not None
-        for exchange, published in list(channel.lane.exchanges.items()):
+        assert channel.rates is not None
+        for exchange, published in list(channel.rates.exchanges.items()):
             values = tuple(published_counters(published).values())
             yield "channel_exchange", pair(channel, exchange), published, values
-        for queue, got in list(channel.lane.queues.items()):
+        for queue, got in list(channel.rates.queues.items()):
             yield "channel_queue", pair(channel, queue), got, delivering(got)
     for exchange, routed in list(routes(host).items()):
         for queue, count in list(routed.items()):
@@ -29,7 +29,7 @@ def samples(host: Host) -> Iterator[Sample]:
 def channels(host: Host) -> Iterator[Channel]:
     """Those of which it is counted."""
     for connection in host.connections():
-        yield from (channel for channel in list(connection.channels.values()) if channel.lane is not None)
+        yield from (channel for channel in list(connection.channels.values()) if channel.rates is not None)
 
 
 def routes(host: Host) -> dict[Exchange, dict[Queue, int]]:

@@ -39,7 +39,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
     if stats.pids:
         item["pid"] = pid(channel)
         item["connection_pid"] = str(connection)
-    if stats.told:
+    if stats.enabled:
         key = channel_key(connection, channel)
         item |= stats.message_stats("channel", key, channel_counters(channel)) | stats.idle_since("channel", key)
         item |= NO_PROCESS
@@ -49,7 +49,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
 def detailed_channel_view(stats: StatsView, channel: Channel) -> Item:
     """The fields of a single channel: with its consumers and detailed rates."""
     item = channel_view(stats, channel)
-    if stats.told:
+    if stats.enabled:
         item["consumer_details"] = [consumer_view(one) for one in list(channel.consumers.values())]
         item |= of_channel(stats, channel)
     return item

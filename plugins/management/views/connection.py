@@ -46,7 +46,7 @@ def connection_view(stats: StatsView, connection: Connection) -> Item:
     if connection.client_name:
         item["user_provided_name"] = connection.client_name
     item |= encryption_fields(connection)
-    if stats.told:
+    if stats.enabled:
         size_counters = {"recv_oct": connection.received_bytes, "send_oct": connection.sent_bytes}
         item |= stats.details("connection", connection_key(connection), size_counters)
         item |= {"recv_cnt": connection.received_reads, "send_cnt": connection.sent_writes}

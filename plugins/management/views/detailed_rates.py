@@ -24,7 +24,7 @@ def of_queue(host: Host, stats: StatsView, queue: Queue) -> Item:
     deliveries = [
         {"stats": delivered_stats(stats, channel, queue, got), "channel_details": channel_details(channel)}
         for channel in channels(host)
-        if channel.lane is not None and (got := channel.lane.queues.get(queue)) is not None
+        if channel.rates is not None and (got := channel.rates.queues.get(queue)) is not None
     ]
     return {"incoming": incoming, "deliveries": deliveries}
 
@@ -33,7 +33,7 @@ def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Item:
     incoming = [
         {"stats": published_stats(stats, channel, exchange, published), "channel_details": channel_details(channel)}
         for channel in channels(host)
-        if channel.lane is not None and (published := channel.lane.exchanges.get(exchange)) is not None
+        if channel.rates is not None and (published := channel.rates.exchanges.get(exchange)) is not None
     ]
     outgoing = [
         {"stats": routed_stats(stats, exchange, queue, count), "queue": place_of(queue)}
@@ -43,15 +43,15 @@ def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Item:
 
 
 def of_channel(stats: StatsView, channel: Channel) -> Item:
-    if channel.lane is None:
+    if channel.rates is None:
         return {"publishes": [], "deliveries": []}
     publishes = [
         {"stats": published_stats(stats, channel, exchange, published), "exchange": place_of(exchange)}
-        for exchange, published in channel.lane.exchanges.items()
+        for exchange, published in channel.rates.exchanges.items()
     ]
     deliveries = [
         {"stats": delivered_stats(stats, channel, queue, got), "queue": place_of(queue)}
-        for queue, got in channel.lane.queues.items()
+        for queue, got in channel.rates.queues.items()
     ]
     return {"publishes": publishes, "deliveries": deliveries}
 

@@ -24,7 +24,7 @@ def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
     }
     if exchange.policy is not None:
         item["policy"] = exchange.policy.name
-    if stats.told:
+    if stats.enabled:
         item |= stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
     return item
 
@@ -32,4 +32,4 @@ def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
 def detailed_exchange_view(host: Host, stats: StatsView, exchange: Exchange) -> Item:
     """The fields of a single exchange: with detailed rates."""
     item = exchange_view(stats, exchange)
-    return item | of_exchange(host, stats, exchange) if stats.told else item
+    return item | of_exchange(host, stats, exchange) if stats.enabled else item

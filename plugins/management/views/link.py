@@ -38,7 +38,7 @@ def link_view(stats: StatsView, row: Row) -> Item:
     if row["status"] == "running":
         item["local_connection"] = row["local_connection"]
         channel = item["local_channel"] = local_channel(row)
-        if stats.told:
+        if stats.enabled:
             channel["message_stats"] = stats.details("link", link_key(row), link_counters(row))
     return item
 

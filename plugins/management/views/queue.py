@@ -27,7 +27,7 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
     item: Item = {
         "name": queue.name,
         "vhost": queue.vhost,
-        "type": queue.rules.type,
+        "type": queue.settings.type,
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
@@ -35,7 +35,7 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
         "node": request.node.name,
         "state": "running",
     }
-    if queue.rules.type == QUORUM:
+    if queue.settings.type == QUORUM:
         item |= replica_fields(request.node.name)
     if queue.policy is not None:
         item["policy"] = queue.policy.name
@@ -45,12 +45,12 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
         item |= process_ids(queue)
     if stats.totals:
         item |= stats.details("queue", queue_key(queue), length_counters(lengths(queue)))
-    if stats.told:
+    if stats.enabled:
         item["effective_policy_definition"] = dict(queue.effective)
         item |= queue_sizes(queue) | consumer_fields(queue) | owner_fields(queue) | {**NO_REDUCTIONS}
         item |= (
             quorum_fields(request.node.name, queue)
-            if queue.rules.type == QUORUM
+            if queue.settings.type == QUORUM
             else {"storage_version": STORAGE_VERSION}
         )
         item |= stats.message_stats("queue", queue_key(queue), queue_counters(queue))
@@ -61,7 +61,7 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
 def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
     """The fields of a single queue: with its consumers and detailed rates."""
     item = queue_view_with_unset(request, stats, queue)
-    if stats.told:
+    if stats.enabled:
         item["consumer_details"] = [consumer_view(consumer) for consumer in consumers_of(queue)]
         item |= of_queue(request.host, stats, queue)
     return item
@@ -71,7 +71,7 @@ def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> I
     """The fields of a queue, those that are not set among them."""
     unset: Item = dict.fromkeys(UNSET)
     item = unset | queue_view(request, stats, queue)
-    if stats.told:
+    if stats.enabled:
         item["garbage_collection"] = NO_GARBAGE
     return item
 
@@ -105,7 +105,7 @@ def replica_fields(node: str) -> Item:
 def quorum_fields(node: str, queue: Queue) -> Item:
     """The fields of quorum queues alone; of what only RabbitMQ's have, nothing is counted here."""
     return {
-        "delivery_limit": queue.rules.delivery_limit,
+        "delivery_limit": queue.settings.delivery_limit,
         "messages_dlx": 0,
         "message_bytes_dlx": 0,
         "messages_ready_high": 0,

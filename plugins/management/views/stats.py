@@ -17,11 +17,12 @@ NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GA
 class StatsView:
     """The counters of objects for one request, with the rates and ranges that it asked for.
 
-    With `disable_stats` views have nothing `told` but what objects are; `totals` says whether queues have their
-    lengths. `pids`: a local caller gets process ids, which RabbitMQ's API does not have.
+    enabled  False with `disable_stats`: views have no statistics
+    totals   views of queues have their lengths
+    pids     the caller is local and gets process ids, which RabbitMQ's API does not have
     """
 
-    __slots__ = ("told", "totals", "pids", "_samples", "_asked", "_now_ms")
+    __slots__ = ("enabled", "totals", "pids", "_samples", "_asked", "_now_ms")
 
     def __init__(self, request: Request) -> None:
         """Raises Refusal (400)."""
@@ -29,8 +30,8 @@ class StatsView:
         self._samples = request.state.samples
         self._now_ms = request.node.clock.now_ms()
         self.pids = request.caller.is_local
-        self.told = not request.flag("disable_stats")
-        self.totals = self.told or request.flag("enable_queue_totals")
+        self.enabled = not request.flag("disable_stats")
+        self.totals = self.enabled or request.flag("enable_queue_totals")
 
     def details(self, kind: str, key: Key, counters: Mapping[str, int]) -> dict[str, object]:
         return self._samples.details(kind, key, counters, self._asked, self._now_ms)

@@ -32,7 +32,7 @@ def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> Ite
     key = vhost_key(vhost)
     if stats.totals:
         item |= stats.details("vhost", key, length_counters(totals.lengths[vhost.name]))
-    if stats.told:
+    if stats.enabled:
         item |= stats.details("vhost", key, dict(zip(OCTETS, totals.octets[vhost.name], strict=True)))
         counted = vhost.statistics
         item |= stats.message_stats("vhost", key, message_counters(counted.publishing, counted.delivered()))

@@ -344,7 +344,7 @@ class MessageRecorder(MessageLog):
         self._changed.add(queue)
         seqs, sizes = self._numbers_and_sizes(messages)
         kind = EXPIRE if reason == "expired" else DROP
-        if queue.rules.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
+        if queue.settings.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
             kind = DEAD_LETTER
         self._add(kind, queue, seqs, sizes, reason=reason)
 

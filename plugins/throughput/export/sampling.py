@@ -45,10 +45,10 @@ class Sampling:
 
     def mark(self, queue: Queue, runs: list[Run]) -> None:
         """Note which of the messages that the queue is about to get are recorded."""
-        if queue.rules.levels:
+        if queue.settings.max_priority:
             self._marks[queue] = SEARCHED  # each priority is a line of its own
             return
-        tail = queue.lines.default.tail
+        tail = queue.ready_messages.default.tail
         marks = self._marks.setdefault(queue, deque())
         while marks and marks[-1] >= tail:
             marks.pop()  # which it did not take

@@ -136,12 +136,12 @@ class Snapshots(Observer):
         return queues
 
     def queue_declared(self, queue: Queue) -> None:
-        if queue.home.message_log is not None:
+        if queue.host.message_log is not None:
             self._changed.add(queue)
 
     def queue_deleted(self, queue: Queue) -> None:
         self._changed.add(queue)
-        if queue.unacked and queue.home.message_log is not None:
+        if queue.unacked and queue.host.message_log is not None:
             self._deleted.append(queue)
 
     def prepare(self) -> Iterator[None]:
@@ -223,7 +223,7 @@ class Snapshot:
         return self._head | {
             "vhost": escape_text(queue.vhost),
             "queue": escape_text(queue.name),
-            "queue_type": queue.rules.type,
+            "queue_type": queue.settings.type,
             "durable": queue.durable,
             "ready": one.ready,
             "unacked": one.unacked,

@@ -135,7 +135,7 @@ def test_018_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, ty
     down.federate("^fed", up.inside, queue_type=type_)
     down.running()
     queue = up.queue(base(down))
-    assert queue is not None and queue.rules.type == type_
+    assert queue is not None and queue.settings.type == type_
     flows(up, down)
 
 

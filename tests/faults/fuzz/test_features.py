@@ -257,7 +257,7 @@ class FeaturesMachine(RuleBasedStateMachine):
         for queue in self.vhost.queues.values():
             held: list[Message] = []
             paged = 0
-            for each in queue.lines.all:
+            for each in queue.ready_messages.all:
                 held += [*each.fresh, *[message for _, message, _ in each.returned]]
                 ids = list(each.backlog._ids[each.backlog._first :])
                 paged += len(ids)
@@ -297,11 +297,11 @@ class FeaturesMachine(RuleBasedStateMachine):
             )
             if soon:
                 continue
-            rules = queue.rules
+            settings = queue.settings
             assert not len(queue.outbox)
-            if rules.trims:
-                assert not -1 < rules.max_length < queue.ready and not -1 < rules.max_bytes < queue.ready_bytes
-            first = queue.lines.first_loaded()
+            if settings.drops_head:
+                assert not -1 < settings.max_length < queue.ready and not -1 < settings.max_bytes < queue.ready_bytes
+            first = queue.ready_messages.first_loaded()
             front = first.ensure_loaded() if first is not None else None
             if front is None:
                 continue

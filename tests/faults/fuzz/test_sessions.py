@@ -178,7 +178,7 @@ def check_output(data: bytes) -> None:
 
 def check_queues(node: Node) -> None:
     for queue in node.vhosts["/"].queues.values():
-        ready = [*queue.lines.default.fresh, *[message for _, message, _ in queue.lines.default.returned]]
+        ready = queue.ready_messages.resident()
         assert queue.ready_bytes == sum(message.body_bytes for message in ready)
         assert queue.unacked >= 0 and not queue.dirty
 
@@ -189,10 +189,10 @@ def check_gone(node: Node, journal: SlowJournal) -> None:
     check_queues(node)
     assert node.open_connections == 1 and not vhost.volatile and not node.pending
     for queue in vhost.queues.values():
-        assert queue.owner is None and not len(queue.consumers) and not queue.unacked and not queue.publishers.held
+        assert queue.owner is None and not len(queue.consumers) and not queue.unacked and not queue.held_publishers.held
     kept = set()
     for queue in vhost.queues.values():
-        ready = [*queue.lines.default.fresh, *[message for _, message, _ in queue.lines.default.returned]]
+        ready = queue.ready_messages.resident()
         kept |= {(queue.number, message.id) for message in ready if queue.number and message.persistent}
     assert set(journal.live) == kept and not journal.left and not journal.loose
 

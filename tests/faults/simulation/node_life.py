@@ -508,7 +508,7 @@ class NodeLife:
             out = [name for _, _, name, _ in self.outstanding] + [name for _, name, _, _ in self.settling]
             out = out.count(queue.name)
             assert queue.unacked == out, f"{queue}: {queue.unacked} unacknowledged, and {out} are out"
-            assert queue.ready == sum(len(line) for line in queue.lines.all), f"{queue}: {queue.ready} ready"
+            assert queue.ready == sum(len(line) for line in queue.ready_messages.all), f"{queue}: {queue.ready} ready"
 
     def drain(self) -> None:
         """Take out all that there is, and look whether that is what there has to be."""
@@ -535,7 +535,7 @@ class NodeLife:
         for queue in self.node.vhosts["/"].queues.values():
             kept = (queue.ready, queue.ready_bytes, queue.unacked, queue.unacked_bytes, queue.journal.count)
             assert kept == (0, 0, 0, 0, 0), f"{queue} is empty, and counts {kept}"
-            assert not queue.journal.body_bytes and not queue.lines.unread_count
+            assert not queue.journal.body_bytes and not queue.ready_messages.unread_count
         assert not self.node.budget.used_bytes
         live = sum(segment.live for segment in self.journal.segments.values())
         assert not live, f"the journal keeps {live} messages of empty queues"

@@ -74,11 +74,11 @@ def synchronise(vhost: VHost, channel: RecordingChannel, status: LinkStatus, max
     sync = BindingSync(exchange, spec, "here", status, cast(Any, channel), upstream, internal, False)
 
     class Follower(Observer):
-        def bound(self, _: str, binding: Any) -> None:
-            sync.bound(binding)
+        def binding_added(self, _: str, binding: Any) -> None:
+            sync.binding_added(binding)
 
-        def unbound(self, _: str, binding: Any) -> None:
-            sync.unbound(binding)
+        def binding_removed(self, _: str, binding: Any) -> None:
+            sync.binding_removed(binding)
 
     vhost._observers.add(Follower())  # those of its node
     return sync

@@ -105,7 +105,7 @@ def test_it_goes_on_when_the_queue_has_drained() -> None:
         assert house.link.held
         consumer.connection.take_output()
         consumer.connection.flushed()
-    assert not house.link.held and not house.holding.queues and not house.queue.publishers.held
+    assert not house.link.held and not house.holding.queues and not house.queue.held_publishers.held
     house.publish(1)
     assert house.link.holds == 1
 
@@ -164,7 +164,7 @@ def test_a_held_publisher_that_goes_is_forgotten(house: House, end: str) -> None
         house.publisher.client.send(Connection.Close, reply_code=200)
     else:
         house.publisher.client.vanish()
-    assert not house.queue.publishers.held and not house.holding.queues and not house.link.held
+    assert not house.queue.held_publishers.held and not house.holding.queues and not house.link.held
 
 
 def test_the_last_consumer_takes_the_hold_along(house: House) -> None:

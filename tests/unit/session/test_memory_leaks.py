@@ -85,4 +85,4 @@ def test_a_queue_forgets_a_held_publisher_that_has_gone(broker: InProcessPeer) -
     publisher = broker.connect()
     congest(broker, publisher)
     publisher.vanish()
-    assert not broker.node.vhosts["/"].queues["queue"].publishers.held
+    assert not broker.node.vhosts["/"].queues["queue"].held_publishers.held

@@ -72,7 +72,7 @@ def test_what_is_not_said_of_an_exchange_or_a_queue_is_what_rabbitmq_takes_it_fo
     imported(node, {"exchanges": [item(name="x", type="fanout")], "queues": [item(name="q")]})
     exchange, queue = node.vhosts["v"].exchange("x"), node.vhosts["v"].queue("q")
     assert (exchange.durable, exchange.auto_delete, exchange.internal) == (True, False, False)
-    assert (queue.durable, queue.auto_delete, queue.rules.type, queue.number) == (True, False, "classic", 1)
+    assert (queue.durable, queue.auto_delete, queue.settings.type, queue.number) == (True, False, "classic", 1)
 
 
 def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) -> None:
@@ -143,7 +143,7 @@ def test_what_every_broker_names_by_itself_is_left_out_with_a_word_about_it(node
 def test_a_queue_keeps_its_type_in_a_vhost_with_a_default_type(node: Node, fields: Any, type_: str) -> None:
     vhosts = [{"name": "quorums", "metadata": {"default_queue_type": "rabbit_quorum_queue"}}]
     imported(node, {"vhosts": vhosts, "queues": [{"vhost": "quorums", "name": "q", **fields}]})
-    assert node.vhosts["quorums"].queue("q").rules.type == type_
+    assert node.vhosts["quorums"].queue("q").settings.type == type_
 
 
 # Users

@@ -340,11 +340,11 @@ def test_a_limit_holds_whose_pattern_an_earlier_version_took_and_this_one_refuse
     vhost = node.vhosts["/"]
     declare(vhost, "tenant.new")
     declare(vhost, "other")
-    assert [vhost.queues[name].rules.max_length for name in ("tenant.q", "tenant.new", "other")] == [5, 5, -1]
+    assert [vhost.queues[name].settings.max_length for name in ("tenant.q", "tenant.new", "other")] == [5, 5, -1]
     with pytest.raises(Invalid):
         node.policies.set("/", "short", pattern, {"max-length": 6}, 0, "queues", operator=True)
     node.policies.set("/", "short", "^tenant\\.", {"max-length": 6}, 0, "queues", operator=True)
-    assert vhost.queues["tenant.q"].rules.max_length == 6
+    assert vhost.queues["tenant.q"].settings.max_length == 6
 
 
 def test_what_could_not_be_restored_is_named_until_it_is_there_again() -> None:

@@ -455,7 +455,7 @@ def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their
     broker.vhost.delete_exchange("x", False)
     broker.clock.advance(0)
     segments = broker.journal.segments
-    for message in broker.queue.lines.default.fresh:
+    for message in broker.queue.ready_messages.default.fresh:
         assert not segments[message.location >> OFFSET_BITS].is_dead(message.id)
     assert sum(segment.live for segment in segments.values()) == broker.queue.ready == 100
 

@@ -26,7 +26,7 @@ class Map:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.home = QueueHost("/", FakeClock(), MemoryJournal(), MemoryBudget(0), Scheduler(FakeClock()))
+        self.host = QueueHost("/", FakeClock(), MemoryJournal(), MemoryBudget(0), Scheduler(FakeClock()))
         self.exchange("", "direct")
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:
@@ -37,7 +37,7 @@ class Map:
         )
 
     def queue(self, name: str) -> None:
-        self.queues[name] = Queue(self.home, name, False, 0, None, False, Table.EMPTY)
+        self.queues[name] = Queue(self.host, name, False, 0, None, False, Table.EMPTY)
 
     def bind(self, source: str, destination: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
         end = self.exchanges[destination] if destination in self.exchanges else self.queues[destination]

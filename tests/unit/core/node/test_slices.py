@@ -62,12 +62,12 @@ def test_a_policy_comes_to_very_many_queues_in_slices() -> None:
     declared(vhost, count)
 
     def left() -> int:
-        return sum(queue.rules.max_length != 7 for queue in vhost.queues.values())
+        return sum(queue.settings.max_length != 7 for queue in vhost.queues.values())
 
     node.policies.set("/", "short", "^q", {"max-length": 7})
     assert 0 < left() < count
     vhost.declare_queue("q-new", False, False, False, Table.EMPTY, None)
-    assert vhost.queues["q-new"].rules.max_length == 7
+    assert vhost.queues["q-new"].settings.max_length == 7
     done = turns(node, left)
     assert len(done) > 2 and max(done) <= 500
     node.policies.clear("/", "short")

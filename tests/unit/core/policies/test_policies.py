@@ -68,7 +68,7 @@ def test_a_policy_holds_for_what_is_there_and_what_comes(vhost: VHost, policies:
     after, other = queue(vhost, "some.after"), queue(vhost, "other some")
     assert [name_of(each) for each in (before, after, other)] == ["p", "p", None]
     assert before.effective == after.effective == LENGTH and other.effective == {}
-    assert before.rules.max_length == 5
+    assert before.settings.max_length == 5
 
 
 def test_what_held_before_holds_again_once_it_is_cleared(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
@@ -79,7 +79,7 @@ def test_what_held_before_holds_again_once_it_is_cleared(vhost: VHost, policies:
     policies.clear("/", "high")
     assert it.effective == {"max-length": 1} and name_of(it) == "low"
     policies.clear("/", "low")
-    assert it.policy is None and it.effective == {} and it.rules.max_length == -1
+    assert it.policy is None and it.effective == {} and it.settings.max_length == -1
     assert watcher.touched() == ["q"] * 4
 
 
@@ -135,9 +135,9 @@ def test_it_applies_to_what_it_says(vhost: VHost, policies: Policies, apply_to: 
 def test_one_that_says_what_a_type_does_not_know_does_not_hold_for_it(vhost: VHost, policies: Policies) -> None:
     classic, quorum = queue(vhost, "classic"), queue(vhost, "quorum", x_queue_type="quorum")
     policies.set("/", "p", ".", {"delivery-limit": 3, "max-length": 5})
-    assert classic.policy is None and quorum.rules.delivery_limit == 3
+    assert classic.policy is None and quorum.settings.delivery_limit == 3
     policies.set("/", "p", ".", {"queue-mode": "lazy", "max-length": 5})
-    assert quorum.policy is None and classic.rules.max_length == 5
+    assert quorum.policy is None and classic.settings.max_length == 5
     policies.set("/", "next", ".", {"max-length": 6}, -1)
     assert name_of(quorum) == "next" and name_of(classic) == "p"
 
@@ -323,16 +323,16 @@ def test_operators_may_say_less() -> None:
 
 def test_queues_with_the_same_arguments_and_policies_share_their_rules(vhost: VHost, policies: Policies) -> None:
     one, other, another = queue(vhost, "one"), queue(vhost, "other"), queue(vhost, "another", x_max_length=3)
-    assert one.rules is other.rules is not another.rules
+    assert one.settings is other.settings is not another.settings
     policies.set("/", "p", "", LENGTH)
-    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (5, 3)
+    assert one.settings is other.settings and (one.settings.max_length, another.settings.max_length) == (5, 3)
     policies.set("/", "o", "", {"max-length": 4}, operator=True)
-    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (4, 3)
+    assert one.settings is other.settings and (one.settings.max_length, another.settings.max_length) == (4, 3)
     policies.set("/", "o", "", {"max-length": 2}, operator=True)
-    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (2, 2)
+    assert one.settings is other.settings and (one.settings.max_length, another.settings.max_length) == (2, 2)
     policies.clear("/", "o", operator=True)
     policies.clear("/", "p")
-    assert one.rules is other.rules and (one.rules.max_length, another.rules.max_length) == (-1, 3)
+    assert one.settings is other.settings and (one.settings.max_length, another.settings.max_length) == (-1, 3)
 
 
 def test_the_rest_of_a_policy_is_looked_at_too(policies: Policies) -> None:

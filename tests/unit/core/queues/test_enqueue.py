@@ -35,7 +35,7 @@ def test_a_queue_with_a_time_to_live_makes_the_others_store_nothing_anew() -> No
     assert receipt.stored and not receipt.refused
     assert journal.stored == 200  # once for all that are plain, once for the other
     assert [queue.ready for queue in (*plain, timed)] == [100] * 11
-    assert all(message.state is None for message in plain[0].lines.default.fresh)
+    assert all(message.state is None for message in plain[0].ready_messages.default.fresh)
     assert isinstance(vhost.clock, FakeClock)
     vhost.pump()
     vhost.clock.advance(1001)

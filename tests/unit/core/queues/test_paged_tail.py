@@ -79,7 +79,7 @@ def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Q
     queue = new_queue(number=number, budget=MemoryBudget(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
-    assert len(queue.lines.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
+    assert len(queue.ready_messages.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
     return queue
 
 
@@ -100,8 +100,8 @@ def emptied(queue: Queue) -> None:
     assert (
         not queue.ready
         and not queue.ready_bytes
-        and not queue.home.budget.used_bytes
-        and not len(queue.lines.default.backlog)
+        and not queue.host.budget.used_bytes
+        and not len(queue.ready_messages.default.backlog)
     )
 
 
@@ -136,25 +136,25 @@ def test_what_the_journal_has_for_the_queue_is_not_stored_again() -> None:
 
 def test_little_is_kept_in_memory_even_when_there_is_no_memory_left() -> None:
     queue = full_queue(PAGE_ABOVE + 1)
-    assert not len(queue.lines.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
+    assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
 
 
 def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     queue = new_queue(number=0)
     enqueue(numbered(0, 5 * PAGE_ABOVE), queue)
-    assert not len(queue.lines.default.backlog) and journal_of(queue).stored == 0
+    assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == 0
 
 
 def test_what_comes_while_there_is_a_backlog_goes_behind_it() -> None:
     queue, log = full_queue(20), []
-    queue.home.budget.limit_bytes = 1 << 30
+    queue.host.budget.limit_bytes = 1 << 30
     enqueue(numbered(20, 5), queue)
-    assert len(queue.lines.default.fresh) == PAGE_ABOVE + 1
+    assert len(queue.ready_messages.default.fresh) == PAGE_ABOVE + 1
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
     queue.pump()
     assert bodies(log) == list(range(25))
     enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
-    assert not len(queue.lines.default.backlog), "it is over with the backlog"
+    assert not len(queue.ready_messages.default.backlog), "it is over with the backlog"
 
 
 def test_what_comes_back_goes_in_front_of_all() -> None:
@@ -277,7 +277,11 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
     for first in range(30):
         enqueue(numbered(first, 1), busy, idle)
         busy.pump()
-    assert bodies(log) == list(range(30)) and not len(busy.lines.default.backlog) and len(idle.lines.default.backlog)
+    assert (
+        bodies(log) == list(range(30))
+        and not len(busy.ready_messages.default.backlog)
+        and len(idle.ready_messages.default.backlog)
+    )
     assert {number for number, _ in journal.live} == {2}
     assert idle.purge() == 30
     assert not journal.live and not journal.loose and not budget.used_bytes
@@ -356,8 +360,8 @@ class PagingMachine(RuleBasedStateMachine):
         queue, journal = self.queue, journal_of(self.queue)
         assert (queue.ready, queue.ready_bytes) == (len(self.ready), 10 * len(self.ready))
         assert (queue.unacked, queue.unacked_bytes) == (len(self.out), 10 * len(self.out))
-        in_memory = len(queue.lines.default.fresh) + len(queue.lines.default.returned)
-        assert queue.home.budget.used_bytes == in_memory * (10 + MemoryBudget.OVERHEAD)
+        in_memory = len(queue.ready_messages.default.fresh) + len(queue.ready_messages.default.returned)
+        assert queue.host.budget.used_bytes == in_memory * (10 + MemoryBudget.OVERHEAD)
         alive = {number for number, _ in self.ready} | {int(each.frames) for _, each in self.out}
         kept = sorted(int(each.frames) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)
@@ -365,7 +369,7 @@ class PagingMachine(RuleBasedStateMachine):
         on_disk = {number for number, _ in self.ready[in_memory:]}
         assert {int(each.frames) for each in journal.loose.values()} == on_disk - self.persistent
         assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(
-            queue.lines.default.backlog
+            queue.ready_messages.default.backlog
         )
 
 

@@ -38,8 +38,8 @@ class RulesMachine(RuleBasedStateMachine):
             arguments["x-message-ttl"] = ttl_ms
         self.limit, self.ttl_ms = limit, ttl_ms
         self.queue: Queue = new_queue(arguments=Table.of(arguments))
-        assert isinstance(self.queue.home, NoVHost) and isinstance(self.queue.home.clock, FakeClock)
-        self.home, self.clock = self.queue.home, self.queue.home.clock
+        assert isinstance(self.queue.host, NoVHost) and isinstance(self.queue.host.clock, FakeClock)
+        self.host, self.clock = self.queue.host, self.queue.host.clock
         self.ready: list[Entry] = []
         self.out: dict[int, tuple[Entry, int, Message]] = {}
         self.dead: list[tuple[int, str]] = []
@@ -58,7 +58,7 @@ class RulesMachine(RuleBasedStateMachine):
         if ttl_ms is not None:
             message.state = MessageState(ttl_ms)
         self.queue.accept([message], MADE, False)
-        self.home.pump()
+        self.host.pump()
         shortest = min([ttl for ttl in (ttl_ms, self.ttl_ms or None) if ttl is not None], default=-1)
         deadline_ms = self.clock.now_ms() + shortest if shortest >= 0 else 0
         entry = self.known[number] = Entry(number, min(priority or 0, HIGHEST), deadline_ms, not shortest)
@@ -72,7 +72,7 @@ class RulesMachine(RuleBasedStateMachine):
         self.taker.credit += count
         self.queue.wake(self.taker)
         self.queue.schedule_pump()
-        self.home.pump()
+        self.host.pump()
         self.model_pump()
 
     @precondition(lambda self: self.out)
@@ -87,7 +87,7 @@ class RulesMachine(RuleBasedStateMachine):
             self.ready.sort(key=lambda each: each.location)
         else:
             self.queue.settle([message])
-        self.home.pump()
+        self.host.pump()
         self.model_pump()
 
     @rule(ms=st.sampled_from([1, 10, 30, 80]))
@@ -142,7 +142,7 @@ class RulesMachine(RuleBasedStateMachine):
         assert self.queue.ready == len(self.ready) and self.queue.unacked == len(self.out)
         assert self.queue.ready_bytes == 8 * len(self.ready)
         assert not (self.taker.credit and self.ready), "who has room is served"
-        dead = [(int.from_bytes(message.body, "big"), reason) for message, reason in self.home.dead]
+        dead = [(int.from_bytes(message.body, "big"), reason) for message, reason in self.host.dead]
         # What may not wait and is too much at once goes for either reason.
         zero = {number for number, entry in self.known.items() if self.limit and entry.instant}
         assert sorted((number, reason)[: 1 if number in zero else 2] for number, reason in dead) == sorted(

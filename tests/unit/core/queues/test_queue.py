@@ -254,8 +254,8 @@ def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
     queue.add_consumer(taker)
     queue.pump()
     assert queue.congested()
-    queue.publishers.hold(publisher)  # type: ignore[arg-type]
-    queue.publishers.hold(publisher)  # type: ignore[arg-type]
+    queue.held_publishers.hold(publisher)  # type: ignore[arg-type]
+    queue.held_publishers.hold(publisher)  # type: ignore[arg-type]
     for left in (RELEASE_BELOW, RELEASE_BELOW - 1):
         assert not publisher.drained_by
         taker.credit = queue.ready - left
@@ -276,7 +276,7 @@ def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> 
     messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
     for batch in (messages[:10], messages[10:]):
         enqueue(batch, queue)
-    assert list(queue.lines.default.fresh) == messages[: ReplyQueue.LIMIT]
+    assert list(queue.ready_messages.default.fresh) == messages[: ReplyQueue.LIMIT]
     assert queue.ready_bytes == 10 * ReplyQueue.LIMIT
 
 

@@ -82,7 +82,7 @@ def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ho
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
         monkeypatch.setattr("warren.broker.core.queues.memory_budget.MemoryBudget.OVERHEAD", 1 << 60)
     house = House()
-    assert house.queue.lines.paged == (request.param == "on the disk")
+    assert house.queue.ready_messages.paged == (request.param == "on the disk")
     return house
 
 
@@ -110,7 +110,7 @@ def test_a_deleted_queue_is_released_in_slices_and_its_name_is_free_at_once(hous
 
 def test_jobs_take_turns() -> None:
     first, second = House(), House()
-    second.queue.home.scheduler = first.node.scheduler
+    second.queue.host.scheduler = first.node.scheduler
     ends: list[str] = []
     first.queue.purge(finished=lambda: ends.append("first"))
     second.queue.purge(finished=lambda: ends.append("second"))

@@ -73,8 +73,8 @@ def drained(queue: Queue) -> list[int]:
 
 
 def pass_ms(queue: Queue, ms: int) -> None:
-    assert isinstance(queue.home.clock, FakeClock)
-    queue.home.clock.advance(ms)
+    assert isinstance(queue.host.clock, FakeClock)
+    queue.host.clock.advance(ms)
 
 
 def test_what_cannot_be_read_keeps_back_no_other_and_comes_once_it_can() -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_keeps_back_no_other_and_comes_once_it_can() -> None
     journal.unreadable.clear()
     pass_ms(queue, REREAD_MS)
     assert drained(queue) == [11]
-    assert not queue.lines.unread_count and not queue.home.budget.used_bytes
+    assert not queue.ready_messages.unread_count and not queue.host.budget.used_bytes
 
 
 def test_a_disk_that_gives_nothing_for_a_while_loses_nothing() -> None:
@@ -127,9 +127,9 @@ def test_bytes_are_right_again_when_what_is_ready_is_in_memory() -> None:
     for _ in range(6):
         queue.get(False)
     assert queue.ready == 12 - 2 - 6
-    while queue.lines.default.backlog:
+    while queue.ready_messages.default.backlog:
         queue.get(False)
-    assert queue.ready_bytes == sum(each.body_bytes for each in queue.lines.resident())
+    assert queue.ready_bytes == sum(each.body_bytes for each in queue.ready_messages.resident())
 
 
 def test_a_purge_settles_what_could_not_be_read_as_well() -> None:
@@ -137,7 +137,7 @@ def test_a_purge_settles_what_could_not_be_read_as_well() -> None:
     for _ in range(6):
         queue.get(True)
     queue.purge()
-    assert not journal.live and not queue.lines.unread_count
+    assert not journal.live and not queue.ready_messages.unread_count
     pass_ms(queue, REREAD_MS)
     assert queue.ready == 0
 
@@ -184,15 +184,15 @@ def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatc
         queue.get(True)
     pass_ms(queue, 120_000)
     queue.schedule_pump()
-    queue.home.pump()
+    queue.host.pump()
     assert queue.ready == 0
 
 
 def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
     queue = vhost.declare_queue("q", True, False, False, Table.EMPTY, None)
-    queue.lines.default.unread = Unread()
-    queue.lines.default.unread.append(0, 1, 0, 1)
+    queue.ready_messages.default.unread = Unread()
+    queue.ready_messages.default.unread.append(0, 1, 0, 1)
     assert queue.ready == 0
     with pytest.raises(PreconditionFailed, match="not empty"):
         vhost.delete_queue(queue, if_empty=True)
@@ -200,7 +200,7 @@ def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> Non
 
 def test_after_a_short_fault_all_is_back_at_once() -> None:
     queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
-    queue.home.budget.limit_bytes = UNLIMITED_BYTES
+    queue.host.budget.limit_bytes = UNLIMITED_BYTES
     assert len(drained(queue)) == RESIDENT
     journal.unreadable = {RESIDENT + 2}
     journal.longest = 0
@@ -218,19 +218,19 @@ def test_what_comes_back_after_a_fault_takes_no_more_memory_than_there_is() -> N
     drained(queue)
     journal.unreadable.clear()
     pass_ms(queue, REREAD_MS)
-    assert len(queue.lines.resident()) <= RESIDENT + UNPAGE, "all is in memory although that is spent"
+    assert len(queue.ready_messages.resident()) <= RESIDENT + UNPAGE, "all is in memory although that is spent"
     assert drained(queue) == list(range(RESIDENT + 1, 50 * UNPAGE + 1)), "what was left is not read as others leave"
 
 
 def test_a_disk_that_still_gives_nothing_is_not_asked_for_more_than_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)
     queue, journal = paged(100, *range(RESIDENT + 1, 101))
-    while queue.lines.default.backlog:
+    while queue.ready_messages.default.backlog:
         queue.get(False)
     reads = journal.reads
     pass_ms(queue, REREAD_MS)
     assert journal.reads - reads <= 2
-    assert queue.lines.unread_count == 100 - RESIDENT
+    assert queue.ready_messages.unread_count == 100 - RESIDENT
 
 
 def test_what_could_not_be_read_at_first_was_never_delivered() -> None:
@@ -262,11 +262,11 @@ def test_what_a_restart_brought_back_counts_as_redelivered_whenever_it_is_read()
 def test_a_read_that_raises_loses_none() -> None:
     queue, journal = paged(12, 5, 6)
     failures: list[str] = []
-    queue.home.scheduler.report = lambda event, level, fields: failures.append(event)
+    queue.host.scheduler.report = lambda event, level, fields: failures.append(event)
     drained(queue)
     journal.broken = True
     pass_ms(queue, REREAD_MS)
-    assert failures == ["job_failed"] and queue.lines.unread_count == 2
+    assert failures == ["job_failed"] and queue.ready_messages.unread_count == 2
     journal.broken = False
     journal.unreadable.clear()
     pass_ms(queue, REREAD_MS)
@@ -281,11 +281,11 @@ def test_for_want_of_a_descriptor_nothing_is_set_aside_and_all_comes_in_order_wh
     queue.pump()
     reads = journal.reads
     assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3]
-    assert (queue.ready, queue.lines.unread_count) == (17, 0)
+    assert (queue.ready, queue.ready_messages.unread_count) == (17, 0)
     pass_ms(queue, EXHAUSTED_MS - 1)
     assert journal.reads == reads, "the system is asked at every turn"
     pass_ms(queue, 1)
-    assert journal.reads > reads and (queue.ready, queue.lines.unread_count) == (17, 0)
+    assert journal.reads > reads and (queue.ready, queue.ready_messages.unread_count) == (17, 0)
     journal.exhausted = False
     pass_ms(queue, EXHAUSTED_MS)
     assert [int(each.frames) for _, _, each, _ in log] == list(range(1, 21))
@@ -298,7 +298,7 @@ def test_for_want_of_a_descriptor_what_could_not_be_read_is_asked_for_again_soon
     journal.unreadable.clear()
     journal.exhausted = True
     pass_ms(queue, REREAD_MS)
-    assert (queue.ready, queue.lines.unread_count) == (0, 2)
+    assert (queue.ready, queue.ready_messages.unread_count) == (0, 2)
     journal.exhausted = False
     pass_ms(queue, EXHAUSTED_MS)
     assert drained(queue) == [5, 6]

@@ -26,7 +26,7 @@ def test_each_notification_reaches_all_observers_in_order(notification: str) -> 
     log: list[tuple[str, str, tuple[object, ...]]] = []
     observers = Observers()
     observers.add(listening("one", log), listening("two", log))
-    arguments = (1, 2) if notification in ("bound", "unbound") else (1,)
+    arguments = (1, 2) if notification in ("binding_added", "binding_removed") else (1,)
     getattr(observers, notification)(*arguments)
     assert log == [("one", notification, arguments), ("two", notification, arguments)]
 

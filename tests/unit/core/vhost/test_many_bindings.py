@@ -19,7 +19,7 @@ class Ends(Observer):
         self.unbound_keys: list[str] = []
         self.gone: list[str] = []
 
-    def unbound(self, vhost: str, binding: object) -> None:
+    def binding_removed(self, vhost: str, binding: object) -> None:
         self.unbound_keys.append(binding.routing_key)  # type: ignore[attr-defined]
 
     def exchange_deleted(self, exchange: Exchange) -> None:

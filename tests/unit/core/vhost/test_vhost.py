@@ -44,10 +44,10 @@ class Recorder(Observer):
         assert queue.name not in self.vhost.queues
         self.heard.append(("queue -", queue.name))
 
-    def bound(self, vhost: str, binding: Binding) -> None:
+    def binding_added(self, vhost: str, binding: Binding) -> None:
         self.heard.append(("binding +", f"{binding.source}-{binding.routing_key}-{binding.destination.name}"))
 
-    def unbound(self, vhost: str, binding: Binding) -> None:
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
         self.heard.append(("binding -", f"{binding.source}-{binding.routing_key}-{binding.destination.name}"))
 
     def consumers_changed(self, queue: Queue) -> None:
@@ -323,7 +323,7 @@ class Greeting(FanoutExchange):
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in queue.lines.default.fresh]
+    return [message.body for message in queue.ready_messages.default.fresh]
 
 
 def test_what_an_exchange_type_has_to_say_reaches_queues_and_exchanges(node: Node, vhost: VHost) -> None:

@@ -138,9 +138,9 @@ def test_only_what_is_given_is_changed(node: Node, watcher: Watcher) -> None:
 def test_queues_that_last_get_the_default_type_and_show_it(node: Node) -> None:
     vhost = node.add_vhost("v", default_queue_type="quorum")
     made = queue(vhost, "q")
-    assert made.arguments.text("x-queue-type") == "quorum" == made.rules.type
+    assert made.arguments.text("x-queue-type") == "quorum" == made.settings.type
     assert queue(vhost, "q") is made is queue(vhost, "q", QUORUM)
-    assert queue(vhost, "own", Table.of({"x-queue-type": "classic"})).rules.type == "classic"
+    assert queue(vhost, "own", Table.of({"x-queue-type": "classic"})).settings.type == "classic"
     for name, transient in (
         ("transient", vhost.declare_queue("transient", False, False, False, Table.EMPTY, None)),
         ("exclusive", vhost.declare_queue("exclusive", True, True, False, Table.EMPTY, node)),
