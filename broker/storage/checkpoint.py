@@ -1,17 +1,19 @@
-"""The checkpoint: which messages of the log are dead, so that segments can go whose records say so of others.
+"""The checkpoint: the file that says which messages of the log are dead.
+
+With it a segment can be deleted although its records are what says that messages of other segments are dead.
 
     "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32
-    per segment: number u32 | first id u64 | octets u32 | bitmap
-                 bytes u32 | where any message of several queues was settled by one, `sharing`
-                 number u32 | per message that came back to a queue which counts that: queue u32 | id u64 | attempts u32
-    crc u32 of all before
+    per segment: number u32 | first id u64 | bytes u32 | bitmap of the dead messages
+                 bytes u32 | `sharing`, if a message of several queues was settled by one of them
+                 count u32 | per message with a delivery count: queue u32 | id u64 | attempts u32
+    crc u32 of everything before it
 
-Version 2 had, behind all bitmaps, id u64 | queues u16 | queue u32 each of messages of several queues, then the attempts
-of all segments; it is still read.
+Version 2, which is still read, has after all bitmaps the messages of several queues (id u64 | queues u16 | queue u32
+each) and then the delivery counts of all segments.
 
-It is written beside the old one, synced, and renamed over it. What it says holds whatever the log says later, as a dead
-message stays dead and attempts only grow; so it is never wrong to use an old one. A log has one before it has its
-first segment, as it also says what salt the segments have, should the head of one be damaged.
+A new checkpoint is written beside the old one, synced, and renamed over it. An old checkpoint is never wrong, because a
+dead message stays dead and attempts only grow. The first checkpoint is written before the first segment: it has the
+salt of the segments, in case the head of one is damaged.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ _CRC = Struct("<I")
 
 
 class Checkpoint:
-    """`segments` by number. `shared`, of an old checkpoint: by id, the queues that want a message of several."""
+    """The contents of a checkpoint.
+
+    segments  by number
+    shared    by id, the queues that still want a message of several queues; only from a checkpoint of version 2
+    attempts  delivery counts by queue and id, of all segments
+    """
 
     __slots__ = ("salt", "next_id", "segments", "shared", "attempts")
 
@@ -48,10 +55,10 @@ class Checkpoint:
         self.next_id = next_id
         self.segments = {state.number: state for state in segments}
         self.shared: dict[int, set[int]] = {}
-        self.attempts: dict[tuple[int, int], int] = {}  # of all segments, where they were read
+        self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
 
     def encode(self) -> bytes:
-        """Encode, on the worker. What is long is copied and checked as a whole, not message by message."""
+        """Return the bytes of the file. Runs on the worker, and does nothing message by message."""
         out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(self.segments)))
         for state in self.segments.values():
             out += _SEGMENT.pack(state.number, state.first_id, len(state.dead))
@@ -67,7 +74,7 @@ class Checkpoint:
 
 
 def save(disk: Disk, encoded: bytes) -> None:
-    """Raises OSError; the old one stays until the new one is safe."""
+    """Replace the checkpoint; the old one stays until the new one is synced. Raises OSError."""
     with suppress(FileNotFoundError):
         disk.remove(NEW_NAME)
     file = disk.open(NEW_NAME, True)
@@ -81,7 +88,7 @@ def save(disk: Disk, encoded: bytes) -> None:
 
 
 def load(disk: Disk, report: list[str]) -> Checkpoint | None:
-    """The checkpoint, if there is one; one that is damaged is reported and not used. Raises StorageFault, OSError."""
+    """Return the checkpoint or None. A damaged one is reported and not used. Raises StorageFault, OSError."""
     if NAME not in disk.names():
         return None
     file = disk.open(NAME, False)
@@ -90,7 +97,7 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     finally:
         file.close()
     if not data.startswith(MAGIC) or _CRC.unpack(data[-4:])[0] != crc32(data[:-4]):
-        report.append(f"{NAME}: it is damaged; messages that were done with may come back")
+        report.append(f"{NAME}: it is damaged; messages that were settled may come back")
         return None
     version = data[len(MAGIC)]
     if version == OLD_VERSION:
@@ -102,20 +109,20 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     at = _HEAD.size
     for _ in range(segments):
         state, at = _segment(data, at)
-        (octets,) = _COUNT.unpack_from(data, at)
+        (sharing_bytes,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
-        if octets:
+        if sharing_bytes:
             state.sharing, at = Sharing.decode(data, at)
-        (counted,) = _COUNT.unpack_from(data, at)
+        (count,) = _COUNT.unpack_from(data, at)
         saved.segments[state.number] = state
-        at = _attempts(saved, data, at + _COUNT.size, counted)
+        at = _attempts(saved, data, at + _COUNT.size, count)
     return saved
 
 
 def _segment(data: bytes, at: int) -> tuple[SegmentState, int]:
-    number, first_id, octets = _SEGMENT.unpack_from(data, at)
+    number, first_id, bitmap_bytes = _SEGMENT.unpack_from(data, at)
     at += _SEGMENT.size
-    return SegmentState(number, first_id, data[at : at + octets], None, {}), at + octets
+    return SegmentState(number, first_id, data[at : at + bitmap_bytes], None, {}), at + bitmap_bytes
 
 
 def _attempts(saved: Checkpoint, data: bytes, at: int, count: int) -> int:
@@ -127,8 +134,8 @@ def _attempts(saved: Checkpoint, data: bytes, at: int, count: int) -> int:
 
 
 def _decode_old(data: bytes) -> Checkpoint:
-    """One of version 2."""
-    _, _, _, salt, next_id, segments, shared, counted = _OLD_HEAD.unpack_from(data)
+    """Decode a checkpoint of version 2."""
+    _, _, _, salt, next_id, segments, shared, attempts = _OLD_HEAD.unpack_from(data)
     saved = Checkpoint(salt, next_id)
     at = _OLD_HEAD.size
     for _ in range(segments):
@@ -139,5 +146,5 @@ def _decode_old(data: bytes) -> Checkpoint:
         at += _SHARED.size
         saved.shared[id_] = set(Struct(f"<{count}I").unpack_from(data, at))
         at += 4 * count
-    _attempts(saved, data, at, counted)
+    _attempts(saved, data, at, attempts)
     return saved

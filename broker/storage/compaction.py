@@ -1,8 +1,8 @@
-"""Getting rid of segments: at once where nothing in them is wanted, after copying what is where that is little.
+"""Compaction: deletes segments without live messages, and copies the live ones out of segments that have few.
 
-A segment can only go once a checkpoint says of all other segments what its own records say of them (that this or that
-message is dead). Copies get a new id and keep their order. The old one is dead only once the copy is durable, one batch
-later: whenever the machine stops, there is at least one of them, and recovery counts it once.
+A segment is deleted only after a checkpoint: its records may be what says that messages of other segments are dead. A
+copy gets a new id and keeps its order. The original is dead only once the copy is durable, one batch later: whenever
+the machine stops, at least one of them is there, and recovery counts the message once.
 """
 
 from __future__ import annotations
@@ -14,54 +14,57 @@ from typing import TYPE_CHECKING
 
 from ..core.messages.ports import EXHAUSTED, FULL
 from . import checkpoint, log_records
-from .relocations import Moved
+from .relocations import Relocations
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import RETRY_S, Shortage
 
 if TYPE_CHECKING:
     from .journal import Journal
 
-REFUSED_S = 600.0  # until a segment is copied from again that the disk did not give: each attempt may take seconds
-SLICE_BYTES = 256 << 10  # of a segment that is copied from, in one batch
-WANTED_SHARE = 4  # a segment is copied from when less than this fraction (1/4) of its messages is wanted
+REFUSED_S = 600.0  # wait after a read error in a segment: each further attempt may take seconds
+SLICE_BYTES = 256 << 10  # read of a segment for each batch
+WANTED_SHARE = 4  # a segment is compacted when fewer than one in this many of its messages are live
 
 
 class Compaction:
-    """`moved`: by the number of the segment that a message in memory still names, where its messages are now."""
+    """The compaction of one journal.
 
-    __slots__ = ("moved", "_journal", "_source", "_at", "_left", "_lent", "_removed")
+    relocations  by the number of a segment: new places of its messages, while some in memory still have the old ones
+    """
+
+    __slots__ = ("relocations", "_journal", "_source", "_at", "_retry_at_s", "_lent", "_removed")
 
     def __init__(self, journal: Journal) -> None:
-        self.moved: dict[int, Moved] = {}
+        self.relocations: dict[int, Relocations] = {}
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
-        self._left: dict[int, float] = {}  # by the number of a segment that could not be read: when to try it again
-        self._lent = False  # a checkpoint is being made of what segments know
-        self._removed: list[Segment] = []  # by the worker, in the batch that is outstanding
+        self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read
+        self._lent = False  # the worker is encoding a snapshot of the segments
+        self._removed: list[Segment] = []  # by the worker, in the outstanding batch
 
     def forward(self, id_: int, location: int) -> tuple[int, int]:
-        """Return where a message is now; each queue that has it calls this once, to read or to settle it."""
-        while (moved := self.moved.get(number := location >> OFFSET_BITS)) is not None:
-            there = moved.take(location & OFFSET_MASK)
-            if there is None:
+        """Return the present id and place of a message. Each of its queues calls this once, to read or settle it."""
+        while (moved := self.relocations.get(number := location >> OFFSET_BITS)) is not None:
+            place = moved.take(location & OFFSET_MASK)
+            if place is None:
                 break
             if not moved.pending:
-                del self.moved[number]
-            id_, location = there
+                del self.relocations[number]
+            id_, location = place
         return id_, location
 
-    def where(self, id_: int, location: int) -> tuple[int, int]:
-        """Where a message stands now; it will be asked for again."""
-        while (moved := self.moved.get(location >> OFFSET_BITS)) is not None:
-            there = moved.find(location & OFFSET_MASK)
-            if there is None:
+    def locate(self, id_: int, location: int) -> tuple[int, int]:
+        """Return the present id and place of a message, without counting this as its queue's one call of `forward`."""
+        while (moved := self.relocations.get(location >> OFFSET_BITS)) is not None:
+            place = moved.find(location & OFFSET_MASK)
+            if place is None:
                 break
-            id_, location = there
+            id_, location = place
         return id_, location
 
     def step(self) -> None:
-        """Before a batch is sealed: copy a slice of a segment that is mostly dead."""
+        """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
         if self._source is None:
             self._source = self._choose()
             self._at = log_records.SEGMENT_HEAD_BYTES
@@ -72,11 +75,11 @@ class Compaction:
         except Shortage:
             self._leave(self._source, RETRY_S)
         except OSError as error:
-            self._journal.reader.failed(self._source, self._at, error)
+            self._journal.reader.report_failure(self._source, self._at, error)
             self._leave(self._source, REFUSED_S)
 
     def removal(self, current: Segment) -> Callable[[], None] | None:
-        """What the worker does once the batch being sealed is durable: a checkpoint, then the end of dead segments."""
+        """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
         journal = self._journal
         dead = [segment for segment in journal.segments.values() if segment is not current and not segment.live]
         if not dead:
@@ -91,10 +94,10 @@ class Compaction:
                 checkpoint.save(disk, snapshot.encode())
             except OSError as error:
                 if error.errno in (*FULL, *EXHAUSTED):
-                    return  # another time
+                    return  # tried again with a later batch
                 raise
             for segment in dead:
-                with suppress(FileNotFoundError):  # nothing was written to it, or a full disk came in between
+                with suppress(FileNotFoundError):  # nothing was written to it, or a full disk interrupted this before
                     disk.remove(segment.name)
                 removed.append(segment)
             disk.sync_folder()
@@ -108,7 +111,7 @@ class Compaction:
         for segment in self._removed:
             self._journal.reader.forget(segment)
             self._journal.segments.pop(segment.number, None)
-            self._left.pop(segment.number, None)
+            self._retry_at_s.pop(segment.number, None)
             if segment is self._source:
                 self._source = None
         self._removed.clear()
@@ -126,20 +129,20 @@ class Compaction:
         return None
 
     def _may_read(self, segment: Segment) -> bool:
-        """Whether it could be read the last time, or that is long ago."""
-        again_s = self._left.get(segment.number)
+        """Whether its last read succeeded or its wait after a failure is over."""
+        again_s = self._retry_at_s.get(segment.number)
         return again_s is None or self._journal.reader.now_s() >= again_s
 
     def _copy(self, source: Segment) -> None:
-        """Copy what is wanted of the next slice to the end of the log."""
+        """Copy the live messages of the next slice to the end of the log."""
         journal = self._journal
         reader = journal.reader
         data = reader.read(source, self._at, min(SLICE_BYTES, source.length - self._at))
-        if len(data) >= log_records.RECORD_BYTES and not log_records.whole(source.salt, data, 0):
+        if len(data) >= log_records.RECORD_BYTES and not log_records.record_end(source.salt, data, 0):
             length = log_records.RECORD_HEAD.unpack_from(data)[2] + log_records.RECORD_BYTES
             data = reader.read(source, self._at, min(length, source.length - self._at))
         at = 0
-        while end := log_records.whole(source.salt, data, at):
+        while end := log_records.record_end(source.salt, data, at):
             start = at + log_records.RECORD_BYTES
             kind, id_ = log_records.KIND_ID.unpack_from(data, start)
             if kind == log_records.MESSAGE and not source.is_dead(id_):
@@ -149,30 +152,30 @@ class Compaction:
             self._at += at
             return
         if data:
-            reader.bad(source, self._at)
-        self._source = None  # its end, or a damaged record: what stands behind that stays where it is
+            reader.report_damage(source, self._at)
+        self._source = None  # at its end, or at a damaged record: messages after that are not moved
         source.total = 0  # never chosen again
 
     def _leave(self, source: Segment, wait_s: float) -> None:
-        """Try it again from its beginning, but not soon; what was copied from it is dead by then."""
+        """Stop, and start again from its beginning after the wait; what was copied from it is dead by then."""
         self._source = None
-        self._left[source.number] = self._journal.reader.now_s() + wait_s
+        self._retry_at_s[source.number] = self._journal.reader.now_s() + wait_s
 
     def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
         journal = self._journal
         start = at + log_records.RECORD_BYTES
         _, _, order, largest, body_bytes, channel, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
-        life_at = queues_at = start + log_records.MESSAGE_HEAD.size
-        if flags & log_records.HAS_LIFE:
-            queues_at = log_records.life_end(data, queues_at)
-        state = data[life_at:queues_at]
+        state_at = queues_at = start + log_records.MESSAGE_HEAD.size
+        if flags & log_records.HAS_STATE:
+            queues_at = log_records.state_end(data, queues_at)
+        state = data[state_at:queues_at]
         rest_at = queues_at + count * log_records.QUEUE.size
         queues = source.wanting(old) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
         offset = self._at + at
         id_, location = journal.copy(order, largest, body_bytes, channel, flags, state, queues, data[rest_at:end])
-        self.moved.setdefault(source.number, Moved()).add(offset, id_, location, len(queues) or 1)
+        self.relocations.setdefault(source.number, Relocations()).add(offset, id_, location, len(queues) or 1)
         for queue in queues if source.attempts else ():
-            attempts = source.uncount(queue, old)
+            attempts = source.take_count(queue, old)
             if attempts:
                 journal.record_delivery_count(queue, id_, location, attempts)
         source.release(old)

@@ -1,7 +1,7 @@
-"""The few file calls that the log makes, so that a simulated disk can stand in for a real one in the tests.
+"""Disk and File: the file calls that the log makes, on a real folder or, in the tests, on a simulated disk.
 
-A file only grows at its end. What `write` has returned from survives a killed process; what `sync` has returned from
-survives a power cut, and with it, after `sync_folder`, the file's name.
+A file only grows at its end. Bytes survive a killed process once `write` has returned, and a power cut once `sync` has
+returned; so does the file's name once `sync_folder` has.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 class File:
     """An open file of the log. Every call may raise OSError."""
 
-    size = 0  # octets
+    size = 0  # bytes
 
     def write(self, data: bytes) -> None:
-        """Append all of it, or, where that fails, nothing."""
+        """Append all of it, or nothing if that fails."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Once this returns, what was written survives a power cut. A failure is final: nothing can be known then."""
+        """Make what was written survive a power cut. A failure is final: what is on the disk is unknown then."""
         raise NotImplementedError
 
-    def read(self, offset: int, octets: int) -> bytes:
-        """As many as there are."""
+    def read(self, offset: int, count: int) -> bytes:
+        """Return the bytes at `offset`: fewer than `count` at the end of the file."""
         raise NotImplementedError
 
-    def truncate(self, octets: int) -> None:
+    def truncate(self, size: int) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class Disk:
     """One folder with the files of a log."""
 
     def open(self, name: str, create: bool) -> File:
-        """Raises FileNotFoundError, or FileExistsError for one that is to be created and is there."""
+        """Open or create a file. Raises FileNotFoundError, or FileExistsError for a file to create that exists."""
         raise NotImplementedError
 
     def names(self) -> list[str]:
@@ -50,23 +50,23 @@ class Disk:
         raise NotImplementedError
 
     def rename(self, old: str, new: str) -> None:
-        """In place of a file of the new name, if there is one; at no moment is there none."""
+        """Rename atomically; a file with the new name is replaced."""
         raise NotImplementedError
 
     def sync_folder(self) -> None:
-        """Once this returns, files that were created, renamed and removed stay so."""
+        """Make the creation, renaming and removal of files survive a power cut."""
         raise NotImplementedError
 
     def free_bytes(self) -> int:
         raise NotImplementedError
 
     def salt(self) -> int:
-        """32 bits that nobody can guess, for a new log."""
+        """Return 32 bits that nobody can guess, for a new log."""
         raise NotImplementedError
 
 
 class FolderFile(File):
-    """`durable` files are synced; others are as safe as the operating system keeps them."""
+    """A file in a folder. Without `durable` it is never synced, and may not survive a power cut."""
 
     def __init__(self, path: Path, flags: int, durable: bool) -> None:
         self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -92,19 +92,19 @@ class FolderFile(File):
         if self._durable:
             sync_data(self._descriptor)
 
-    def read(self, offset: int, octets: int) -> bytes:
-        return os.pread(self._descriptor, max(octets, 0), offset)
+    def read(self, offset: int, count: int) -> bytes:
+        return os.pread(self._descriptor, max(count, 0), offset)
 
-    def truncate(self, octets: int) -> None:
-        os.ftruncate(self._descriptor, octets)
-        self.size = octets
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self.size = size
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
 class FolderDisk(Disk):
-    """A real folder; `durable` is False where the log need not survive a power cut."""
+    """A real folder. Without `durable` nothing in it is synced."""
 
     def __init__(self, folder: Path, durable: bool) -> None:
         self._folder = folder
@@ -140,10 +140,10 @@ class FolderDisk(Disk):
 
 
 def sync_data(descriptor: int) -> None:
-    """What was written to the file is durable once this returns.
+    """Make durable what was written to the file.
 
-    Raises OSError with EIO, whatever the reason: a full disk is none to wait for here, as the second sync may succeed
-    although the octets are gone.
+    Raises OSError, always with EIO: this must not be tried again even on a full disk, as a second sync may succeed
+    although the bytes are lost.
     """
     try:
         os.fdatasync(descriptor)
@@ -152,7 +152,7 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the folder, so that files made, renamed and removed stay so. Raises OSError; EIO where the sync fails."""
+    """Make the creation, renaming and removal of its files durable. Raises OSError; EIO if the sync fails."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

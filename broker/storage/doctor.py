@@ -1,7 +1,7 @@
 """`warren doctor`: reads what a stopped broker has stored, as recovery will, and changes nothing.
 
-Every record's CRC is verified. A torn end of the newest segment is no damage: it was being written when the broker was
-killed, and nothing in it was confirmed.
+The CRC of every record is verified. A torn end of the newest segment is no damage: it was being written when the broker
+was killed, and nothing in it was confirmed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _MAGIC = log_records.LENGTH.pack(log_records.MAGIC)
 
 
 class UntouchedFile(FolderFile):
-    """A file that is only read, whatever recovery would do to it."""
+    """A file that recovery can read but not change."""
 
-    def truncate(self, octets: int) -> None: ...
+    def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None: ...
 
 
 class UntouchedDisk(FolderDisk):
-    """A folder that is only read."""
+    """A folder that recovery can read but not change."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, False)
@@ -46,30 +46,30 @@ class UntouchedDisk(FolderDisk):
     def remove(self, name: str) -> None: ...
 
 
-class Walk:
-    """The records of one segment: how many are sound, where bad ones stand, how many octets of a torn end follow."""
+class SegmentCheck:
+    """The records of one segment: the number of sound ones, offsets of bad ones, and the length of a torn end."""
 
     def __init__(self, salt: int, data: bytes, newest: bool) -> None:
         self._salt = salt
         self.sound = 0
         self.bad: list[int] = []
         self.torn_bytes = 0
-        if log_records.head_of(data) is None:
+        if log_records.parse_head(data) is None:
             self._bad(data, 0, newest)
             if self.torn_bytes:
                 return
         at = min(log_records.SEGMENT_HEAD_BYTES, len(data))
         while at < len(data):
-            if end := log_records.whole(salt, data, at):
+            if end := log_records.record_end(salt, data, at):
                 self.sound += 1
                 at = end
             else:
                 at = self._bad(data, at, newest)
 
     def _bad(self, data: bytes, at: int, newest: bool) -> int:
-        """Note what is not sound at `at`; where to go on."""
+        """Note a bad record or a torn end at `at`, and return the offset of the next sound record, or the end."""
         after = data.find(_MAGIC, at + 1)
-        while after >= 0 and not log_records.whole(self._salt, data, after):
+        while after >= 0 and not log_records.record_end(self._salt, data, after):
             after = data.find(_MAGIC, after + 1)
         if after < 0 and newest:
             self.torn_bytes = len(data) - at
@@ -79,14 +79,14 @@ class Walk:
 
 
 def examine(folder: Path) -> int:
-    """Prints what is there, and returns the exit status."""
+    """Print what the folder has, and return the exit status."""
     if not folder.is_dir():
         print(f"warren: {folder}: there is no such folder", file=sys.stderr)
         return NOTHING_STATUS
     try:
         descriptor = lock(folder)
-    except InUse as held:
-        print(f"warren: {held}", file=sys.stderr)
+    except InUse as error:
+        print(f"warren: {error}", file=sys.stderr)
         return IN_USE_STATUS
     try:
         names, sound = _metadata(folder / "meta.sqlite")
@@ -99,14 +99,14 @@ def examine(folder: Path) -> int:
 
 
 def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
-    """What has messages, by its number, None where these cannot be known; whether all is sound."""
+    """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound."""
     if not path.exists():
         print("metadata: none")
         return None, True
     metadata = None
     try:
         metadata = Metadata(path)
-        there = metadata.load()
+        definitions = metadata.load()
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False
@@ -114,45 +114,46 @@ def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
         if metadata is not None:
             metadata.close()
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
-    print("metadata: " + ", ".join(f"{len(getattr(there, kind))} {kind}" for kind in kinds))
-    names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in there.queues}
-    for exchange in there.exchanges:
+    print("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
+    names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}
+    for exchange in definitions.exchanges:
         if exchange.number:
             names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
     return names, True
 
 
 def _log(folder: Path, names: dict[int, str] | None) -> bool:
-    """Prints segments and queues; whether all is sound."""
+    """Print segments and queues, and return whether all of them are sound."""
     if not folder.is_dir():
         print("log: none")
         return True
     disk = UntouchedDisk(folder)
     report: list[str] = []
     try:
-        found = recover(disk, report, set(names) if names is not None else None)
+        recovered = recover(disk, report, set(names) if names is not None else None)
     except StorageFault as fault:
         print(f"log: BAD: {fault}")
         return False
     print(f"log: version {log_records.VERSION}")
     sound = not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
-    by_name = {segment.name: segment for segment in found.segments}
+    by_name = {segment.name: segment for segment in recovered.segments}
     for name in files:
         segment = by_name.get(name)
-        walk = Walk(segment.salt if segment is not None else 0, (folder / name).read_bytes(), name == files[-1])
+        salt = segment.salt if segment is not None else 0
+        check = SegmentCheck(salt, (folder / name).read_bytes(), name == files[-1])
         live, total = (segment.live, segment.total) if segment is not None else (0, 0)
-        line = f"{name}: {walk.sound} records; {live} messages live, {total - live} dead"
-        if walk.torn_bytes:
-            line += f"; a torn end of {walk.torn_bytes} octets, which the next start cuts off"
-        if walk.bad:
+        line = f"{name}: {check.sound} records; {live} messages live, {total - live} dead"
+        if check.torn_bytes:
+            line += f"; a torn end of {check.torn_bytes} bytes, which the next start cuts off"
+        if check.bad:
             sound = False
-            line += f"; BAD at offset {', '.join(map(str, walk.bad))}"
+            line += f"; BAD at offset {', '.join(map(str, check.bad))}"
         print(line)
         if segment is not None:
             segment.close()
     for line in report:
         print(f"recovery: {line}")
     for number, name in sorted((names or {}).items()):
-        print(f"{name}: {len(found.queues.get(number, ()))} messages")
+        print(f"{name}: {len(recovered.queues.get(number, ()))} messages")
     return sound

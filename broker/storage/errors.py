@@ -1,4 +1,4 @@
-"""What keeps a broker from starting with the data that it finds."""
+"""The error that keeps a broker from starting with the data in its folder."""
 
 
 class StorageFault(Exception):

@@ -1,5 +1,5 @@
-"""The lock on a data folder: one process at a time, for as long as it lives. It is let go by the end of the process,
-however that comes about, so a killed broker leaves none behind."""
+"""The lock on a data folder, which one process holds as long as it runs. The operating system releases it when the
+process ends, so a killed broker leaves no lock behind."""
 
 import fcntl
 import os
@@ -14,9 +14,9 @@ class InUse(Exception):
 
 
 def lock(folder: Path) -> int:
-    """Locks the folder, made if it is not there, and returns the descriptor that holds the lock.
+    """Lock the folder, which is created if it does not exist, and return the descriptor that holds the lock.
 
-    Raises InUse, or OSError for a folder that cannot be made or written to.
+    Raises InUse, or OSError for a folder that cannot be created or written to.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,12 +1,11 @@
-"""The journal: every durable queue's messages and what became of them, in one log with group commit.
+"""The journal: the messages of all durable queues and their settlements, in one log with group commit.
 
-The loop fills a buffer. `seal` hands what has gathered to one worker as a Batch, `Batch.commit` makes it durable there,
-`committed` tells the loop; meanwhile the next batch gathers. There is no timer: a batch is what arrived while the one
-before was being written. No two threads ever touch the same thing: a batch owns its octets, and files are only written
-by the worker.
+The event loop fills a buffer. `seal` hands it to one worker thread as a Batch, `Batch.commit` makes it durable there,
+and `committed` notifies the loop; meanwhile the next batch fills. There is no timer: a batch is what arrived while the
+one before was being written. The threads share no data: a batch owns its bytes, and only the worker writes files.
 
-What is settled is gathered by queue and written once per batch. Where a message stands is remembered in the message
-itself (`id`, `location`), so the journal holds one bit for each message, and 8 bytes for those of several queues.
+Settlements are collected by queue and written once per batch. The message itself knows its place (`id`, `location`), so
+the journal needs one bit of memory for each message, and 8 bytes for a message of several queues.
 """
 
 from __future__ import annotations
@@ -32,17 +31,16 @@ if TYPE_CHECKING:
     from .metadata_store import Metadata
 
 SEGMENT_BYTES = 64 << 20
-BUFFER_LIMIT = 16 << 20  # octets that may gather while a batch is written; then publishers wait for the disk
-
-
-GONE_LIMIT = 10_000  # deleted queues whose last messages need no record; those of older ones get one, which is harmless
+BUFFER_LIMIT = 16 << 20  # bytes buffered while a batch is written; beyond this, publishers wait for the disk
+# The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
+DELETED_QUEUES_LIMIT = 10_000
 
 
 class Batch(ports.Batch):
-    """What is written and synced together. `commit` runs on the worker, and may be called again after a full disk.
+    """Records and changes of metadata that are written and synced together.
 
-    `sync` is False where it has nothing but changes, which need not survive a power cut yet. `last` says that the
-    segment gets no more.
+    `commit` runs on the worker, and may be called again after a full disk. `sync` is False for a batch of nothing but
+    changes, which need not survive a power cut yet. `last` marks the last batch of its segment.
     """
 
     __slots__ = (
@@ -85,12 +83,12 @@ class Batch(ports.Batch):
         self._after = after
 
     def commit(self) -> None:
-        """Raises OSError. After ENOSPC or EDQUOT nothing was written and it may be tried again; all else is final."""
+        """Write and sync. Raises OSError: ENOSPC and EDQUOT may be tried again, all other errors are final."""
         if self._changes:
             self._metadata.apply(self._changes)
             self._changes = []
         if self.sync:
-            self._metadata.sync()  # first, so that the log knows of nothing that is not there
+            self._metadata.sync()  # first, so that the log refers to no queue that metadata lacks
         if self.data:
             if not self._written:
                 self.segment.append(self._disk, self.start, self.data)
@@ -108,11 +106,11 @@ class Journal(ports.Journal):
 
     Call `recover` once before anything else.
 
-    durable     number of the last batch that is durable
-    report      damage that `recover` found, one line each
-    next_queue  greater than the number of any queue that `recover` found a trace of
+    durable     number of the last durable batch
+    report      one line for each damage that `recover` found
+    next_queue  greater than any queue number in the log, after `recover`
     segments    by number; the last one is being filled
-    next_id     of the next message
+    next_id     id of the next message
     """
 
     def __init__(self, disk: Disk, metadata: Metadata, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -128,13 +126,13 @@ class Journal(ports.Journal):
         self._salt = 0
         self._current = Segment(1, 1, 0)
         self._buffer = bytearray()
-        self._start = self._current.length  # where the buffer will stand in the segment
+        self._start = self._current.length  # offset of the buffer in the segment
         self._filling = 1
         self._outstanding: Batch | None = None
         self._settled: dict[int, list[int]] = {}
-        self._moved: dict[int, list[int]] = {}  # likewise, of messages stored anew for other queues in this batch
+        self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
         self._batch_first_id = 1
-        self._gone: dict[int, None] = {}
+        self._deleted_queues: dict[int, None] = {}
         self._changes: list[Change] = []
         self._unsynced = False
         self._sync_due = False
@@ -154,17 +152,17 @@ class Journal(ports.Journal):
         return self.reader.damaged
 
     def recover(self, known: set[int] | None = None) -> dict[int, ports.RecoveredQueue]:
-        """Read the log and return the messages of each queue; queues that are not `known` are deleted.
+        """Read the log and return the messages of each queue; the messages of queues not in `known` are dead.
 
         A power cut after this loses none of them. Raises StorageFault, OSError.
         """
         self._metadata.sync()
-        found = recover(self.disk, self.report, known)
-        self._salt = found.salt
-        self.segments = {segment.number: segment for segment in found.segments}
-        self.next_id = self._first_id = self._batch_first_id = found.next_id
-        self.next_queue = found.next_queue
-        last = found.segments[-1] if found.segments else None
+        recovered = recover(self.disk, self.report, known)
+        self._salt = recovered.salt
+        self.segments = {segment.number: segment for segment in recovered.segments}
+        self.next_id = self._first_id = self._batch_first_id = recovered.next_id
+        self.next_queue = recovered.next_queue
+        last = recovered.segments[-1] if recovered.segments else None
         self._current = last if last is not None else Segment(1, self.next_id, self._salt)
         self.segments[self._current.number] = self._current
         self._start = self._current.length
@@ -172,15 +170,15 @@ class Journal(ports.Journal):
             self._roll()
         elif last is not None:
             last.open(self.disk)  # here, before the worker begins
-        if not found.checkpointed:
+        if not recovered.checkpointed:
             checkpoint.save(self.disk, self.snapshot().encode())
             self.give_back()
-        return found.queues
+        return recovered.queues
 
-    # What is to be made durable
+    # Records
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
-        """Store each message once, for all these queues. HOT: bench D."""
+        """Append each message once, for all these queues. HOT: bench D."""
         segment = self._current
         location = segment.number << OFFSET_BITS
         buffer = self._buffer
@@ -195,9 +193,9 @@ class Journal(ports.Journal):
             flags: int = message.persistent  # 1 is PERSISTENT
             addressed = numbers + message.address.encoded
             if message.state is not None:
-                flags |= log_records.HAS_LIFE
-                addressed = log_records.state(message.state) + addressed
-            buffer += log_records.message(
+                flags |= log_records.HAS_STATE
+                addressed = log_records.encode_state(message.state) + addressed
+            buffer += log_records.encode_message(
                 salt,
                 id_,
                 id_,
@@ -217,10 +215,10 @@ class Journal(ports.Journal):
         segment.total += len(messages)
 
     def settle(self, queue: int, id_: int, location: int) -> None:
-        """HOT: bench D."""
-        if self._compaction.moved:
+        """Record that a queue is done with a message. HOT: bench D."""
+        if self._compaction.relocations:
             id_, location = self._compaction.forward(id_, location)
-        if queue and queue not in self._gone:
+        if queue and queue not in self._deleted_queues:
             ids = self._settled.get(queue)
             if ids is None:
                 self._settled[queue] = [id_]
@@ -229,26 +227,26 @@ class Journal(ports.Journal):
         self.segments[location >> OFFSET_BITS].settle(queue, id_)
 
     def settle_moved(self, queue: int, id_: int, location: int) -> None:
-        if self._compaction.moved:
+        if self._compaction.relocations:
             id_, location = self._compaction.forward(id_, location)
-        if queue and queue not in self._gone:
+        if queue and queue not in self._deleted_queues:
             self._moved.setdefault(queue, []).append(id_)
         self.segments[location >> OFFSET_BITS].settle(queue, id_)
 
     def record_delivery_count(self, queue: int, id_: int, location: int, attempts: int) -> None:
-        """The message has come back to the queue so often."""
-        id_, location = self._compaction.where(id_, location)
+        """Record how often the message has returned to the queue."""
+        id_, location = self._compaction.locate(id_, location)
         self.segments[location >> OFFSET_BITS].count(queue, id_, attempts)
-        self._buffer += log_records.counted(self._current.salt, self.next_id, queue, id_, attempts)
+        self._buffer += log_records.encode_delivery_count(self._current.salt, self.next_id, queue, id_, attempts)
 
     def queue_deleted(self, queue: int) -> None:
-        """The queue was deleted: what it has is settled without a word for each."""
-        self._gone[queue] = None
-        if len(self._gone) > GONE_LIMIT:
-            del self._gone[next(iter(self._gone))]
+        """Record the deletion of a queue, which settles all its messages."""
+        self._deleted_queues[queue] = None
+        if len(self._deleted_queues) > DELETED_QUEUES_LIMIT:
+            del self._deleted_queues[next(iter(self._deleted_queues))]
         self._settled.pop(queue, None)
         self._moved.pop(queue, None)
-        self._buffer += log_records.gone(self._current.salt, self.next_id, queue)
+        self._buffer += log_records.encode_queue_deleted(self._current.salt, self.next_id, queue)
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
@@ -273,15 +271,15 @@ class Journal(ports.Journal):
         body_bytes: int,
         channel: int,
         flags: int,
-        life: bytes,
+        state: bytes,
         queues: list[int],
         content: bytes,
     ) -> tuple[int, int]:
-        """Store a message again, with address and frames as `content`; its new id and place."""
+        """Append a copy of a message, with address and frames as `content`, and return its new id and place."""
         segment = self._current
         id_, location = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
-        addressed = life + Struct(f"<{len(queues)}I").pack(*queues)
-        self._buffer += log_records.message(
+        addressed = state + Struct(f"<{len(queues)}I").pack(*queues)
+        self._buffer += log_records.encode_message(
             segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
         )
         if len(queues) > 1:
@@ -292,11 +290,11 @@ class Journal(ports.Journal):
         return id_, location
 
     def snapshot(self) -> Checkpoint:
-        """Lend what may be encoded on the worker, until `give_back`."""
+        """Return a checkpoint that the worker may encode: its contents do not change until `give_back`."""
         return Checkpoint(self._salt, self.next_id, [segment.lend() for segment in self.segments.values()])
 
     def give_back(self) -> None:
-        """The last snapshot is not read any more."""
+        """End the loan of the last snapshot."""
         for segment in self.segments.values():
             segment.give_back()
 
@@ -306,7 +304,7 @@ class Journal(ports.Journal):
     # Group commit
 
     def seal(self) -> Batch | None:
-        """What has gathered, unless a batch is outstanding or there is nothing."""
+        """Return what is buffered as a batch, or None if it is empty or a batch is outstanding."""
         if self._outstanding is not None:
             return None
         self._compaction.step()
@@ -314,9 +312,9 @@ class Journal(ports.Journal):
             return None
         salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
-            self._buffer += log_records.settled(salt, next_id, queue, ids)
+            self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
-            self._buffer += log_records.moved(salt, next_id, queue, self._batch_first_id, ids)
+            self._buffer += log_records.encode_moved(salt, next_id, queue, self._batch_first_id, ids)
         data = bytes(self._buffer)
         self.written_bytes += len(data)
         segment = self._current
@@ -356,7 +354,7 @@ class Journal(ports.Journal):
         self._sync_due = self._unsynced
 
     def committed(self, number: int) -> None:
-        """The batch is durable."""
+        """Note that the batch is durable, and call what waited for it."""
         self._outstanding = None
         self.durable = number
         self._compaction.committed()
@@ -365,11 +363,11 @@ class Journal(ports.Journal):
             waiting.popleft()[1]()
 
     def close(self) -> None:
-        """A checkpoint, so that the next start knows what is dead. Nothing is outstanding, nothing follows."""
+        """Save a checkpoint, for a faster start, and close the files. No batch may be outstanding."""
         try:
             checkpoint.save(self.disk, self.snapshot().encode())
         except OSError as error:
-            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without it, the next start only has more to read
+            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without a checkpoint the next start is only slower
                 raise
         self.reader.close()
         for segment in self.segments.values():
@@ -386,23 +384,23 @@ class Journal(ports.Journal):
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
         for page in pages:
-            location = self._compaction.where(*page)[1] if self._compaction.moved else page[1]
+            location = self._compaction.locate(*page)[1] if self._compaction.relocations else page[1]
             number, offset = location >> OFFSET_BITS, location & OFFSET_MASK
             segment = self.segments[number]
             at = offset - base
             message = None
             try:
-                if number != segment_number or at < 0 or not log_records.complete(data, at):
-                    data, segment_number, base, at = self._octets(segment, offset), number, offset, 0
-                message = log_records.parsed(segment.salt, data, at)
+                if number != segment_number or at < 0 or not log_records.is_complete(data, at):
+                    data, segment_number, base, at = self._read_record(segment, offset), number, offset, 0
+                message = log_records.parse_message(segment.salt, data, at)
                 if message is None:
-                    self.reader.bad(segment, offset)
+                    self.reader.report_damage(segment, offset)
             except Shortage:
                 break
             except OSError:
                 segment_number = -1
             if message is not None:
-                if self._compaction.moved:
+                if self._compaction.relocations:
                     self._compaction.forward(*page)
                 message.location = location
                 if segment.attempts:
@@ -413,8 +411,8 @@ class Journal(ports.Journal):
             messages.append(message)
         return messages
 
-    def _octets(self, segment: Segment, offset: int) -> bytes:
-        """Read at least one whole record; not all of it need have been written yet. Raises OSError, Shortage."""
+    def _read_record(self, segment: Segment, offset: int) -> bytes:
+        """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage."""
         batch = self._outstanding
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)
@@ -422,7 +420,7 @@ class Journal(ports.Journal):
         if batch is not None and segment is batch.segment:
             if offset >= batch.start:
                 return _piece(batch.data, offset - batch.start)
-            end = batch.start  # what stands behind that is being written
+            end = batch.start  # the worker is writing what follows
         data = self.reader.record(segment, offset, end)
         self.reads += 1
         self.read_bytes += len(data)
@@ -430,13 +428,13 @@ class Journal(ports.Journal):
 
 
 def recount(message: Message, attempts: int) -> None:
-    """It came back so often."""
+    """Set the delivery count of a message, unless it is 0."""
     if attempts:
         message.state = message.state or MessageState()
         message.state.attempts = attempts
 
 
 def _piece(data: bytes | bytearray, at: int) -> bytes:
-    """Read at least one whole record."""
+    """Return at least the whole record at `at`."""
     length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
     return bytes(data[at : at + max(length, READ_BYTES)])

@@ -1,4 +1,4 @@
-"""A journal that keeps nothing: every message is as durable as it will ever be the moment it is appended."""
+"""A journal that stores nothing: confirms need not wait for it."""
 
 from __future__ import annotations
 

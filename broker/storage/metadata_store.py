@@ -1,7 +1,7 @@
-"""Metadata: what the broker was told to have (core.definitions), in one SQLite file over one connection.
+"""Metadata: the durable definitions of the broker (core.metadata.records) in one SQLite file, over one connection.
 
-Names are what clients sent, any octets but at most 255, so they are kept as BLOBs: UTF-8, with what is none as it came.
-Tables of arguments are the octets of the wire. Tags are a JSON array, the limits of a user a JSON object.
+Names are BLOBs, because clients may send any bytes, up to 255: UTF-8, and other bytes unchanged. Tables of arguments
+are stored as they are encoded on the wire. Tags are a JSON array, the limits of a user a JSON object.
 
     vhosts             name, description, tags, default_queue_type, protected
     users              name, password_hash, tags, hashing_algorithm, limits
@@ -13,17 +13,17 @@ Tables of arguments are the octets of the wire. Tags are a JSON array, the limit
     queues             vhost, name, number, auto_delete, arguments
     bindings           vhost, source, kind, destination, routing_key, arguments
 
-`queues.number` is AUTOINCREMENT, for which SQLite keeps the highest number there has ever been: none is given twice,
-though the queue and all its rows are gone. `exchanges.number` is of the same count, 0 where it is none; an exchange
-that is gone leaves no trace of it here, but the log goes on from what it has seen (`Journal.next_queue`).
+`queues.number` is AUTOINCREMENT: SQLite stores the highest number ever used, so none is used again after its queue is
+deleted. `exchanges.number` is from the same sequence, or 0; a deleted exchange leaves no trace of its number here, but
+the log does (`Journal.next_queue`).
 
-To change the schema, add a step to the end of _STEPS, never change one that was released: PRAGMA user_version counts
-the steps that a file has gone through, and opening it takes the others, in one transaction. A file that has gone
-through more of them than we know was written by a later version, and is refused.
+To change the schema, add a step to the end of _STEPS and never change one that was released. PRAGMA user_version counts
+the steps that a file has taken; opening the file takes the others in one transaction. A file with more steps than there
+are here was written by a later version, and is refused.
 
-A transaction is in the write-ahead log, safe from a killed process, when it is applied; `sync` makes all that were safe
-from a power cut, which SQLite itself, with synchronous=NORMAL, would leave to the checkpoint that empties the log. The
-lock is exclusive and held until the end, which leaves out the shared memory file.
+A transaction survives a killed process once it is applied, because it is in the write-ahead log. `sync` makes those
+applied so far survive a power cut; SQLite itself, with synchronous=NORMAL, would do that only at its checkpoints. The
+lock is exclusive and held until the file is closed, so no shared memory file is needed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from ..core.metadata.records import (
 from .disk import sync_data, sync_folder
 from .errors import StorageFault
 
-APPLICATION_ID = 0x5752524E  # "WRRN", which tells our files from other SQLite files
+APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
 
-SHA256 = "rabbit_password_hashing_sha256"  # the one algorithm there was before a user had a column for it
+SHA256 = "rabbit_password_hashing_sha256"  # the only algorithm before users got a column for it
 
 _STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -87,9 +87,9 @@ _STEPS: tuple[tuple[str, ...], ...] = (
 )
 VERSION = len(_STEPS)
 
-PRIMARY_CODE = 0xFF  # of SQLite's result codes; what is above it says more
-# What an error of a transaction means where it is not that the disk is lost. The database is open already, so what
-# cannot be opened is a file for which there is no descriptor.
+PRIMARY_CODE = 0xFF  # mask of the primary code in SQLite's extended result codes
+# Errors of a transaction that may be tried again. The database is open already, so CANTOPEN means that there is no
+# descriptor for another file.
 ERRNOS = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_CANTOPEN: errno.EMFILE,
@@ -99,7 +99,7 @@ ERRNOS = {
 
 
 class _TableMapping:
-    """The table of one kind of record: its columns are the record's slots, and the `key` finds it."""
+    """The table of a record class: its columns are the slots of the class, and `key` names those of the primary key."""
 
     __slots__ = ("table", "columns", "key", "put", "delete")
 
@@ -111,7 +111,7 @@ class _TableMapping:
         self.delete = f"DELETE FROM {table} WHERE {' AND '.join([f'{column} = ?' for column in key])}"
 
 
-_SHELVES: dict[type[Record], _TableMapping] = {
+_TABLES: dict[type[Record], _TableMapping] = {
     StoredVHost: _TableMapping("vhosts", StoredVHost.__slots__, "name"),
     StoredUser: _TableMapping("users", StoredUser.__slots__, "name"),
     StoredPermission: _TableMapping("permissions", StoredPermission.__slots__, "user", "vhost"),
@@ -127,19 +127,20 @@ _SHELVES: dict[type[Record], _TableMapping] = {
 
 
 class Metadata:
-    """Opened and loaded by the loop's thread, then written by the worker alone, closed when that has ended.
+    """The open metadata file.
 
-    Where it is not `durable`, `sync` does nothing: the last changes may not survive a power cut.
+    The loop's thread opens and loads it, then only the worker writes it; it is closed after the worker has ended.
+    Without `durable`, `sync` does nothing, and the last changes may not survive a power cut.
     """
 
     def __init__(self, path: Path, durable: bool = True) -> None:
-        """Opens the file, made or brought to our version where need be. Raises StorageFault."""
+        """Open the file, and create or upgrade it if needed. Raises StorageFault."""
         self._path = path
         self._wal = Path(f"{path}-wal")
-        self._unsynced = durable  # also by the process before, which may have been killed
+        self._unsynced = durable  # at first too: the process before may have been killed
         self._durable = durable
-        self._descriptor = -1  # of the write-ahead log, once it is there: a sync must not need a free descriptor
-        self._named = False  # in the folder, for good: the file of the write-ahead log is there until the end
+        self._descriptor = -1  # of the write-ahead log, once it exists: a sync must not need a free descriptor
+        self._folder_synced = False  # once is enough: the write-ahead log exists until the file is closed
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds the hashes of passwords
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
@@ -157,47 +158,51 @@ class Metadata:
             raise
 
     def _open(self) -> None:
-        ask = self._connection.execute
-        ask("PRAGMA locking_mode = EXCLUSIVE")
-        version = int(ask("PRAGMA user_version").fetchone()[0])
-        ours = ask("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-        if not ours and (version or ask("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
+        execute = self._connection.execute
+        execute("PRAGMA locking_mode = EXCLUSIVE")
+        version = int(execute("PRAGMA user_version").fetchone()[0])
+        ours = execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+        if not ours and (version or execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
             raise StorageFault(f"{self._path}: this is not the metadata of a broker")
         if version > VERSION:
             raise StorageFault(
                 f"{self._path}: written by a later version of the broker (schema {version}, this one knows {VERSION})"
             )
-        ask("PRAGMA journal_mode = WAL")
-        ask("PRAGMA synchronous = NORMAL")
-        damage = ask("PRAGMA quick_check(1)").fetchone()[0]
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = NORMAL")
+        damage = execute("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise StorageFault(f"{self._path}: damaged: {' '.join(damage.split())}")
         if version < VERSION:
-            ask("BEGIN IMMEDIATE")
+            execute("BEGIN IMMEDIATE")
             for step in _STEPS[version:]:
                 for statement in step:
-                    ask(statement)
-            ask(f"PRAGMA user_version = {VERSION}")
-            ask("COMMIT")
+                    execute(statement)
+            execute(f"PRAGMA user_version = {VERSION}")
+            execute("COMMIT")
 
     def load(self) -> Definitions:
-        """All there is, of each kind in the order in which it was made. Raises StorageFault."""
-        found = Definitions()
+        """Return all records, of each class in the order of their creation. Raises StorageFault."""
+        definitions = Definitions()
         rows = self._rows
         try:
-            found.vhosts = [
+            definitions.vhosts = [
                 StoredVHost(_text(name), _text(description), tuple(json.loads(tags)), _text(type_), protected == 1)
                 for name, description, tags, type_, protected in rows(StoredVHost)
             ]
-            found.users = [
+            definitions.users = [
                 StoredUser(_text(name), password_hash, tuple(json.loads(tags)), _text(algorithm), json.loads(limits))
                 for name, password_hash, tags, algorithm, limits in rows(StoredUser)
             ]
-            found.permissions = [StoredPermission(*map(_text, row)) for row in rows(StoredPermission)]
-            found.topic_permissions = [StoredTopicPermission(*map(_text, row)) for row in rows(StoredTopicPermission)]
-            found.parameters = [StoredParameter(*map(_text, row)) for row in rows(StoredParameter)]
-            found.global_parameters = [StoredGlobalParameter(*map(_text, row)) for row in rows(StoredGlobalParameter)]
-            found.exchanges = [
+            definitions.permissions = [StoredPermission(*map(_text, row)) for row in rows(StoredPermission)]
+            definitions.topic_permissions = [
+                StoredTopicPermission(*map(_text, row)) for row in rows(StoredTopicPermission)
+            ]
+            definitions.parameters = [StoredParameter(*map(_text, row)) for row in rows(StoredParameter)]
+            definitions.global_parameters = [
+                StoredGlobalParameter(*map(_text, row)) for row in rows(StoredGlobalParameter)
+            ]
+            definitions.exchanges = [
                 StoredExchange(
                     _text(vhost),
                     _text(name),
@@ -206,77 +211,77 @@ class Metadata:
                     auto_delete == 1,
                     internal == 1,
                     arguments,
-                    kept,
+                    number,
                 )
-                for vhost, name, type_, durable, auto_delete, internal, arguments, kept in rows(StoredExchange)
+                for vhost, name, type_, durable, auto_delete, internal, arguments, number in rows(StoredExchange)
             ]
-            found.queues = [
+            definitions.queues = [
                 StoredQueue(_text(vhost), _text(name), number, auto_delete == 1, arguments)
                 for vhost, name, number, auto_delete, arguments in rows(StoredQueue)
             ]
-            found.bindings = [
+            definitions.bindings = [
                 StoredBinding(_text(vhost), _text(source), _text(kind), _text(destination), _text(key), arguments)
                 for vhost, source, kind, destination, key, arguments in rows(StoredBinding)
             ]
             highest = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
         except sqlite3.Error as error:
             raise StorageFault(f"{self._path}: {error}") from error
-        except (ValueError, TypeError, AttributeError) as error:  # a cell is not of the type that we put there
+        except (ValueError, TypeError, AttributeError) as error:  # a cell is not of the type that we stored
             raise StorageFault(f"{self._path}: damaged: {error}") from error
-        found.next_queue = max(highest[0] if highest is not None else 0, 0, *found.numbers) + 1
-        return found
+        definitions.next_queue = max(highest[0] if highest is not None else 0, 0, *definitions.numbers) + 1
+        return definitions
 
     def apply(self, changes: list[Change]) -> None:
-        """Write all of them, or none; to do so again changes nothing. A killed process loses them no more.
+        """Write all the changes, or none; to repeat this is harmless. After it, they survive a killed process.
 
-        Raises OSError: with ENOSPC where the disk is full, with EMFILE or ENOMEM where there is no descriptor or no
-        memory, and it may be tried again; with EIO all else is final.
+        Raises OSError. After ENOSPC (disk full), EMFILE or ENOMEM (no descriptor, no memory) it may be tried again; EIO
+        is final.
         """
-        ask = self._connection.execute
+        execute = self._connection.execute
         try:
-            ask("BEGIN IMMEDIATE")
+            execute("BEGIN IMMEDIATE")
             for change in changes:
                 record = change.record
-                shelf = _SHELVES[type(record)]
+                table = _TABLES[type(record)]
                 if change.put:
-                    ask(shelf.put, [_cell(getattr(record, column)) for column in shelf.columns])
+                    execute(table.put, [_cell(getattr(record, column)) for column in table.columns])
                 else:
-                    ask(shelf.delete, [_cell(getattr(record, column)) for column in shelf.key])
-                    if isinstance(record, StoredVHost):  # with all that is in it, which is dropped in many batches
-                        for each in _SHELVES.values():
+                    execute(table.delete, [_cell(getattr(record, column)) for column in table.key])
+                    if isinstance(record, StoredVHost):  # with its contents, which the core drops in many batches
+                        for each in _TABLES.values():
                             if "vhost" in each.columns:
-                                ask(f"DELETE FROM {each.table} WHERE vhost = ?", [_cell(record.name)])
-            ask("COMMIT")
+                                execute(f"DELETE FROM {each.table} WHERE vhost = ?", [_cell(record.name)])
+            execute("COMMIT")
             self._unsynced = self._durable
         except sqlite3.Error as error:
             self._roll_back()
-            # Errors that sqlite3 raises of its own accord, on a closed connection for one, carry no code.
+            # Errors that the module itself raises, on a closed connection for example, have no code.
             code = getattr(error, "sqlite_errorcode", 0)
             number = ERRNOS.get(code) or ERRNOS.get(code & PRIMARY_CODE, errno.EIO)
             raise OSError(number, str(error), str(self._path)) from error
 
     def sync(self) -> None:
-        """What was applied survives a power cut as well. Raises OSError, which is final."""
+        """Make the applied changes survive a power cut. Raises OSError, which is final."""
         if not self._unsynced:
             return
         if self._descriptor < 0 and self._wal.exists():
             self._descriptor = os.open(self._wal, os.O_RDWR | os.O_CLOEXEC)
         if self._descriptor >= 0:
             sync_data(self._descriptor)
-            if not self._named:
+            if not self._folder_synced:
                 sync_folder(self._wal.parent)
-                self._named = True
+                self._folder_synced = True
         self._unsynced = False
 
     def close(self) -> None:
-        """With all in its place: SQLite syncs what it moves there from the write-ahead log."""
+        """Close the file; SQLite moves the write-ahead log into it and syncs it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
         self._connection.close()
 
     def _roll_back(self) -> None:
-        """SQLite has ended the transaction itself after some errors. Where this fails too, the first error says why."""
+        """Roll back, unless SQLite has done so itself. An error of this is dropped: the first error has the cause."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -284,12 +289,12 @@ class Metadata:
             pass
 
     def _rows(self, kind: type[Record]) -> sqlite3.Cursor:
-        shelf = _SHELVES[kind]
-        return self._connection.execute(f"SELECT {', '.join(shelf.columns)} FROM {shelf.table} ORDER BY rowid")
+        table = _TABLES[kind]
+        return self._connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.table} ORDER BY rowid")
 
 
 def _cell(value: object) -> bytes | str | int:
-    """A field of a record as it stands in its row."""
+    """Return a field of a record as it is stored in a cell."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, (tuple, dict)):

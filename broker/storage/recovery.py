@@ -1,14 +1,13 @@
-"""From the files of a log to what is still wanted (the layout is in `records`).
+"""Recovery: reads the files of a log and returns its live messages (`log_records` has the format).
 
 All segments are read once, in order. The end of the last one may be torn, as it was being written when the machine
-stopped: it is cut off. A bad record anywhere else is damage: it is reported with its place and left alone, and reading
-goes on at the next sound record. Settled ids that no message has mean nothing.
+stopped: it is cut off. A bad record anywhere else is damage: it is reported with its offset and skipped, and reading
+continues at the next sound record. Settled ids without a message are ignored.
 
-A message that compaction has copied stands twice until the old segment goes: of one `order`, the highest id counts,
-with the most attempts that any of them has.
+A message that compaction has copied is in the log twice until the old segment is deleted: of copies with the same
+`order` the one with the highest id counts, with the highest delivery count of them all.
 
-What to check records with, the salt, stands in the head of each segment, and in the checkpoint for those whose head is
-damaged.
+The salt that seeds the checksums is in the head of each segment, and in the checkpoint in case a head is damaged.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from .segment import OFFSET_BITS, Segment, number_of
 
 _Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, mark
 
-CHUNK_BYTES = 4 << 20  # of a segment that are in memory at once, where no record is longer
+CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
 
-_MAGIC_OCTETS = log_records.LENGTH.pack(log_records.MAGIC)
-_LEVEL, _DEADLINE = 0xFF, 8  # of a mark: the bits of the priority, and those below the deadline
+_MAGIC = log_records.LENGTH.pack(log_records.MAGIC)
+_LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
 
 
 class Recovered:
-    """The state of the journal that was read from its files.
+    """The state of the journal as read from its files.
 
-    salt          what records are checked with
-    checkpointed  whether there was a checkpoint that could be used
+    salt          seed of the checksums
+    checkpointed  whether there was a usable checkpoint
     segments      in ascending order
     queues        by number, the messages that are not settled
-    counted       by queue and id, how often the message has returned to the queue, if ever
+    counted       delivery counts by queue and id
     next_id       greater than the id of any message
     next_queue    greater than the number of any queue
     """
@@ -70,52 +69,53 @@ class Recovered:
 
 
 def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Recovered:
-    """Read the log; `report` gets a line for each thing that was wrong. Raises OSError, StorageFault.
+    """Read the log; `report` gets a line for each damage. Raises OSError, StorageFault.
 
-    Queues that are not `known` (None: all are) have been deleted.
+    Queues that are not in `known` are deleted ones; None means that none is.
     """
     disk.sync_folder()
     saved = checkpoint.load(disk, report)
     numbers = sorted(number for number in map(number_of, disk.names()) if number is not None)
     salt = _salt(disk, numbers, saved)
-    found = Recovered(salt, saved is not None)
+    recovered = Recovered(salt, saved is not None)
     saved = saved or Checkpoint(salt, 1)
-    scan = _Scan(found, saved)
+    scan = _Scan(recovered, saved)
     for number in numbers:
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
         last = number == numbers[-1]
-        head = log_records.head_of(file.read(0, log_records.SEGMENT_HEAD_BYTES))
+        head = log_records.parse_head(file.read(0, log_records.SEGMENT_HEAD_BYTES))
         if head is None:
             data = file.read(0, file.size)
             if last and len(data) <= log_records.SEGMENT_HEAD_BYTES or last and not _next_sound(salt, data, 0):
-                report.append(f"{segment.name}: {len(data)} octets of a torn end cut off")
+                report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
                 continue
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            head = log_records.Head(_first_id(salt, data, found.next_id), salt)
+            head = log_records.Head(_first_id(salt, data, recovered.next_id), salt)
         segment.salt = head.salt
         segment.first_id = head.first_id
         if (state := saved.segments.get(number)) is not None:
             segment.restore(state)
-        found.next_id = max(found.next_id, segment.first_id)  # also when all before it is damaged or gone
-        found.segments.append(segment)
+        # The head counts even if all segments before are damaged or deleted.
+        recovered.next_id = max(recovered.next_id, segment.first_id)
+        recovered.segments.append(segment)
         end = scan.read(segment, file, report, last)
         if end < file.size:
             file.truncate(end)
-        file.sync()  # a killed process may have left octets that are read here and would not survive a power cut
+        file.sync()  # bytes of a killed process can be read here, but may not survive a power cut yet
         segment.length = end
         segment.close()
     scan.finish(known)
-    return found
+    return recovered
 
 
 def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
-    """What segments without a sound head were written with, and new ones will be. Raises StorageFault, OSError.
+    """Return the salt of the log, for segments without a sound head and for new ones. Raises StorageFault, OSError.
 
-    All heads are looked at before anything is changed: one may be of a version that is not ours.
+    This reads all heads before anything is changed: one may be of another version.
     """
     salt = saved.salt if saved is not None else None
     unread = ""
@@ -123,8 +123,8 @@ def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
         segment = Segment(number, 0, 0)
         file = segment.open(disk)
         data = file.read(0, log_records.SEGMENT_HEAD_BYTES)
-        head = log_records.head_of(data)
-        if other := log_records.other_version(data):
+        head = log_records.parse_head(data)
+        if other := log_records.unknown_version(data):
             raise StorageFault(
                 f"{segment.name}: of version {other} of the log, this broker reads version {log_records.VERSION}"
             )
@@ -134,12 +134,12 @@ def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
             salt = head.salt
         segment.close()
     if salt is None and unread:
-        raise StorageFault(f"{unread}: its head is damaged, and {checkpoint.NAME}, which could stand in for it, is too")
+        raise StorageFault(f"{unread}: its head is damaged, and {checkpoint.NAME}, which also has the salt, is too")
     return salt if salt is not None else disk.salt()
 
 
-class _Strand:
-    """Messages of one queue in ascending order. What they all have not takes no room: 20 bytes each, most often."""
+class _SortedRun:
+    """Messages of one queue in ascending order: mostly 20 bytes each, as optional arrays are made when first needed."""
 
     __slots__ = ("last", "ids", "locations", "bodies", "orders", "marks")
 
@@ -148,8 +148,8 @@ class _Strand:
         self.ids = array("Q")
         self.locations = array("Q")
         self.bodies = array("I")
-        self.orders: array[int] | None = None  # where any is not the id
-        self.marks: array[int] | None = None  # where any is not 0
+        self.orders: array[int] | None = None  # None if each order is the id
+        self.marks: array[int] | None = None  # None if all are 0
 
     def add(self, order: int, id_: int, location: int, body_bytes: int, mark: int) -> None:
         self.last = order
@@ -174,93 +174,93 @@ class _Strand:
 
 
 class _Entries:
-    """Messages of one queue as the log has them. Copies that compaction made are of an order that others have passed:
-    they begin a strand of their own, so that no order has to be sorted."""
+    """Messages of one queue as the log has them, in sorted runs. A copy that compaction made has a lower order than the
+    messages before it and begins a run of its own, so that nothing has to be sorted."""
 
-    __slots__ = ("_strands",)
+    __slots__ = ("_runs",)
 
     def __init__(self) -> None:
-        self._strands = [_Strand()]
+        self._runs = [_SortedRun()]
 
     def add(self, order: int, id_: int, location: int, body_bytes: int, mark: int) -> None:
-        strand = self._strands[0]
-        if strand.last >= order:
-            for strand in self._strands:
-                if strand.last < order:
+        run = self._runs[0]
+        if run.last >= order:
+            for run in self._runs:
+                if run.last < order:
                     break
             else:
-                strand = _Strand()
-                self._strands.append(strand)
-        strand.add(order, id_, location, body_bytes, mark)
+                run = _SortedRun()
+                self._runs.append(run)
+        run.add(order, id_, location, body_bytes, mark)
 
     @property
-    def single(self) -> _Strand | None:
-        """The strand of all, where no message has a copy; None where some may."""
-        return self._strands[0] if len(self._strands) == 1 else None
+    def single(self) -> _SortedRun | None:
+        """The only run, if no message has a copy; None if some may have one."""
+        return self._runs[0] if len(self._runs) == 1 else None
 
     def in_order(self) -> Iterator[Iterable[_Entry]]:
-        """The copies of each message by id, the messages by order."""
-        if len(self._strands) == 1:
-            return zip(self._strands[0], strict=False)
-        return map(itemgetter(1), groupby(merge(*self._strands), itemgetter(0)))
+        """Yield the copies of each message: the copies by id, the messages by order."""
+        if len(self._runs) == 1:
+            return zip(self._runs[0], strict=False)
+        return map(itemgetter(1), groupby(merge(*self._runs), itemgetter(0)))
 
 
 class _Scan:
-    def __init__(self, found: Recovered, saved: Checkpoint) -> None:
-        self._found = found
+    def __init__(self, recovered: Recovered, saved: Checkpoint) -> None:
+        self._recovered = recovered
         self._saved = saved
-        self._entries: dict[int, _Entries] = {}  # by queue, every message, whatever became of it
+        self._entries: dict[int, _Entries] = {}  # by queue, all its messages, settled ones included
         self._counted = saved.attempts
         self._segments: dict[int, Segment] = {}
-        self._gone: set[int] = set()
-        self._run = self._run_end = 0  # ids of the messages read last, without a gap: the first, and the one after
-        found.next_id = max(found.next_id, saved.next_id)
+        self._deleted_queues: set[int] = set()
+        self._contiguous_first = self._contiguous_end = 0  # ids of the last messages without a gap: first, end
+        recovered.next_id = max(recovered.next_id, saved.next_id)
 
     def read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
-        """All records of a segment; where it ends once a torn end is cut off."""
+        """Read all records of a segment, and return its length without a torn end."""
         self._segments[segment.number] = segment
         base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
         while base + at < file.size:
-            end = log_records.whole(segment.salt, data, at)
+            end = log_records.record_end(segment.salt, data, at)
             if end:
                 self._take(segment, base, data, at, end)
                 at = end
                 continue
-            if base + len(data) < file.size and not log_records.complete(data, at):
-                octets = 0
+            if base + len(data) < file.size and not log_records.is_complete(data, at):
+                length = 0
                 if at + log_records.RECORD_BYTES <= len(data):
-                    octets = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
-                base, at, data = base + at, 0, file.read(base + at, max(octets, CHUNK_BYTES))
+                    length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
+                base, at, data = base + at, 0, file.read(base + at, max(length, CHUNK_BYTES))
                 continue
             base, at, data = base + at, 0, file.read(base + at, file.size)
             sound = _next_sound(segment.salt, data, 1)
             if not sound and last:
                 report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off at offset {base}")
                 return base
-            report.append(f"{segment.name}: a damaged record at offset {base} is left out")
+            report.append(f"{segment.name}: a damaged record at offset {base} is skipped")
             at = sound or len(data)
         return file.size
 
     def _take(self, segment: Segment, base: int, data: bytes, at: int, end: int) -> None:
-        found = self._found
+        recovered = self._recovered
         start = at + log_records.RECORD_BYTES
         if data[start] == log_records.MESSAGE:
             _, id_, order, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
-            if id_ >= found.next_id:
-                found.next_id = id_ + 1
-            if id_ != self._run_end:
-                self._run = id_
-            self._run_end = id_ + 1
+            if id_ >= recovered.next_id:
+                recovered.next_id = id_ + 1
+            if id_ != self._contiguous_end:
+                self._contiguous_first = id_
+            self._contiguous_end = id_ + 1
             segment.total += 1
             if not count:
                 segment.mark_dead(id_)
             elif segment.untouched or not segment.is_dead(id_):
                 queues_at = start + log_records.MESSAGE_HEAD.size
                 mark = 0
-                if flags & log_records.HAS_LIFE:
-                    level, _, _, deadline_ms = log_records.LIFE.unpack_from(data, queues_at)
+                if flags & log_records.HAS_STATE:
+                    level, _, _, deadline_ms = log_records.STATE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
-                    queues_at = log_records.life_end(data, queues_at)
+                    queues_at = log_records.state_end(data, queues_at)
                 location = segment.number << OFFSET_BITS | base + at
                 queue = log_records.QUEUE.unpack_from(data, queues_at)[0]
                 entries = self._entries.get(queue) or self._new_entries(queue)
@@ -274,20 +274,20 @@ class _Scan:
                         entries.add(order, id_, location, body_bytes, mark)
             return
         kind, id_ = log_records.KIND_ID.unpack_from(data, start)
-        found.next_id = max(found.next_id, id_)
+        recovered.next_id = max(recovered.next_id, id_)
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
-        if kind == log_records.GONE:
-            self._gone.add(queue)
+        if kind == log_records.QUEUE_DELETED:
+            self._deleted_queues.add(queue)
         elif kind == log_records.SETTLED:
             at = start + log_records.SETTLED_HEAD.size
             self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == log_records.MOVED:
             first = log_records.MOVED_HEAD.unpack_from(data, start)[3]
             at = start + log_records.MOVED_HEAD.size
-            if first == id_ or self._run <= first and self._run_end == id_:  # all copies are there
+            if first == id_ or self._contiguous_first <= first and self._contiguous_end == id_:  # all copies are there
                 self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
-        elif kind == log_records.COUNTED:
-            _, _, _, counted, attempts = log_records.COUNTED_BODY.unpack_from(data, start)
+        elif kind == log_records.DELIVERY_COUNT:
+            _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
     def _new_entries(self, queue: int) -> _Entries:
@@ -295,7 +295,7 @@ class _Scan:
         return entries
 
     def _share(self, segment: Segment, id_: int, queues: tuple[int, ...]) -> None:
-        """A message of several queues, of which an old checkpoint may say that only some want it."""
+        """Note a message of several queues; a checkpoint of version 2 may say that only some still want it."""
         segment.share(id_, 1, queues)
         wanting = self._saved.shared.get(id_)
         for queue in queues if wanting is not None else ():
@@ -303,7 +303,7 @@ class _Scan:
                 self._unwanted(segment, queue, id_)
 
     def _settle(self, queue: int, ids: Iterable[int]) -> None:
-        segment, first, end = None, 0, 0  # those next to each other are most often of one segment
+        segment, first, end = None, 0, 0  # neighbours are mostly of one segment
         for id_ in ids:
             if not first <= id_ < end:
                 segment, first, end = self._segment_of(id_)
@@ -311,30 +311,31 @@ class _Scan:
                 self._unwanted(segment, queue, id_)
 
     def _segment_of(self, id_: int) -> tuple[Segment | None, int, int]:
-        """The segment that has this id, the first of its ids, and the first of the next one's."""
-        segments = self._found.segments
+        """Return the segment that has this id, its first id, and the first id of the next segment."""
+        segments = self._recovered.segments
         index = bisect_right(segments, id_, key=lambda segment: segment.first_id)
         end = segments[index].first_id if index < len(segments) else 1 << 64
         return (segments[index - 1], segments[index - 1].first_id, end) if index else (None, 0, 0)
 
     def finish(self, known: set[int] | None) -> None:
-        """Leave what is wanted: once for each order, only where it is not dead, and only for queues that there are."""
-        found = self._found
-        found.next_queue = max([0, *self._entries, *self._gone]) + 1
-        counted: dict[int, bytearray] = {}  # by segment, a bit for each shared message that is wanted
+        """Collect the live messages of each queue that exists: one copy of each."""
+        recovered = self._recovered
+        recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
+        counted: dict[int, bytearray] = {}  # by segment, a bit for each shared message that is counted as live
         while self._entries:
             queue, entries = self._entries.popitem()
-            self._finish_queue(queue, entries, queue not in self._gone and (known is None or queue in known), counted)
-        for (queue, id_), attempts in found.counted.items():
+            exists = queue not in self._deleted_queues and (known is None or queue in known)
+            self._finish_queue(queue, entries, exists, counted)
+        for (queue, id_), attempts in recovered.counted.items():
             segment = self._segment_of(id_)[0]
             assert segment is not None, "it was found"
             segment.count(queue, id_, attempts)
-        found.counted.clear()
+        recovered.counted.clear()
 
-    def _finish_queue(self, queue: int, entries: _Entries, there: bool, counted: dict[int, bytearray]) -> None:
-        found = self._found
-        strand = entries.single
-        if there and strand is not None and self._finish_strand(queue, strand):
+    def _finish_queue(self, queue: int, entries: _Entries, exists: bool, counted: dict[int, bytearray]) -> None:
+        recovered = self._recovered
+        run = entries.single
+        if exists and run is not None and self._finish_single_run(queue, run):
             return
         wanted = RecoveredQueue()
         levels, deadlines = bytearray(), array("Q")
@@ -342,12 +343,12 @@ class _Scan:
         for copies in entries.in_order():
             *older, (_, id_, location, body_bytes, mark) = copies
             segment = self._segments[location >> OFFSET_BITS]
-            kept = (
-                there
+            keep = (
+                exists
                 and not segment.is_dead(id_)
                 and (segment.sharing is None or segment.sharing.wants(id_ - segment.first_id, queue))
             )
-            if kept:
+            if keep:
                 wanted.append(id_, location)
                 levels.append(mark & _LEVEL)
                 if mark >> _DEADLINE or deadlines:
@@ -359,10 +360,10 @@ class _Scan:
                     segment.live += 1
                 if self._counted:
                     self._carry(queue, id_, id_)
-            elif not there:
+            elif not exists:
                 self._unwanted(segment, queue, id_)
             for _, old, old_location, _, _ in older:
-                if kept and self._counted:
+                if keep and self._counted:
                     self._carry(queue, old, id_)
                 self._unwanted(self._segments[old_location >> OFFSET_BITS], queue, old)
         wanted.body_bytes = total
@@ -371,22 +372,22 @@ class _Scan:
         if marks >> _DEADLINE:
             wanted.deadlines_ms = deadlines
         if len(wanted):
-            found.queues[queue] = wanted
+            recovered.queues[queue] = wanted
 
-    def _finish_strand(self, queue: int, strand: _Strand) -> bool:
-        """Leave what is wanted where that is only a matter of which messages are dead; False where it is not."""
-        if strand.marks is not None or self._counted:
+    def _finish_single_run(self, queue: int, run: _SortedRun) -> bool:
+        """Collect the live messages of a queue without copies; False if they have marks, counts or several queues."""
+        if run.marks is not None or self._counted:
             return False
-        counts = Counter(location >> OFFSET_BITS for location in strand.locations)
+        counts = Counter(location >> OFFSET_BITS for location in run.locations)
         if any(self._segments[number].sharing is not None for number in counts):
             return False
         wanted, total = RecoveredQueue(), 0
         if all(self._segments[number].untouched for number in counts):
-            wanted.ids, wanted.locations, total = strand.ids, strand.locations, sum(strand.bodies)
+            wanted.ids, wanted.locations, total = run.ids, run.locations, sum(run.bodies)
         else:
             counts.clear()
             number, is_dead = -1, Segment.is_dead
-            for id_, location, body_bytes in zip(strand.ids, strand.locations, strand.bodies, strict=True):
+            for id_, location, body_bytes in zip(run.ids, run.locations, run.bodies, strict=True):
                 if location >> OFFSET_BITS != number:
                     number = location >> OFFSET_BITS
                     segment = self._segments[number]
@@ -398,14 +399,14 @@ class _Scan:
             self._segments[number].live += count
         if len(wanted):
             wanted.body_bytes = total
-            self._found.queues[queue] = wanted
+            self._recovered.queues[queue] = wanted
         return True
 
     def _carry(self, queue: int, id_: int, newest: int) -> None:
-        """What was counted for this copy of a message holds for the newest one."""
+        """Give the newest copy of a message the delivery count of another copy, if that is higher."""
         attempts = self._counted.get((queue, id_), 0)
-        if attempts > self._found.counted.get((queue, newest), 0):
-            self._found.counted[queue, newest] = attempts
+        if attempts > self._recovered.counted.get((queue, newest), 0):
+            self._recovered.counted[queue, newest] = attempts
 
     def _unwanted(self, segment: Segment, queue: int, id_: int) -> None:
         if segment.sharing is None or segment.sharing.settle(id_ - segment.first_id, queue):
@@ -413,7 +414,7 @@ class _Scan:
 
 
 def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
-    """False where it was marked already."""
+    """Set the bit of a message, and return whether it was not set before."""
     index = id_ - segment.first_id
     at, bit = index >> 3, 1 << (index & 7)
     if at >= len(bits):
@@ -425,17 +426,17 @@ def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
 
 
 def _first_id(salt: int, data: bytes, otherwise: int) -> int:
-    """The least id that a sound record of a segment without its head can have."""
+    """Return the id of the first sound record of a segment without a head, or `otherwise`."""
     at = _next_sound(salt, data, 0)
     return int(log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)[1]) if at else otherwise
 
 
 def _next_sound(salt: int, data: bytes, at: int) -> int:
-    """Where the next whole and sound record starts, 0 where there is none."""
+    """Return the offset of the next sound record, or 0."""
     while True:
-        at = data.find(_MAGIC_OCTETS, at)
+        at = data.find(_MAGIC, at)
         if at < 0:
             return 0
-        if log_records.whole(salt, data, at):
+        if log_records.record_end(salt, data, at):
             return at
         at += 1

@@ -1,4 +1,4 @@
-"""New places of the messages of one segment that compaction has moved, by their old places: 24 bytes each."""
+"""The new places of messages that compaction has moved out of a segment: 24 bytes each."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from array import array
 from bisect import bisect_left
 
 
-class Moved:
-    """`pending` is how many times it will still be asked: once by each queue that had the message."""
+class Relocations:
+    """New ids and places by old offset.
+
+    pending  calls of `take` that are still to come: one for each message and queue
+    """
 
     __slots__ = ("pending", "_offsets", "_ids", "_locations", "_holders")
 
     def __init__(self) -> None:
         self.pending = 0
-        self._offsets = array("I")  # ascending, as segments are copied from front to end
+        self._offsets = array("I")  # ascending, because segments are copied from front to end
         self._ids = array("Q")
         self._locations = array("Q")
         self._holders = array("I")
@@ -26,14 +29,14 @@ class Moved:
         self.pending += holders
 
     def find(self, offset: int) -> tuple[int, int] | None:
-        """Its new id and place."""
+        """Return the new id and place, or None for a message that was not moved."""
         index = bisect_left(self._offsets, offset)
         if index == len(self._offsets) or self._offsets[index] != offset:
             return None
         return self._ids[index], self._locations[index]
 
     def take(self, offset: int) -> tuple[int, int] | None:
-        """Likewise; the one who asks does not ask again."""
+        """Return the same as `find`, to a queue that does not ask again."""
         index = bisect_left(self._offsets, offset)
         if index == len(self._offsets) or self._offsets[index] != offset:
             return None

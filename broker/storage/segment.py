@@ -1,11 +1,11 @@
-"""The segments of the log: which files there are, how far they are written, and what in them is still wanted.
+"""A segment of the log: its file, how far that is written, and which of its messages are live.
 
-A place is where a message stands: segment number << 32 | offset of its record. In memory a segment knows of each of its
-messages only whether it is dead, one bit by its id, and how many are not; and more of those of several queues, and of
-those that came back to queues which count that.
+The place of a message is segment number << 32 | offset of its record. In memory a segment has one bit for each of its
+messages, set if the message is dead, and the number of live ones; and more for messages of several queues or with a
+delivery count.
 
-A checkpoint is made on the worker, of what the loop goes on changing. So it borrows: `lend` gives what a segment knows,
-and the first change while that is lent is made in a copy.
+The worker encodes a checkpoint while the loop goes on. `lend` therefore returns the state of the segment itself, and
+the first change while it is lent copies it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class SegmentState:
-    """The state of one segment in a checkpoint; `dead` is one bit for each message, from the first id on."""
+    """The state of one segment in a checkpoint; `dead` has one bit for each message, from the first id on."""
 
     __slots__ = ("number", "first_id", "dead", "sharing", "attempts")
 
@@ -43,11 +43,14 @@ class SegmentState:
 
 
 class Segment:
-    """`length` counts what is still to be written; `live` are the messages that are still wanted, of `total`.
+    """One file of the log.
 
-    `file` is what batches are appended to. Once the worker runs it is the worker's alone: the loop reads by files of
-    its own (`Reader`), as two threads that open the same file may each take a stale size for the true one.
-    `sharing` is None where each message is of one queue; `attempts` are by queue and id.
+    length    bytes, those that are still to be written included
+    live      messages that a queue still wants, of `total`
+    file      batches are appended to it; only the worker uses it once that runs. The loop reads by files of its own
+              (`Reader`), as each object caches the size of its file
+    sharing   the queues of messages that went to several; None if there are none
+    attempts  delivery counts by queue and id
     """
 
     __slots__ = (
@@ -86,13 +89,13 @@ class Segment:
         return Head(self.first_id, self.salt).encode()
 
     def release(self, id_: int) -> None:
-        """This message is wanted no more. To say it twice is as good as once."""
+        """Mark a message as dead, whichever queues want it. Repeated calls are harmless."""
         if not self.is_dead(id_):
             self.mark_dead(id_)
             self.live -= 1
 
     def settle(self, queue: int, id_: int) -> None:
-        """This queue wants the message no more. HOT: bench D."""
+        """Note that a queue wants a message no more. HOT: bench D."""
         if self.attempts and (queue, id_) in self.attempts:
             self._own()
             del self.attempts[queue, id_]
@@ -107,28 +110,28 @@ class Segment:
             self.live -= 1
 
     def share(self, id_: int, count: int, queues: Sequence[int]) -> None:
-        """The messages from this id on went to several queues."""
+        """Note that `count` messages from this id on went to these queues."""
         self._own()
         if self.sharing is None:
             self.sharing = Sharing()
         self.sharing.add(id_ - self.first_id, count, queues)
 
     def wanting(self, id_: int) -> list[int] | None:
-        """The queues that want a message which went to several; None for any other."""
+        """Return the queues that still want a message of several queues, or None for any other message."""
         return self.sharing.wanting(id_ - self.first_id) if self.sharing is not None else None
 
     def count(self, queue: int, id_: int, attempts: int) -> None:
-        """The message came back to this queue so often."""
+        """Set how often the message has returned to this queue."""
         self._own()
         self.attempts[queue, id_] = attempts
 
-    def uncount(self, queue: int, id_: int) -> int:
-        """Forget how often; it is returned."""
+    def take_count(self, queue: int, id_: int) -> int:
+        """Remove and return the delivery count of a message in a queue."""
         self._own()
         return self.attempts.pop((queue, id_), 0)
 
     def lend(self) -> SegmentState:
-        """Lend the present state, which stays as it is until `give_back`."""
+        """Return the present state, which does not change until `give_back`."""
         self._lent = True
         return SegmentState(self.number, self.first_id, self._dead, self.sharing, self.attempts)
 
@@ -136,7 +139,7 @@ class Segment:
         self._lent = False
 
     def _own(self) -> None:
-        """Before a change: leave what is lent to whoever has it."""
+        """Copy the state before a change if it is lent."""
         if self._lent:
             self._lent = False
             self._dead = self._dead[:]
@@ -160,7 +163,7 @@ class Segment:
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing in it is known to be dead, and each message is of one queue."""
+        """Whether no message is known to be dead, and each is of one queue."""
         return not self._dead and self.sharing is None
 
     def restore(self, state: SegmentState) -> None:
@@ -169,11 +172,11 @@ class Segment:
         self.sharing = state.sharing
 
     def append(self, disk: Disk, start: int, data: bytes) -> None:
-        """Write this at `start`, the end of the file, which is created where it begins the segment. Raises OSError."""
+        """Write `data` at `start`, the end of the file; the first call creates the file. Raises OSError."""
         if self.file is None:
             self.file = disk.open(self.name, True)
         file = self.file
-        if not file.size:  # also where a shortage of descriptors kept the first attempt from this
+        if not file.size:  # in a second attempt too, if a shortage of descriptors failed the first here
             disk.sync_folder()
         if start == SEGMENT_HEAD_BYTES and not file.size:
             file.write(self.head + data)
@@ -183,18 +186,18 @@ class Segment:
             raise OSError(errno.EIO, f"the file has {file.size} bytes where {start} were written", self.name)
 
     def open(self, disk: Disk) -> File:
-        """The file, which is there. Raises OSError."""
+        """Return the file, which exists. Raises OSError."""
         if self.file is None:
             self.file = disk.open(self.name, False)
         return self.file
 
     def close(self) -> None:
-        file, self.file = self.file, None  # whatever comes of it: no file is closed twice
+        file, self.file = self.file, None  # first: even after an error no file is closed twice
         if file is not None:
             file.close()
 
 
 def number_of(name: str) -> int | None:
-    """The number of the segment with this file name; None for other files."""
+    """Return the number of the segment with this file name, or None for other files."""
     stem = name.removesuffix(SUFFIX)
     return int(stem) if name.endswith(SUFFIX) and stem.isdigit() else None

@@ -1,9 +1,9 @@
-"""Reads segments for the loop, by files of its own: none is shared with the worker, which writes.
+"""The reader of segments for the event loop. It opens files of its own and shares none with the worker, which writes.
 
-A read for which the system has no descriptor or memory to spare is a Shortage, which says nothing of the disk: whoever
-asked waits, and asks again. All else is a failure of the disk. A segment in which a block cannot be read is read record
-by record from then on, so that all others are served. After FAILURES records it is left alone for RETRY_S: a dying disk
-takes its time for each failure, and the loop waits with it.
+A read fails with Shortage when the system has no descriptor or memory to spare: the disk is not at fault, and the
+caller tries again later. Any other error is a failure of the disk. After one, the segment is read record by record, so
+that only the bad records are lost. After FAILURES it is not read for RETRY_S: a failing disk takes long for each error,
+and the loop would wait for it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .disk import Disk, File
 from .log_records import RECORD_BYTES, RECORD_HEAD
 from .segment import OFFSET_BITS, Segment
 
-READ_BYTES = 256 << 10  # read at once from a backlog that lies on the disk
-FILES = 64  # open at once: a backlog may be of more segments than a process may open
+READ_BYTES = 256 << 10  # read at once from a backlog on the disk
+FILES = 64  # open at once: a backlog may have more segments than a process may open files
 FAILURES = 16
 RETRY_S = 10.0
-PLACES = 10_000  # that were logged and are not logged again; beyond these, faults are only counted
+PLACES = 10_000  # bad records that are logged, once each; faults beyond these are only counted
 
 
 class Shortage(Exception):
@@ -31,12 +31,24 @@ class Shortage(Exception):
 
 
 class Reader:
-    """`errors` counts reads that the disk refused, `damaged` records whose checksum was wrong.
+    """The open files of segments, and the faults of reading them.
 
-    `log` gets a line for each place, the first time that it cannot be read, and one for a shortage now and then.
+    errors   reads that the disk refused
+    damaged  records with a wrong checksum, each time they were read
+    log      called with a line for each bad record, once, and at most every RETRY_S for a shortage
     """
 
-    __slots__ = ("errors", "damaged", "log", "_disk", "now_s", "_files", "_failures", "_locations", "_short_s")
+    __slots__ = (
+        "errors",
+        "damaged",
+        "log",
+        "_disk",
+        "now_s",
+        "_files",
+        "_failures",
+        "_locations",
+        "_shortage_logged_s",
+    )
 
     def __init__(self, disk: Disk, log: Callable[[str], None], now_s: Callable[[], float] = time.monotonic) -> None:
         self.errors = 0
@@ -45,24 +57,24 @@ class Reader:
         self._disk = disk
         self.now_s = now_s
         self._files: OrderedDict[int, File] = OrderedDict()
-        self._failures: dict[int, tuple[int, float]] = {}  # by segment: how many, and when the last one was
-        self._locations: set[int] = set()
-        self._short_s: float | None = None  # when a shortage was logged last
+        self._failures: dict[int, tuple[int, float]] = {}  # by segment: their count and the time of the last one
+        self._locations: set[int] = set()  # of bad records that were logged
+        self._shortage_logged_s: float | None = None
 
-    def read(self, segment: Segment, offset: int, octets: int) -> bytes:
-        """Raises OSError, Shortage."""
+    def read(self, segment: Segment, offset: int, count: int) -> bytes:
+        """Return up to `count` bytes at `offset`. Raises OSError, Shortage."""
         try:
-            return self._read(segment, offset, octets)
+            return self._read(segment, offset, count)
         except OSError as error:
             if error.errno not in EXHAUSTED:
                 raise
             now_s = self.now_s()
-            if self._short_s is None or now_s - self._short_s >= RETRY_S:
-                self._short_s = now_s
+            if self._shortage_logged_s is None or now_s - self._shortage_logged_s >= RETRY_S:
+                self._shortage_logged_s = now_s
                 self.log(f"{segment.name}: not read for now, to be tried again: {error.strerror}")
             raise Shortage from error
 
-    def _read(self, segment: Segment, offset: int, octets: int) -> bytes:
+    def _read(self, segment: Segment, offset: int, count: int) -> bytes:
         file = self._files.get(segment.number)
         if file is None:
             file = self._files[segment.number] = self._disk.open(segment.name, False)
@@ -70,10 +82,10 @@ class Reader:
                 close(self._files.popitem(last=False)[1])
         else:
             self._files.move_to_end(segment.number)
-        return file.read(offset, octets)
+        return file.read(offset, count)
 
     def record(self, segment: Segment, offset: int, end: int) -> bytes:
-        """Return the record that starts there, and what follows it up to `end` as far as one read goes.
+        """Return the record at `offset` and what one read gets of the bytes after it, up to `end`.
 
         Raises OSError, Shortage.
         """
@@ -88,7 +100,7 @@ class Reader:
             try:
                 data = self.read(segment, offset, min(READ_BYTES, end - offset))
             except OSError:
-                self._failures[segment.number] = 1, self.now_s()  # it need not be this record that is bad
+                self._failures[segment.number] = 1, self.now_s()  # this record need not be the bad one
         try:
             if not data:
                 data = self.read(segment, offset, min(RECORD_BYTES, end - offset))
@@ -96,18 +108,18 @@ class Reader:
             if length > len(data):
                 data = self.read(segment, offset, min(length, end - offset))
         except OSError as error:
-            self.failed(segment, offset, error)
+            self.report_failure(segment, offset, error)
             self._failures[segment.number] = failures + 2, self.now_s()
             raise
         return data
 
-    def failed(self, segment: Segment, offset: int, error: OSError) -> None:
-        """The disk has refused to read there."""
+    def report_failure(self, segment: Segment, offset: int, error: OSError) -> None:
+        """Count and log a read that the disk refused."""
         self.errors += 1
         self._log(segment, offset, f"cannot be read: {error.strerror or error}")
 
-    def bad(self, segment: Segment, offset: int) -> None:
-        """The bytes at a place are not the record that was written."""
+    def report_damage(self, segment: Segment, offset: int) -> None:
+        """Count and log a record with a wrong checksum."""
         self.damaged += 1
         self._log(segment, offset, "is damaged")
 
@@ -118,7 +130,7 @@ class Reader:
             self.log(f"{segment.name}: the record at offset {offset} {fault}")
 
     def forget(self, segment: Segment) -> None:
-        """It is removed, or will not be read for long."""
+        """Close the file of a segment that is deleted."""
         file = self._files.pop(segment.number, None)
         if file is not None:
             close(file)
@@ -131,6 +143,6 @@ class Reader:
 
 
 def close(file: File) -> None:
-    """Close a file that was only read: whether that fails makes no difference."""
+    """Close a file that was only read: a failure is harmless."""
     with suppress(OSError):
         file.close()

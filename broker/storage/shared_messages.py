@@ -1,11 +1,12 @@
-"""Which queues still want each message of a segment that went to several of them.
+"""Sharing: which queues still want each message of a segment that went to several queues.
 
-    for each id, from the segment's first on:  where its list of queues stands in `sets`, 0 where it is of one queue
-                                               one bit for each queue of the list that still wants it
-    sets:  number of queues | the queues, ascending | number of queues | ...
+    lists  for each id, from the segment's first on: index of its list of queues in `sets`, 0 for a message of one queue
+    bits   for each id: one bit for each queue of the list that still wants the message;
+           for more than 32 queues, the index of these bits in `wide`
+    wide   bits of messages with more than 32 queues
+    sets   number of queues | the queues, ascending | number of queues | ...
 
-All are arrays of 32 bits: 8 bytes a message, and a list of queues once for many messages. The bits of a message with
-more than 32 queues stand in `wide`, from the index on that stands in their place.
+All are arrays of 32-bit words: 8 bytes a message, and each list of queues is stored once for many messages.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from collections.abc import Sequence
 from struct import Struct
 
 WORD = 32
-LISTS = 1024  # lists of queues that are looked for before one is stored again
+LISTS = 1024  # lists of queues that are remembered for reuse
 
 _COUNT = Struct("<I")
 
 
 class Sharing:
-    """`touched` says that some queue has settled something."""
+    """The arrays of one segment. `touched` is True once any queue has settled a message."""
 
     __slots__ = ("touched", "_lists", "_bits", "_wide", "_sets", "_known")
 
@@ -36,7 +37,7 @@ class Sharing:
         self._known: dict[tuple[int, ...], int] = {}
 
     def add(self, index: int, count: int, queues: Sequence[int]) -> None:
-        """These queues want the messages from this index on. HOT: bench D."""
+        """Note that these queues want the `count` messages from `index` on. HOT: bench D."""
         ordered = tuple(sorted(queues))
         at = self._known.get(ordered)
         if at is None:
@@ -64,7 +65,7 @@ class Sharing:
         return at
 
     def settle(self, index: int, queue: int) -> bool:
-        """This queue is done with it; whether nobody wants it any more."""
+        """Note that a queue is done with a message, and return whether no queue wants it any more."""
         at = self._lists[index] if index < len(self._lists) else 0
         if not at:
             return True
@@ -82,7 +83,7 @@ class Sharing:
         return not any(self._wide[first : first + -(-count // WORD)])
 
     def wanting(self, index: int) -> list[int] | None:
-        """The queues that still want it, ascending; None for a message of one queue."""
+        """Return the queues that still want the message, ascending, or None for a message of one queue."""
         at = self._lists[index] if index < len(self._lists) else 0
         if not at:
             return None
@@ -94,7 +95,7 @@ class Sharing:
         return [self._sets[at + 1 + bit] for bit in range(count) if bits >> bit & 1]
 
     def wants(self, index: int, queue: int) -> bool:
-        """Whether this queue does, which is one that the message went to."""
+        """Whether the queue, one of those that the message went to, still wants it."""
         at = self._lists[index] if index < len(self._lists) else 0
         if not at:
             return True
@@ -114,7 +115,7 @@ class Sharing:
         return other
 
     def encode(self) -> bytes:
-        """The four arrays, each with its length in front."""
+        """Return the four arrays, each after its length."""
         out = bytearray()
         for each in (self._lists, self._bits, self._wide, self._sets):
             out += _COUNT.pack(len(each)) + _little(each).tobytes()
@@ -122,7 +123,7 @@ class Sharing:
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[Sharing, int]:
-        """Decode what `encode` has made; return it and where it ends."""
+        """Decode what `encode` returned, and return it with the offset of its end."""
         sharing = Sharing()
         sharing.touched = True
         sharing._sets = array("I")

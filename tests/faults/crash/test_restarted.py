@@ -252,7 +252,7 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: Daemon) -> None:
     with segment.open("ab") as file:
         file.write(segment.read_bytes()[20:60])
     told = doctor(daemon.data)
-    assert told.returncode == 0 and "torn end of 40 octets" in told.stdout, told.stdout + told.stderr
+    assert told.returncode == 0 and "torn end of 40 bytes" in told.stdout, told.stdout + told.stderr
     daemon.start()
     client = daemon.connect()
     confirmed(client, "torn", [b"next"])

@@ -42,12 +42,12 @@ class Inode:
             self.dirty.update(range(start // SECTOR, (len(self.data) - 1) // SECTOR + 1))
             self.sizes.append(len(self.data))
 
-    def truncate(self, octets: int) -> None:
-        assert octets <= len(self.data), "a file of the log only grows at its end"
-        del self.data[octets:]
-        if octets % SECTOR:
-            self.dirty.add(octets // SECTOR)
-        self.sizes.append(octets)
+    def truncate(self, size: int) -> None:
+        assert size <= len(self.data), "a file of the log only grows at its end"
+        del self.data[size:]
+        if size % SECTOR:
+            self.dirty.add(size // SECTOR)
+        self.sizes.append(size)
 
     def sync(self) -> None:
         del self.synced[len(self.data) :]
@@ -117,14 +117,14 @@ class SimulatedFile(File):
         self._call("sync")
         self._inode.sync()
 
-    def read(self, offset: int, octets: int) -> bytes:
+    def read(self, offset: int, count: int) -> bytes:
         self._call("read")
-        return bytes(self._inode.data[offset : offset + octets])
+        return bytes(self._inode.data[offset : offset + count])
 
-    def truncate(self, octets: int) -> None:
+    def truncate(self, size: int) -> None:
         self._call("truncate")
-        self._inode.truncate(octets)
-        self.size = octets
+        self._inode.truncate(size)
+        self.size = size
 
     def close(self) -> None:
         """Whether that fails or not, it is closed, as with Linux."""

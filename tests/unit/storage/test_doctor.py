@@ -17,7 +17,7 @@ def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     numbers = b"".join(map(log_records.QUEUE.pack, queues))
     address = Address("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
-    return log_records.message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
+    return log_records.encode_message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Path:
     folder.mkdir()
     first = log_records.Head(1, SALT).encode() + b"".join(message(id_, [7]) for id_ in range(1, 5))
     (folder / "00000001.log").write_bytes(first)
-    second = log_records.Head(5, SALT).encode() + log_records.settled(SALT, 5, 7, [2]) + message(5, [7, 8])
+    second = log_records.Head(5, SALT).encode() + log_records.encode_settled(SALT, 5, 7, [2]) + message(5, [7, 8])
     (folder / "00000002.log").write_bytes(second)
     return folder
 
@@ -52,19 +52,19 @@ def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -
 
 
 @pytest.mark.parametrize("end", [b"\0" * 100, b"garbage", message(6, [7])[:-1], message(6, [7])[:5]])
-def test_a_torn_end_is_told_and_is_no_damage(capsys: pytest.CaptureFixture[str], log: Path, end: bytes) -> None:
+def test_a_torn_end_is_reported_and_is_no_damage(capsys: pytest.CaptureFixture[str], log: Path, end: bytes) -> None:
     with (log / "00000002.log").open("ab") as file:
         file.write(end)
     status, lines = told(capsys, log)
     assert status == 0
-    assert any(f"torn end of {len(end)} octets" in line for line in lines)
+    assert any(f"torn end of {len(end)} bytes" in line for line in lines)
 
 
 def test_a_newest_segment_without_a_whole_head_is_torn(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     (log / "00000003.log").write_bytes(log_records.Head(6, SALT).encode()[:7])
     status, lines = told(capsys, log)
     assert status == 0
-    assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 octets" in line for line in lines)
+    assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 bytes" in line for line in lines)
 
 
 def test_each_octet_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], log: Path) -> None:

@@ -12,19 +12,19 @@ from warren.broker.storage import log_records
 SALT = 0x1234ABCD
 ADDRESS = Address("amq.direct", "key")
 FRAMES = content_frames(3, b"\x10\x00\x02", b"a body of some octets")
-MESSAGE = log_records.message(
+MESSAGE = log_records.encode_message(
     SALT, 7, 5, 4096, 21, 3, log_records.PERSISTENT, 2, b"\x01\0\0\0\x02\0\0\0" + ADDRESS.encoded, FRAMES
 )
-SETTLED = log_records.settled(SALT, 8, 3, [1, 2, 1 << 40])
-GONE = log_records.gone(SALT, 9, 3)
-COUNTED = log_records.counted(SALT, 10, 3, 1 << 40, 7)
+SETTLED = log_records.encode_settled(SALT, 8, 3, [1, 2, 1 << 40])
+GONE = log_records.encode_queue_deleted(SALT, 9, 3)
+COUNTED = log_records.encode_delivery_count(SALT, 10, 3, 1 << 40, 7)
 KINDS = pytest.mark.parametrize(
     "record", [MESSAGE, SETTLED, GONE, COUNTED], ids=["message", "settled", "gone", "counted"]
 )
 
 
 def test_a_message_comes_back() -> None:
-    message = log_records.parsed(SALT, b"before" + MESSAGE + b"after", 6)
+    message = log_records.parse_message(SALT, b"before" + MESSAGE + b"after", 6)
     assert isinstance(message, Message)
     assert (message.address.exchange, message.address.routing_key) == ("amq.direct", "key")
     assert (message.frames, message.body) == (FRAMES, b"a body of some octets")
@@ -36,8 +36,8 @@ def test_a_message_comes_back() -> None:
 @pytest.mark.parametrize("queues", [0, 1, 400])
 def test_an_address_of_any_length_comes_back(exchange: str, key: str, queues: int) -> None:
     address = Address(exchange, key)
-    record = log_records.message(SALT, 1, 1, 0, 21, 0, 0, queues, bytes(4 * queues) + address.encoded, FRAMES)
-    message = log_records.parsed(SALT, record, 0)
+    record = log_records.encode_message(SALT, 1, 1, 0, 21, 0, 0, queues, bytes(4 * queues) + address.encoded, FRAMES)
+    message = log_records.parse_message(SALT, record, 0)
     assert message is not None
     assert (message.address.exchange, message.address.routing_key) == (exchange, key)
     assert message.frames == FRAMES and not message.persistent
@@ -45,14 +45,14 @@ def test_an_address_of_any_length_comes_back(exchange: str, key: str, queues: in
 
 @KINDS
 def test_a_record_ends_where_the_next_begins(record: bytes) -> None:
-    assert log_records.whole(SALT, record + GONE, 0) == len(record)
-    assert log_records.whole(SALT, GONE + record, len(GONE)) == len(GONE) + len(record)
+    assert log_records.record_end(SALT, record + GONE, 0) == len(record)
+    assert log_records.record_end(SALT, GONE + record, len(GONE)) == len(GONE) + len(record)
 
 
 @KINDS
 def test_a_part_of_a_record_is_none(record: bytes) -> None:
-    assert not any(log_records.whole(SALT, record[:end], 0) for end in range(len(record)))
-    assert not any(log_records.whole(SALT, record, at) for at in range(1, len(record)))
+    assert not any(log_records.record_end(SALT, record[:end], 0) for end in range(len(record)))
+    assert not any(log_records.record_end(SALT, record, at) for at in range(1, len(record)))
 
 
 @KINDS
@@ -61,29 +61,29 @@ def test_a_flipped_bit_is_seen(record: bytes) -> None:
         for bit in range(8):
             damaged = bytearray(record + GONE)
             damaged[at] ^= 1 << bit
-            assert not log_records.whole(SALT, bytes(damaged), 0), f"bit {bit} of octet {at}"
+            assert not log_records.record_end(SALT, bytes(damaged), 0), f"bit {bit} of octet {at}"
 
 
 def test_rubbish_and_zeros_are_no_record() -> None:
     random = Random(1)
     for octets in range(200):
-        assert not log_records.whole(SALT, bytes(octets), 0)
+        assert not log_records.record_end(SALT, bytes(octets), 0)
         rubbish = random.randbytes(octets)
-        assert not log_records.whole(SALT, rubbish, 0)
-        assert not log_records.whole(SALT, log_records.LENGTH.pack(log_records.MAGIC) + rubbish, 0)
+        assert not log_records.record_end(SALT, rubbish, 0)
+        assert not log_records.record_end(SALT, log_records.LENGTH.pack(log_records.MAGIC) + rubbish, 0)
 
 
 def test_a_damaged_message_is_not_served() -> None:
-    assert log_records.parsed(SALT, MESSAGE[:-1] + b"\x00", 0) is None
+    assert log_records.parse_message(SALT, MESSAGE[:-1] + b"\x00", 0) is None
 
 
 @pytest.mark.parametrize("queues", [0, 1, 3])
 def test_a_life_comes_back_with_its_message(queues: int) -> None:
-    life = log_records.state(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
+    life = log_records.encode_state(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
     numbers = life + bytes(4 * queues)
-    flags = log_records.PERSISTENT | log_records.HAS_LIFE
-    record = log_records.message(SALT, 1, 1, 0, 21, 3, flags, queues, numbers + ADDRESS.encoded, FRAMES)
-    message = log_records.parsed(SALT, record, 0)
+    flags = log_records.PERSISTENT | log_records.HAS_STATE
+    record = log_records.encode_message(SALT, 1, 1, 0, 21, 3, flags, queues, numbers + ADDRESS.encoded, FRAMES)
+    message = log_records.parse_message(SALT, record, 0)
     assert message is not None and message.state is not None
     assert (message.frames, message.persistent, message.address.routing_key) == (FRAMES, True, "key")
     assert (message.state.level, message.state.attempts, message.state.dead_lettered) == (255, 1 << 31, True)
@@ -91,28 +91,28 @@ def test_a_life_comes_back_with_its_message(queues: int) -> None:
 
 
 def test_an_ordinary_message_has_no_life() -> None:
-    message = log_records.parsed(SALT, MESSAGE, 0)
+    message = log_records.parse_message(SALT, MESSAGE, 0)
     assert message is not None and message.state is None
 
 
 @KINDS
 def test_a_record_of_another_salt_is_none(record: bytes) -> None:
     """Who does not know the salt of a log cannot write a record of it."""
-    assert not any(log_records.whole(SALT ^ 1 << bit, record, 0) for bit in range(32))
-    assert not log_records.whole(0, record, 0)
+    assert not any(log_records.record_end(SALT ^ 1 << bit, record, 0) for bit in range(32))
+    assert not log_records.record_end(0, record, 0)
 
 
 def test_a_segment_head_says_its_first_id_and_salt() -> None:
     octets = log_records.Head(1 << 50, SALT).encode()
     assert len(octets) == log_records.SEGMENT_HEAD_BYTES
-    head = log_records.head_of(octets + MESSAGE)
+    head = log_records.parse_head(octets + MESSAGE)
     assert head is not None and (head.first_id, head.salt) == (1 << 50, SALT)
-    assert log_records.head_of(octets[:-1]) is None and log_records.head_of(b"") is None
+    assert log_records.parse_head(octets[:-1]) is None and log_records.parse_head(b"") is None
     for at in range(len(octets)):
         damaged = bytearray(octets)
         damaged[at] ^= 1
-        assert log_records.head_of(bytes(damaged)) is None
-        assert not log_records.other_version(bytes(damaged)), "damage is no other version"
+        assert log_records.parse_head(bytes(damaged)) is None
+        assert not log_records.unknown_version(bytes(damaged)), "damage is no other version"
 
 
 @pytest.mark.parametrize("version", [1, log_records.VERSION + 1])
@@ -120,5 +120,5 @@ def test_a_version_that_is_not_known_is_not_read(version: int) -> None:
     layout, fields = (log_records.SEGMENT_HEAD_1, (1,)) if version == 1 else (log_records.SEGMENT_HEAD, (1, SALT))
     head = layout.pack(log_records.SEGMENT_MAGIC, version, 0, *fields)
     octets = head + log_records.CRC.pack(log_records.crc32(head)) + bytes(10)
-    assert log_records.head_of(octets) is None
-    assert log_records.other_version(octets) == version
+    assert log_records.parse_head(octets) is None
+    assert log_records.unknown_version(octets) == version

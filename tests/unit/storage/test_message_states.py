@@ -172,9 +172,9 @@ def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> No
     salt, address, frames = 5, Address("", "q"), content_frames(1, b"\x00\x00", b"x")
     octets = log_records.Head(1, salt).encode()
     for id_ in (1, 2):
-        octets += log_records.message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
+        octets += log_records.encode_message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
         if id_ == 1:
-            octets += log_records.counted(salt, 2, 1, 1, 4)
+            octets += log_records.encode_delivery_count(salt, 2, 1, 1, 4)
     disk.put("00000001.log", octets)
     journal, found = opened(disk)
     assert [id_ for id_, _ in found[1]] == [2]

@@ -64,7 +64,7 @@ def written(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk
 
 
 def salt_of(data: bytes) -> int:
-    head = log_records.head_of(data)
+    head = log_records.parse_head(data)
     assert head is not None
     return head.salt
 
@@ -75,7 +75,7 @@ def records_of(data: bytes) -> list[int]:
     at, found = log_records.SEGMENT_HEAD_BYTES, []
     while at < len(data):
         found.append(at)
-        at = log_records.whole(salt, data, at)
+        at = log_records.record_end(salt, data, at)
         assert at
     return [*found, at]
 
@@ -231,7 +231,7 @@ def test_orphan_acks_are_ignored() -> None:
     journal, _ = opened(disk)
     append(journal, [1], b"one")
     data = disk.content(FIRST)
-    disk.put(FIRST, data + log_records.settled(salt_of(data), 50, 1, [40, 41, 49]))
+    disk.put(FIRST, data + log_records.encode_settled(salt_of(data), 50, 1, [40, 41, 49]))
     disk = disk.crash()
     journal, found = opened(disk)
     assert found == {1: [b"one"]}
@@ -338,7 +338,7 @@ def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     journal, _ = opened(disk)
     append(journal, [1], b"one")
     frames = content_frames(1, b"\x00\x00", b"forged")
-    planted = [log_records.message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
+    planted = [log_records.encode_message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
     append(journal, [1], b"".join(planted), b"three")
     data = bytearray(disk.content(FIRST))
     data[records_of(bytes(data))[1] + 4] ^= 1

@@ -162,10 +162,10 @@ def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> N
     for _ in range(10):
         append(journal, [3])
         commit(journal)
-    assert journal._compaction.moved
+    assert journal._compaction.relocations
     pages = [(message.id, message.location) for message in kept]
     by_queue = {queue: journal.read_all(pages, queue) for queue in (1, 2)}
-    assert not journal._compaction.moved, "both have paged them in, nobody knows the old places"
+    assert not journal._compaction.relocations, "both have paged them in, nobody knows the old places"
     for queue, read in by_queue.items():
         for each in read:
             assert each is not None
@@ -175,13 +175,13 @@ def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> N
 
 
 def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "GONE_LIMIT", 3)
+    monkeypatch.setattr(journal_module, "DELETED_QUEUES_LIMIT", 3)
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 1 << 20)
     held = {queue: append(journal, [queue])[0] for queue in range(1, 8)}
     for queue in held:
         journal.queue_deleted(queue)
-    assert len(journal._gone) == 3
+    assert len(journal._deleted_queues) == 3
     for queue, message in held.items():
         journal.settle(queue, message.id, message.location)
     commit(journal)

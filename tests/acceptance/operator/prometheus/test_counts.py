@@ -260,8 +260,8 @@ def test_what_the_disk_does_not_give_is_counted(scraper: Scraper, tmp_path: Path
     store = Store(Config(data_dir=str(tmp_path)))
     assert isinstance(store.journal, SegmentJournal)
     for _ in range(3):
-        store.journal.reader.failed(Segment(1, 1, 0), 17, OSError(errno.EIO, "Input/output error"))
-    store.journal.reader.bad(Segment(1, 1, 0), 17)
+        store.journal.reader.report_failure(Segment(1, 1, 0), 17, OSError(errno.EIO, "Input/output error"))
+    store.journal.reader.report_damage(Segment(1, 1, 0), 17)
     scraper.host.node.journal = store.journal
     samples = scraper.scrape()
     assert [samples.value(name) for name in names] == [3, 1]
