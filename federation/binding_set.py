@@ -1,7 +1,7 @@
-"""The set of bindings that an upstream is to have for a federated exchange; pure.
+"""The set of bindings that a federated exchange needs at its upstream; pure.
 
-Bindings here with equal keys and arguments, to whatever destinations, are one binding upstream. A binding made by
-another downstream carries x-bound-from, which names the exchange that it leads to destinations, so it equals no other.
+Local bindings with equal keys and arguments become one upstream binding, whatever their destinations. A binding that
+another downstream made has the argument x-bound-from with the name of its exchange, so it equals no other binding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from warren.broker.plugin import Binding, Table
 
 
 class UpstreamBinding:
-    """One binding upstream. Bindings are equal if their keys and arguments are, in whatever order."""
+    """An upstream binding, equal to another if routing key and arguments are equal; the arguments' order is ignored."""
 
     __slots__ = ("routing_key", "arguments", "_identity")
 
@@ -30,7 +30,7 @@ class UpstreamBinding:
 
 
 class BindingSet:
-    """The bindings upstream of one exchange, each with its destinations here."""
+    """The upstream bindings of one exchange, each with its local destinations."""
 
     __slots__ = ("_destinations",)
 
@@ -44,7 +44,7 @@ class BindingSet:
         return binding in self._destinations
 
     def add(self, binding: Binding) -> UpstreamBinding | None:
-        """Add a binding here. Returns the binding to make upstream, or None if it exists."""
+        """Add a local binding. Returns the binding to make upstream, or None if the upstream has it."""
         upstream = UpstreamBinding(binding.routing_key, binding.arguments)
         destinations = self._destinations.get(upstream)
         destination = (binding.destination.kind, binding.destination.name)
@@ -55,7 +55,7 @@ class BindingSet:
         return upstream
 
     def remove(self, binding: Binding) -> UpstreamBinding | None:
-        """Remove a binding here. Returns the binding to delete upstream, or None if another one here needs it."""
+        """Remove a local binding. Returns the binding to delete upstream, or None if another local one needs it."""
         upstream = UpstreamBinding(binding.routing_key, binding.arguments)
         destinations = self._destinations.get(upstream)
         if destinations is None:
@@ -67,5 +67,5 @@ class BindingSet:
         return upstream
 
     def all(self) -> list[UpstreamBinding]:
-        """Return the bindings upstream, oldest first."""
+        """Return the upstream bindings, oldest first."""
         return list(self._destinations)

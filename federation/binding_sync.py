@@ -1,9 +1,9 @@
-"""Binding synchronisation: mirrors the bindings of an exchange here to one of its internal exchanges upstream.
+"""Binding synchronisation: mirrors the bindings of a local exchange to one of its internal exchanges upstream.
 
-Each binding of the exchange here, equal ones once, is a binding from the upstream exchange to the internal exchange.
-A BindingSync first sends all that there are, then each change, as many methods on their way at once as the upstream
-takes. In between it sends some that were sent before once more: a client that deletes the upstream exchange and
-declares it again takes its bindings along, and no method of AMQP lists them.
+Each distinct binding of the local exchange becomes a binding from the upstream exchange to the internal exchange. A
+BindingSync sends all present bindings first, then each change, and keeps up to a window of methods unanswered. It also
+resends some bindings from time to time: a client that deletes and redeclares the upstream exchange thereby deletes its
+bindings, and AMQP has no method that lists them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .link_status import LinkStatus
     from .upstream.channel import UpstreamChannel
 
-RESEND_LIMIT = 1000  # bindings that are sent once more at each check
+RESEND_LIMIT = 1000  # bindings resent at each check
 
 
 class BindingSync:
-    """The bindings of `exchange` as one internal exchange upstream has them; made anew with each internal exchange.
+    """The synchronisation of the bindings of `exchange` with one internal exchange upstream.
 
-    It has the present bindings as changes that are not sent yet, and takes further ones by `bound` and `unbound`: call
-    these from the construction on, so that none is missed.
+    It starts with all present bindings pending. Changes are added by `binding_added` and `binding_removed`, which have
+    to be called from the construction on, so that no change is missed.
     """
 
     def __init__(
@@ -42,8 +42,11 @@ class BindingSync:
         internal: tuple[str, str],
         listens: bool,
     ) -> None:
-        """`upstream` is the upstream's cluster name and virtual host; `internal` the internal exchange's name and
-        generation. `listens`: also bind what the exchange's type listens for."""
+        """Make all present bindings pending.
+
+        `upstream` is the upstream's cluster name and virtual host; `internal` is the internal exchange's name and
+        generation; `listens`: also bind what the exchange's type listens for.
+        """
         self._exchange = exchange
         self._spec = spec
         self._cluster_name = cluster_name
@@ -54,7 +57,7 @@ class BindingSync:
         self._bindings = BindingSet()
         self._pending: dict[UpstreamBinding, bool] = {}  # to bind (True) or to unbind
         self._resend: list[UpstreamBinding] = []
-        self._resent = 0  # the place in the round through all bindings, up to which they were sent once more
+        self._resent = 0  # bindings resent so far in the present round
         self._changed = asyncio.Event()
         status.bindings = 0
         for binding in list(exchange.outgoing.values()):
@@ -63,22 +66,22 @@ class BindingSync:
         if listens and listening is not None:
             self._add(Binding(exchange.name, exchange, *listening))
 
-    # Changes here
+    # Local changes
 
     def binding_added(self, binding: Binding) -> None:
-        """Take up a new binding of the exchange here."""
+        """Add a new binding of the local exchange."""
         if not self._is_listener(binding):
             self._add(binding)
 
     def binding_removed(self, binding: Binding) -> None:
-        """Take up that a binding of the exchange here is deleted."""
+        """Remove a deleted binding of the local exchange."""
         if not self._is_listener(binding):
             last = self._bindings.remove(binding)
             if last is not None:
                 self._set_pending(last, False)
 
     def resend_some(self) -> None:
-        """Have the next RESEND_LIMIT bindings sent once more."""
+        """Schedule the next RESEND_LIMIT bindings to be sent again."""
         bindings = self._bindings.all()
         begin = self._resent if self._resent < len(bindings) else 0
         self._resent = begin + RESEND_LIMIT
@@ -86,7 +89,7 @@ class BindingSync:
         self._changed.set()
 
     def _is_listener(self, binding: Binding) -> bool:
-        """Whether the binding is for what the exchange's type listens for, which the link binds by itself."""
+        """Whether the binding has the key that the exchange's type listens for, which the link binds by itself."""
         listening = self._exchange.type.upstream_binding
         return listening is not None and listening[0] == binding.routing_key
 
@@ -97,7 +100,7 @@ class BindingSync:
 
     def _set_pending(self, binding: UpstreamBinding, bind: bool) -> None:
         if self._pending.get(binding, bind) != bind:
-            del self._pending[binding]  # the change before it was never sent
+            del self._pending[binding]  # the opposite change was not sent yet
         else:
             self._pending[binding] = bind
             self._changed.set()
@@ -111,11 +114,11 @@ class BindingSync:
             await self.send()
 
     async def send(self) -> None:
-        """Send what is pending; the upstream has it all when this returns. Raises LinkError."""
+        """Send all pending changes; the upstream has applied them when this returns. Raises LinkError."""
         self._changed.clear()
         pending, self._pending = self._pending, {}
         source, nowait = self._spec.key.upstream_name, self._spec.settings.bind_nowait
-        for bind in (True, False):  # in this order a binding that replaces another one misses no message
+        for bind in (True, False):  # binding first: no message is missed when one binding replaces another
             items = self._encode([binding for binding, state in pending.items() if state == bind])
             if items and bind:
                 await self._channel.bind_many(self._internal, source, items, nowait)
@@ -129,12 +132,12 @@ class BindingSync:
             await self._channel.bind_many(self._internal, source, items, nowait)
 
     def _encode(self, bindings: list[UpstreamBinding]) -> list[tuple[str, Table]]:
-        """Return routing keys with the arguments to bind with upstream, without bindings that go no further."""
+        """Return routing keys and arguments to bind with upstream, without bindings that have no hops left."""
         items = [(binding.routing_key, self._arguments(binding)) for binding in bindings]
         return [(routing_key, arguments) for routing_key, arguments in items if arguments is not None]
 
     def _arguments(self, binding: UpstreamBinding) -> Table | None:
-        """Return the arguments to bind with upstream; None for a binding that goes no further."""
+        """Return the arguments to bind with upstream, or None for a binding that has no hops left."""
         key, max_hops = self._spec.key, self._spec.settings.max_hops
         left = hop_headers.hops_left(binding.arguments, max_hops, *self._upstream)
         if left <= 0:

@@ -1,32 +1,32 @@
-"""Deduplication of messages that reach an exchange by several ways (`federation-deduplicate`); pure.
+"""Deduplication of messages that reach an exchange by several paths (`federation-deduplicate`); pure.
 
-In a graph of brokers a message comes over each way that max-hops allows. An exchange whose policy has
+In a graph of brokers a message arrives by each path that max-hops allows. An exchange whose policy has
 `federation-deduplicate` gets each message once, if the policy has the key at every broker of the graph.
 
-Identity. All copies of a message descend from one publish, and only the broker of that publish knows which do. So the
-internal exchanges that links declare there (x-federation-upstream, with the argument x-deduplicate) give the message an
-identity on its way into the upstream queues, the same one in all of them: the header x-federation-id, 40 hex digits.
-The first 16 bytes are the broker's (8 for this run of it, 8 to count); the last 4 are the CRC-32 of the body, so that a
-message which an application publishes with headers that it received does not pass for the received one. A message that
-has an identity keeps it on all hops.
+Identity. All copies of a message come from one publish, and only the broker that received the publish knows which they
+are. So the internal exchanges that links declare there (x-federation-upstream, with the argument x-deduplicate) add the
+same identity to all copies as they enter the upstream queues: the header x-federation-id, 40 hex digits. The first 16
+bytes are unique to the publish: 8 for this run of the broker and a counter of 8. The last 4 are the CRC-32 of the body,
+so that a new message which an application publishes with received headers does not count as the received one. A
+message keeps its identity on all hops.
 
-If the broker of the publish gives no identity (RabbitMQ), the first Warren on each way makes it from what all copies
-have: message-id, routing key and body. Without a message-id a message has no identity: it is never dropped here, and
-max-hops limits it as ever.
+If the broker of the publish adds no identity (RabbitMQ), the first Warren on each path derives it from properties that
+all copies share: message-id, routing key and body. A message without a message-id then has no identity: it is never
+dropped as a repeat, and max-hops limits it as usual.
 
-Window. Each exchange remembers the last HALF_SIZE to 2 * HALF_SIZE messages, or those of the last AGE_MS to 2 * AGE_MS
-if they are fewer; some 20 MB at most. A link drops a repeat, and acknowledges it when all that the journal has by then
-is durable, as the first copy may still be on its way to the disk. A message that a queue refuses is forgotten, since it
-comes again.
+Window. Each exchange remembers the last HALF_SIZE to 2 * HALF_SIZE identities, or those of the last AGE_MS to 2 *
+AGE_MS if they are fewer; some 20 MB at most. A link drops a repeat and acknowledges it once everything that is in the
+journal by then is durable, since the first copy may still be in an unsynced batch. A message that a queue refuses is
+removed from the window, since the link publishes it again.
 
-Hops. max-hops does not limit a message with an identity, unless it is 0: if hops counted, the copy that comes first
-might have taken the longer way and go no further, and the other copy would be dropped as a repeat, so that a broker
-behind got none at all. The message stops where it has been: by its identity, and by x-received-from, also if the window
-has forgotten it. How far bindings go is limited as ever.
+Hops. Unless max-hops is 0, it does not limit messages that have an identity. If it did, the copy that arrives first
+might have taken a longer path and have no hops left; the second copy would be dropped as a repeat, and brokers farther
+downstream would get neither. Such a message is stopped where it has been before: by its identity in the window, and by
+x-received-from. The hops of bindings are limited as usual.
 
-Limits: a message that returns, over a way that was cut, after the window has forgotten it comes twice. A restart of the
-broker forgets. Two publishes with the same message-id, routing key and body at a RabbitMQ count as one, as does a
-message that an application publishes again with the headers and body that it received.
+Limits: a message that returns after the window has forgotten it is published twice. A restart of the broker empties the
+window. Two publishes with equal message-id, routing key and body at a RabbitMQ count as one, as does a message that an
+application publishes again with the headers and body that it received.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from warren.broker.plugin import Message
 from .hop_headers import MALFORMED, headers_of
 
 HEADER = "x-federation-id"
-HALF_SIZE = 100_000  # identities, of 100 bytes each with their place in the set
+HALF_SIZE = 100_000  # identities; each takes 100 bytes, its entry in the set included
 AGE_MS = 3_600_000
 NO_LIMIT = 1 << 62  # of hops
 IDENTITY_BYTES = 20
@@ -53,7 +53,7 @@ _HEADER = HEADER.encode()
 
 
 class DuplicateWindow:
-    """The identities of the messages that one exchange had lately, shared by all its links."""
+    """The identities of the latest messages of one exchange, shared by all its links."""
 
     __slots__ = ("_old", "_new", "_since_ms")
 
@@ -63,11 +63,11 @@ class DuplicateWindow:
         self._since_ms = 0
 
     def is_repeat(self, identity: bytes, now_ms: int) -> bool:
-        """Whether the identity is in the window; adds it if not. An empty one never is."""
+        """Whether the identity is in the window; adds it if it is not. An empty identity is never a repeat."""
         if not identity:
             return False
         if len(self._new) >= HALF_SIZE or now_ms - self._since_ms >= AGE_MS:
-            # If no message came for two ages, the newer half is too old as well.
+            # If no message arrived for 2 * AGE_MS, the newer half is too old as well.
             self._old = self._new if now_ms - self._since_ms < 2 * AGE_MS else set()
             self._new = set()
             self._since_ms = now_ms
@@ -77,7 +77,7 @@ class DuplicateWindow:
         return False
 
     def forget(self, identity: bytes) -> None:
-        """Remove an identity: its message was not published after all, and comes again."""
+        """Remove the identity of a message that was not published and will be tried again."""
         self._new.discard(identity)
         self._old.discard(identity)
 
@@ -86,7 +86,7 @@ class DuplicateWindow:
 
 
 def identity_from_header(raw: bytes, checksum: int) -> bytes:
-    """Return the identity in the headers; empty if there is none, or one of another body."""
+    """Return the identity in the headers; empty if there is none, or if its checksum is that of another body."""
     if _HEADER not in raw:
         return NO_IDENTITY
     try:
@@ -103,7 +103,7 @@ def identity_from_header(raw: bytes, checksum: int) -> bytes:
 
 
 def identity_from_message_id(raw: bytes, routing_key: bytes, checksum: int, digest: bytes) -> bytes:
-    """Return an identity made of message-id, routing key and body, the same at each broker; empty without message-id.
+    """Derive an identity from message-id, routing key and body, equal at all brokers; empty without message-id.
 
     `checksum` is the CRC-32 of the body, `digest` its hash.
     """
@@ -119,9 +119,9 @@ def identity_from_message_id(raw: bytes, routing_key: bytes, checksum: int, dige
 
 
 def identify(raw: bytes, routing_key: bytes, body_frames: bytes) -> tuple[bytes, bytes]:
-    """Return the identity of a delivery, or an empty one, and its properties with the identity in them.
+    """Return the identity of a delivery, or an empty one, and its properties with the identity added.
 
-    `body_frames` are whole frames, none for an empty body; `routing_key` is that of the delivery.
+    `body_frames` are complete frames, none for an empty body; `routing_key` is that of the delivery.
     """
     body = join_payloads(body_frames)
     checksum = crc32(body)
@@ -133,7 +133,7 @@ def identify(raw: bytes, routing_key: bytes, body_frames: bytes) -> tuple[bytes,
 
 
 def join_payloads(body_frames: bytes) -> bytes:
-    """Join the payloads of frames."""
+    """Return the payloads of frames, joined."""
     pieces = []
     at = 0
     while at < len(body_frames):
@@ -144,7 +144,7 @@ def join_payloads(body_frames: bytes) -> bytes:
 
 
 def with_identity(raw: bytes, identity: bytes) -> bytes:
-    """Return properties with that identity in place of any other."""
+    """Return properties with this identity in place of any other."""
     try:
         headers = headers_of(raw).with_items([(HEADER, ("S", identity.hex().encode()))])
         return properties.replace(raw, properties.HEADERS, headers)
@@ -153,15 +153,15 @@ def with_identity(raw: bytes, identity: bytes) -> bytes:
 
 
 def effective_max_hops(max_hops: int, identity: bytes) -> int:
-    """Return max-hops, lifted for messages that have an identity."""
+    """Return max-hops, or NO_LIMIT for messages that have an identity unless max-hops is 0."""
     return NO_LIMIT if identity and max_hops > 0 else max_hops
 
 
 class Identities:
-    """Makes identities, one for each publish, however many internal exchanges ask for it.
+    """The source of identities: one for each publish, even if several internal exchanges ask for it.
 
-    A publish is recognised by its Message objects: all destinations of a route get the same ones, before anything else
-    is published. They are kept until `forget`, which has to be called once a turn of the loop.
+    A publish is recognised by its Message objects: all destinations of a route get the same objects before anything
+    else is published. They are kept until `forget`, which has to be called in each turn of the loop that made any.
     """
 
     __slots__ = ("_origin", "_count", "_messages", "_identities")
@@ -173,7 +173,7 @@ class Identities:
         self._identities: list[bytes] = []
 
     def of(self, messages: list[Message]) -> list[bytes]:
-        """Return the identities of messages that were published together and have none yet."""
+        """Return identities for messages that were published together and have none yet."""
         last = self._messages
         if len(messages) != len(last) or any(one is not other for one, other in zip(messages, last, strict=True)):
             self._messages = list(messages)

@@ -1,11 +1,11 @@
 """The demand of a queue link: when it consumes from its upstream; pure, the time is a parameter.
 
-There is demand if the queue here is empty and an active consumer of priority 0 or more could take a message. A consumer
-with a prefetch of 1 stops being active with each message, so the link does not cancel at once when demand ends: it goes
-on for LINGER_MS, but `holding`, in which it must acknowledge nothing upstream, so that it gets no more than its
-prefetch. So it starts to consume and cancels three times a second at most, and takes at the pace of its consumers. If
-no consumer is left that could ever take more, it cancels at once: two queues that federate each other would else pass
-the same messages to and fro.
+There is demand if the local queue is empty and an active consumer of priority 0 or more can take a message. A consumer
+with a prefetch of 1 is inactive after each message, so the link does not cancel as soon as demand ends: for LINGER_MS
+it is `holding`, and acknowledges nothing upstream, so that it receives no more than its prefetch. The link thus starts
+to consume and cancels at most three times a second, and receives at the rate of its consumers. If no consumer is left
+that could ever take more, it cancels at once: two queues that federate each other would otherwise exchange the same
+messages for ever.
 
     paused  -- demand -->  running  <-- demand again --  holding  -- LINGER_MS -->  paused
                               `------- no demand ----------^
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 LINGER_MS = 300
-MIN_PREFETCH = 10  # so that not each message waits for a round trip to the upstream
+MIN_PREFETCH = 10  # enough that not every message waits for a round trip to the upstream
 
 Step = Literal["run", "pause"]
 
@@ -24,7 +24,7 @@ Step = Literal["run", "pause"]
 class Demand:
     """The state of demand. `running`: the link is to consume; `wants`: there is demand; `reason`: why there is none.
 
-    `check_at_ms` is the time of the next `update` though nothing happens, or None.
+    `check_at_ms` is the time at which `update` has to be called even without an event, or None.
     """
 
     __slots__ = ("running", "wants", "reason", "check_at_ms")
@@ -35,20 +35,21 @@ class Demand:
         self.check_at_ms: int | None = None
 
     def reset(self) -> None:
-        """Begin anew: the consumer upstream is lost with its connection."""
+        """Forget the consumer upstream, which was lost with its connection."""
         self.running = self.wants = False
         self.check_at_ms = None
 
     @property
     def holding(self) -> bool:
-        """Whether nothing may be acknowledged upstream, as the upstream would deliver more."""
+        """Whether acknowledgements are withheld, since the upstream would deliver more after them."""
         return self.running and not self.wants
 
     def update(self, now_ms: int, ready: int, priority: int | None, room: int | None = None) -> Step | None:
-        """Evaluate demand. Returns what to do now: start to consume, cancel, or None.
+        """Evaluate demand. Returns "run" to start consuming, "pause" to cancel, or None.
 
-        `ready` is the number of ready messages here; `priority` the highest of active consumers, or None without any;
-        `room` the number of messages that consumers can take at most, 0 if none ever will, None if it is not known.
+        `ready` is the number of ready messages in the local queue; `priority` is the highest of its active consumers,
+        or None without any; `room` is the number of messages that they can take at most, 0 if they never will, or None
+        if it is unknown.
         """
         self.reason = no_demand_reason(ready, priority, room)
         self.wants = not self.reason
@@ -79,7 +80,7 @@ def no_demand_reason(ready: int, priority: int | None, room: int | None) -> str:
 
 
 def prefetch_for(prefetch_count: int, room: int | None) -> int:
-    """Return the prefetch to consume with, about what consumers here can take; 0 is no limit."""
+    """Return the prefetch to consume with, about twice what local consumers can take; 0 is no limit."""
     if room is None:
         return prefetch_count
     wanted = max(2 * room, MIN_PREFETCH)

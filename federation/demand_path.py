@@ -1,24 +1,25 @@
 """Demand paths: the demand of a federated queue's consumers, and how it is passed on over several hops; pure.
 
-A link's own consumer has a negative priority, which is no demand: with A - B - C and a consumer at C alone, messages of
-A stay there. If the policy of the queue at B has `federation-multi-hop`, B also takes from A what C demands. So that
-demand goes round no circle, a link names the queues for which it consumes, in the argument x-federation-demand: an
-array of tables (cluster-name, vhost, queue), the link's own queue first, that of the real consumers last.
+A link's own consumer has a negative priority, which does not count as demand: with brokers A - B - C and a consumer at
+C only, messages at A stay there. If the policy of the queue at B has `federation-multi-hop`, B also consumes from A
+what C demands. To prevent cycles, a link names the queues for which it consumes in the argument x-federation-demand: an
+array of tables (cluster-name, vhost, queue), the link's own queue first, the queue of the real consumers last.
 
     consumer at C            C consumes at B with [C]        B consumes at A with [B, C]
 
-A link takes the shortest path among those of the active consumers here, and puts its own queue in front; never one that
-has this queue or its upstream in it, which would ask a queue for what that queue asks for itself. So each path is
-simple and ends at a real consumer; when that is cancelled, those on the way are, one after the other. The priority of a
-link is minus the length of its path, so links nearer to a real consumer are served first, and messages do not go back
-and forth between brokers that both have demand. As each link names one path alone, not every possible way may be used
-at once, but from each queue that has one, one is.
+A link takes the shortest of the paths that its queue's active consumers name, and puts its own queue in front. It skips
+paths that contain this queue or the upstream one, which would ask a queue for messages that this queue itself demands.
+So each path is simple and ends at a real consumer; when that consumer is cancelled, the links along the path cancel one
+after the other. A link's priority is minus the length of its path, so links nearer to a real consumer are served first,
+and messages do not go back and forth between brokers that both have demand. Since each link names one path only, some
+possible paths stay unused, but every queue that has a path to a real consumer uses one.
 
-Messages are not stopped by where they have been: a message that has left a queue may be demanded there later, and would
-be kept from its only consumer. They move along paths alone, each one hop nearer to a real consumer.
+Messages are not dropped at queues where they have been: one that has left a queue may be demanded there later, by its
+only consumer. They move along paths only, with each hop nearer to a real consumer.
 
-Limits: a consumer of RabbitMQ's federation names no path and is no demand, as always. A path has PATH_LIMIT queues at
-most. Brokers are told apart by their cluster names. Messages taken for a consumer that is then cancelled stay here.
+Limits: a consumer of RabbitMQ's federation names no path and, as in RabbitMQ, is no demand. A path has PATH_LIMIT
+queues at most. Brokers are identified by their cluster names. Messages that were fetched for a consumer which is then
+cancelled stay in the local queue.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ DEMAND = "x-federation-demand"
 PATH_LIMIT = 16
 NAMES = ("cluster-name", "vhost", "queue")
 UNLIMITED = 1 << 30
-BODY_BYTES = 0  # the size of message for which room is asked: any
+BODY_BYTES = 0  # the message size in `Consumer.room`: a message of any size
 
 Identity = tuple[str, str, str]
 """Cluster name, virtual host, queue."""
@@ -47,8 +48,8 @@ Path = tuple[Identity, ...]
 class ConsumerDemand(NamedTuple):
     """The demand of consumers.
 
-    `priority` is the highest one of active consumers, or None without any; `room` the number of messages that all
-    consumers can take at most; `path` the queues for which the link is to consume, or empty.
+    `priority` is the highest of active consumers, or None without any; `room` is the number of messages that all
+    consumers can take at most; `path` lists the queues for which the link is to consume, and may be empty.
     """
 
     priority: int | None
@@ -59,9 +60,9 @@ class ConsumerDemand(NamedTuple):
 def consumer_demand(
     queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, current: Path = ()
 ) -> ConsumerDemand:
-    """Return the demand of this queue's consumers, for a link to `upstream`; `own` identifies this queue.
+    """Return the demand of this queue's consumers for a link to `upstream`; `own` identifies this queue.
 
-    `current` is the path that the link consumes with, which is kept if no other one is shorter.
+    `current` is the link's present path, which is kept unless another one is shorter.
     """
     priority: int | None = None
     here = elsewhere = 0
@@ -84,7 +85,7 @@ def consumer_demand(
 
 
 def active_consumers(queue: Queue) -> Sequence[Consumer]:
-    """Return the consumers that get messages."""
+    """Return the consumers that receive messages: one at most if the queue has a single active consumer."""
     consumers = queue.consumers
     if isinstance(consumers, SingleActiveConsumers):
         return [consumers.active] if consumers.active is not None else []
@@ -92,7 +93,7 @@ def active_consumers(queue: Queue) -> Sequence[Consumer]:
 
 
 def capacity(consumer: Consumer) -> int:
-    """Return how many unacknowledged messages a consumer may have, which unlike its room does not change."""
+    """Return how many unacknowledged messages a consumer may have; unlike its room this does not change."""
     if not isinstance(consumer, ChannelConsumer) or consumer.no_ack:
         return UNLIMITED
     if consumer.prefetch:
@@ -101,12 +102,12 @@ def capacity(consumer: Consumer) -> int:
 
 
 def is_usable(path: Path, own: Identity, upstream: Identity) -> bool:
-    """Whether a link to that upstream may consume for that path."""
+    """Whether a link to `upstream` may consume for this path."""
     return 0 < len(path) < PATH_LIMIT and own not in path and upstream not in path
 
 
 def choose_path(paths: Iterable[Path], current: Path) -> Path:
-    """Return the shortest path, of equally short ones the current one or the first in order; empty without any."""
+    """Return the shortest path; among equally short ones the current one, else the first in order. May be empty."""
     return min(paths, key=lambda path: (len(path), path != current, path), default=())
 
 
@@ -119,7 +120,7 @@ def consume_arguments(path: Path, multi_hop: bool) -> Table:
 
 
 def decode_path(arguments: Table) -> Path:
-    """Return the path in a consumer's arguments; empty if there is none, or a malformed one."""
+    """Return the path in a consumer's arguments; empty if it is missing or malformed."""
     entries = as_array(arguments.get(DEMAND))
     if entries is None or len(entries) > PATH_LIMIT:
         return ()

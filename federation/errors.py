@@ -1,12 +1,12 @@
-"""The error that ends an attempt of a link."""
+"""LinkError: the error that ends an attempt of a link."""
 
 from __future__ import annotations
 
 
 class LinkError(Exception):
-    """A failure of a link or of its connection, with a text without secrets.
+    """A failure of a link or of its connection; the text has no secrets.
 
-    `code` is the upstream's AMQP reply code, or 0 if the error is not the upstream's; `status` is the link's status.
+    `code` is the upstream's AMQP reply code, or 0 if the upstream did not report the error; `status` is the link's.
     """
 
     def __init__(self, text: str, code: int = 0, status: str = "error") -> None:

@@ -1,9 +1,9 @@
-"""An exchange link: copies what an upstream exchange receives, as far as the exchange here is bound for it.
+"""An exchange link: copies those messages of an upstream exchange for which the local exchange has bindings.
 
-It declares a queue upstream, which it consumes from, and an internal exchange that feeds the queue; the internal
-exchange is bound to the upstream exchange as the exchange here is bound. The internal exchange has two generations, A
-and B: a link that starts declares the other one, binds it, and only then deletes the one before. So no message is
-missed whose binding stays, and bindings that were deleted meanwhile are gone.
+It declares a queue upstream, from which it consumes, and an internal exchange that feeds the queue and has the bindings
+of the local exchange as its bindings to the upstream exchange. The internal exchange has two generations, A and B: a
+starting link declares the generation that is not in use, binds it, and only then deletes the other one. So messages of
+bindings that stay are not missed, and bindings that were deleted while the link was down do not remain upstream.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = GENERATIONS[0]  # counts as in use before there is an internal exchange
-BACKLOG_S = 10.0  # between two looks at the length of the upstream queue
+BACKLOG_S = 10.0  # between two checks of the length of the upstream queue
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
 
 
 class ExchangeLink(Link):
-    """A link of the exchange `exchange`.
+    """The link of one exchange with one upstream.
 
-    `origin` is the cluster name, virtual host and exchange at which its exchange type listens or last listened, or
+    `origin` is the cluster name, virtual host and exchange at which the exchange's type listens or last listened, or
     None. `check_s` is the time between two checks of the exchanges upstream, in seconds.
     """
 
@@ -55,12 +55,12 @@ class ExchangeLink(Link):
         self._window = window  # None unless the exchange deduplicates
         self._connection: UpstreamConnection | None = None
         self._forwarder: Forwarder | None = None
-        self._sync: BindingSync | None = None  # that of the newest internal exchange, while there is a connection
+        self._sync: BindingSync | None = None  # for the newest internal exchange, while there is a connection
         self._queue = self._internal = ""
         self._generation = FIRST
-        # The one generation that has all bindings, at the endpoint where the link ran last; empty if that is not known
+        # The generation that has all bindings, at the endpoint where the link ran last; empty if unknown.
         self._complete: dict[Endpoint, str] = {}
-        self._listens = False  # to the upstream exchange, for the type of the exchange here
+        self._listens = False  # whether the local exchange's type listens to the upstream exchange
         self.origin: tuple[str, str, str] | None = None
 
     # Setting up
@@ -161,7 +161,7 @@ class ExchangeLink(Link):
         return forwarder
 
     def _is_same_exchange(self, connection: UpstreamConnection) -> bool:
-        """Whether the upstream exchange is this very exchange, so that all its messages are repeats."""
+        """Whether the upstream exchange is the local exchange itself, so that all its messages are repeats."""
         key = self.spec.key
         if connection.cluster_name != self.cluster_name or connection.vhost != key.vhost:
             return False
@@ -179,9 +179,9 @@ class ExchangeLink(Link):
         return not reason
 
     def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
-        """Note where the exchange's type listens now, and tell the type of a change.
+        """Set the exchange at which the local exchange's type listens, and notify the type of a change.
 
-        `first`: nothing is left upstream of an earlier link.
+        `first`: the upstream has no internal exchange of an earlier link.
         """
         if not self._listens:
             return
@@ -193,30 +193,30 @@ class ExchangeLink(Link):
         self.origin = origin
 
     def detach(self) -> None:
-        """Stop forwarding at once: the link ends for good, and its exchange stays."""
+        """Stop forwarding at once, because the link is removed while its exchange stays."""
         if self._forwarder is not None:
             self._forwarder.close()
             self._forwarder = None
         self._stop_listening()
 
     def _stop_listening(self) -> None:
-        """Tell the exchange's type that it listens to its origin no more."""
+        """Notify the exchange's type that it no longer listens to its origin."""
         if self.origin is not None:
             self.exchange.type.on_upstream_detached(*self.origin)
             self.origin = None
             self.node.pump()
 
     async def _ensure_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """Declare the upstream exchange like the exchange here, unless there is one, of whatever type.
+        """Declare the upstream exchange like the local one, unless one of that name exists, of whatever type.
 
-        Other errors come up when it is bound. Raises LinkError.
+        Other faults of an existing exchange appear when it is bound. Raises LinkError.
         """
         name, own = self.spec.key.upstream_name, self.exchange
         if not await self._exists(connection, name):
             await channel.declare_exchange(name, own.type_name, own.durable, own.auto_delete, False, own.arguments)
 
     async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
-        """Whether the upstream has that exchange. Raises LinkError if the connection is lost."""
+        """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
         channel = await connection.channel()
         try:
             await channel.declare_exchange(
@@ -230,13 +230,13 @@ class ExchangeLink(Link):
         return True
 
     async def _declare_next_generation(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
-        """Declare the internal exchange of the next generation. Returns the name of the one before, or an empty one."""
+        """Declare the internal exchange of the next generation. Returns the name of the previous one, or ""."""
         names = {generation: internal_name(self._queue, generation) for generation in GENERATIONS}
         complete = self._complete.get(connection.endpoint)
         used = [complete] if complete else await self._generations_used(connection, names)
         old = used[-1] if used else FIRST
         if len(used) > 1:
-            # An earlier start was interrupted, so either may lack bindings: complete one before the other is deleted.
+            # An earlier start was interrupted and either may lack bindings: complete one before deleting the other.
             self._generation, self._internal = old, names[old]
             await channel.bind_queue(self._queue, self._internal, "", Table.EMPTY)
             await self._bind_all(connection, channel)
@@ -248,9 +248,10 @@ class ExchangeLink(Link):
         return names[old] if used else ""
 
     async def _generations_used(self, connection: UpstreamConnection, names: dict[str, str]) -> list[str]:
-        """Return the generations of internal exchanges that feed a queue, and delete one that feeds none.
+        """Return the generations whose internal exchange feeds a queue; delete an internal exchange that feeds none.
 
-        The deletion also is the look: unlike a passive declaration it leaves no error in the upstream's log.
+        The deletion, if unused, also shows whether the exchange exists: unlike a passive declaration of a missing
+        exchange it leaves no error in the upstream's log.
         """
         used = []
         for generation, name in names.items():
@@ -266,9 +267,10 @@ class ExchangeLink(Link):
         return used
 
     async def _declare_internal(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """Declare the internal exchange, as a fanout if the upstream does not know the type of Warren and RabbitMQ.
+        """Declare the internal exchange, as a fanout if the upstream does not know x-federation-upstream.
 
-        It has a connection of its own, as an upstream that does not know the type may close the connection (503).
+        The declaration uses a connection of its own, since an upstream that does not know the type may close the
+        connection (503).
         """
         arguments = Table.of({}).with_items(
             [
@@ -302,17 +304,17 @@ class ExchangeLink(Link):
     # Bindings
 
     def binding_added(self, binding: Binding) -> None:
-        """Take up a new binding of the exchange here."""
+        """Mirror a new binding of the local exchange."""
         if self._sync is not None:
             self._sync.binding_added(binding)
 
     def binding_removed(self, binding: Binding) -> None:
-        """Take up that a binding of the exchange here is deleted."""
+        """Mirror the deletion of a binding of the local exchange."""
         if self._sync is not None:
             self._sync.binding_removed(binding)
 
     async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """Bind the internal exchange as the exchange here is bound; changes are followed from here on."""
+        """Give the internal exchange all bindings of the local exchange; later changes are mirrored from then on."""
         upstream = connection.cluster_name or "", connection.vhost
         internal = self._internal, self._generation
         self._sync = BindingSync(
@@ -327,7 +329,7 @@ class ExchangeLink(Link):
         return [self._sync.follow(), self._check(self._connection, self._sync)]
 
     async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
-        """Look at the length of the upstream queue, and, less often, whether the exchanges still exist."""
+        """Check the length of the upstream queue and, less often, that the exchanges still exist."""
         every_s = min(self._check_s, BACKLOG_S)
         since_s = 0.0
         while True:
@@ -362,7 +364,7 @@ class ExchangeLink(Link):
 
 
 def queue_arguments(expires_ms: int | None, message_ttl_ms: int | None, queue_type: str) -> Table:
-    """Return the arguments of the upstream queue, which has to be declared the same each time."""
+    """Return the arguments of the upstream queue, which have to be equal in each declaration."""
     items: list[tuple[str, tuple[str, Any]]] = []
     if expires_ms is not None:
         items.append(("x-expires", ("l", expires_ms)))

@@ -1,8 +1,8 @@
-"""The forwarder: publishes the deliveries of one upstream channel here, in order, and acknowledges them upstream.
+"""The forwarder: publishes the deliveries of one upstream channel locally, in order, and acknowledges them upstream.
 
-A delivery is acknowledged when it is safe here. While it cannot be published (an alarm, queues under back-pressure, a
-queue that refuses) it waits here, unacknowledged, with all that came after it: the upstream delivers no more than the
-prefetch, and without one, or if messages are large, the socket is paused.
+A delivery is acknowledged when the local broker has it safe. While it cannot be published (an alarm, queues under
+back-pressure, a queue that refuses it), it waits unacknowledged, and so do all deliveries after it. The prefetch limits
+how many the upstream sends meanwhile; without a prefetch, or if the messages are large, the socket is paused.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .upstream.delivery_parser import Delivery
     from .upstream.transport import UpstreamTransport
 
-WAITING_BYTES = 16 << 20  # of waiting messages; beyond it the socket is paused
-DELIVERY_BYTES = 500  # of memory for a delivery beside its properties and body, about
+WAITING_BYTES = 16 << 20  # of waiting messages; above this the socket is paused
+DELIVERY_BYTES = 500  # approximate memory of a delivery without its properties and body
 SLICE = 500  # waiting messages published in one turn of the loop
-RETRY_S, RETRY_MOST_S = 0.1, 5.0  # for a message that a queue refuses
-LAG_S = 1.0  # between two messages whose age is measured
+RETRY_S, RETRY_MOST_S = 0.1, 5.0  # first and longest delay before a refused message is tried again
+LAG_S = 1.0  # between two measurements of the age of a message
 
 NO_ACK, ON_PUBLISH = "no-ack", "on-publish"
 
@@ -34,11 +34,11 @@ Prepare = Callable[["Delivery"], bytes | None]
 
 
 class Forwarder:
-    """Forwards the deliveries of one channel.
+    """The forwarder of the deliveries of one channel.
 
-    `routing_key` is None if each message keeps its own. `lost` is called with the reason when the exchange or queue
-    here is deleted; `refused` for each message that was prepared, not published, and will be prepared again. If
-    `refused` is given, what `prepare` drops may be a repeat, and is acknowledged when what it repeats is safe.
+    `routing_key` is None if each message keeps its own. `lost` is called with the reason when the local exchange or
+    queue is deleted. `refused` is called for each message that was prepared but not published, and will be prepared
+    again; with it, a message that `prepare` drops may be a repeat, and is acknowledged once its first copy is safe.
     """
 
     def __init__(
@@ -68,29 +68,29 @@ class Forwarder:
         self._channel = 0
         self._waiting: deque[Delivery] = deque()
         self._waiting_bytes = 0
-        self._paused = False  # the socket, by this forwarder
-        self._refused = False  # the first waiting one, by a queue here
+        self._paused = False  # whether this forwarder paused the socket
+        self._refused = False  # whether a local queue refused the first waiting message
         self._retry_s = RETRY_S
         self._timer: asyncio.TimerHandle | None = None
         self._resuming = False
         self._closed = False
         self._holding = False
         self._published = 0  # the tag of the last delivery that is published or dropped
-        self._tickets: deque[tuple[int, int, int]] = deque()  # journal ticket, last delivery tag of it, count
+        self._tickets: deque[tuple[int, int, int]] = deque()  # journal ticket, its last delivery tag, count
         self._acked = 0
         self._rejected: set[int] = set()  # tags after `_acked` that are settled already
         self._measured_s = 0.0
-        # Whether the queue here is deleted: a publish to the default exchange would only be unroutable.
-        self.gone: Callable[[], bool] = lambda: False
-        # Called for messages that this broker rejects, with the reason for one of them.
+        # Whether the local queue is deleted; a publish to the default exchange would only be unroutable.
+        self.target_deleted: Callable[[], bool] = lambda: False
+        # Called with one reason after this broker rejected messages.
         self.rejected: Callable[[str], None] = lambda reason: None
-        # Called when nothing blocks the link any more.
+        # Called when the link is no longer blocked.
         self.free: Callable[[], None] = lambda: status.flow(FLOWING, "")
         publisher.on_release = self.resume
         node.alarms.hooks.append(self._alarm_changed)
 
     def close(self) -> None:
-        """Stop forwarding. The upstream requeues what is not acknowledged when the channel is closed."""
+        """Stop forwarding. The upstream requeues unacknowledged deliveries when the channel is closed."""
         if self._closed:
             return
         self._closed = True
@@ -117,7 +117,7 @@ class Forwarder:
             self._wait(deliveries)
 
     def _block_reason(self) -> str:
-        """Why nothing can be published now."""
+        """Return the reason why nothing can be published now, or an empty string."""
         if self._node.alarms.reason:
             return f"this broker is {self._node.alarms.reason}"
         if self._refused:
@@ -139,7 +139,7 @@ class Forwarder:
             self.resume()
 
     def resume(self) -> None:
-        """Publish waiting deliveries, if nothing blocks the link any more."""
+        """Publish waiting deliveries, unless the link is still blocked."""
         if not self._resuming and not self._closed and not self._block_reason():
             self._resuming = True
             self._loop.call_soon(self._publish_waiting)
@@ -154,7 +154,7 @@ class Forwarder:
         if self._closed or self._block_reason():
             return
         waiting = self._waiting
-        # After a refusal, one message alone is tried first.
+        # After a refusal, try a single message first.
         count = min(len(waiting), 1 if self._retry_s > RETRY_S else SLICE)
         deliveries = [waiting.popleft() for _ in range(count)]
         self._waiting_bytes -= memory_bytes(deliveries)
@@ -172,8 +172,8 @@ class Forwarder:
 
     def _forward(self, deliveries: list[Delivery]) -> None:
         """Publish deliveries, those with the same routing key together. HOT: the federation bench."""
-        if self.gone():
-            self._give_up("what the link publishes to is gone")
+        if self.target_deleted():
+            self._give_up("the queue that the link publishes to is deleted")
             return
         at, count = 0, len(deliveries)
         prepare, each_by_its_key = self._prepare, self._routing_key is None
@@ -207,7 +207,7 @@ class Forwarder:
     def _publish(
         self, key: bytes, going: list[Delivery], contents: list[tuple[bytes, int, bytes]], last: int
     ) -> list[Delivery] | None:
-        """Publish. Returns the deliveries to try again, which a queue refused; None if the exchange here is deleted."""
+        """Publish. Returns the deliveries that a queue refused, or None if the local exchange is deleted."""
         name = key.decode("utf-8", "surrogateescape") if self._routing_key is None else self._routing_key
         try:
             taken = self._publisher.publish(self._exchange, name, contents)
@@ -226,7 +226,7 @@ class Forwarder:
         refused = [going[index] for index in sorted(taken.refused)]
         self._forget(refused)
         self._settle(refused[0].tag - 1, max(taken.ticket, self._repeat_ticket()), forwarded, ends=False)
-        self._published = max(self._published, last)  # but for those to try again, which come first
+        self._published = max(self._published, last)  # the refused ones are published before any later delivery
         self._status.nacked += len(refused)
         self._refused = True
         self._timer = self._loop.call_later(self._retry_s, self._retry)
@@ -235,7 +235,7 @@ class Forwarder:
         return refused
 
     def _reject(self, reasons: dict[int, str]) -> None:
-        """Reject deliveries that no client could publish here: the upstream drops or dead-letters them."""
+        """Reject deliveries that are invalid as publishes: the upstream drops or dead-letters them."""
         self._status.dropped_invalid += len(reasons)
         if self._ack_mode != NO_ACK:
             for tag in reasons:
@@ -244,17 +244,17 @@ class Forwarder:
         self.rejected(next(iter(reasons.values())))
 
     def _give_up(self, reason: str) -> None:
-        """Stop forwarding after a message that cannot be published: a later acknowledgement would cover it."""
+        """Stop forwarding after a message that cannot be published: later acknowledgements would include it."""
         self._acknowledge()
         self.close()
         self._lost(reason)
 
     def _repeat_ticket(self) -> int:
-        """Return the journal ticket that the first copies of dropped repeats wait for, or 0."""
+        """Return the journal ticket that makes the first copies of dropped repeats durable, or 0."""
         return 0 if self._undo is None else self._node.journal.ticket()
 
     def _forget(self, deliveries: list[Delivery]) -> None:
-        """Undo the preparation of deliveries that were not published, and come again."""
+        """Undo the preparation of deliveries that were not published and will be tried again."""
         if self._undo is not None:
             for delivery in deliveries:
                 self._undo(delivery)
@@ -262,9 +262,9 @@ class Forwarder:
     # Acknowledging
 
     def _settle(self, tag: int, ticket: int, count: int, ends: bool = True) -> None:
-        """Note that all deliveries up to `tag` are published or dropped, and the journal ticket that they wait for.
+        """Note that all deliveries up to `tag` are published or dropped, and are safe once `ticket` is durable.
 
-        `ends` is False if some before it were refused and still wait.
+        `ends` is False if refused deliveries still wait.
         """
         tag = max(tag, self._published) if ends and not self._waiting else tag
         self._published = max(self._published, tag)
@@ -280,13 +280,13 @@ class Forwarder:
             self._publisher.when_durable(ticket, self._acknowledge)
 
     def hold(self, holding: bool) -> None:
-        """Start or stop withholding acknowledgements, without which the upstream delivers no more than the prefetch."""
+        """Start or stop withholding acknowledgements, so that the upstream delivers no more than the prefetch."""
         if holding != self._holding:
             self._holding = holding
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Acknowledge the deliveries that are safe by now."""
+        """Acknowledge the deliveries that are now safe."""
         if self._holding:
             return
         durable = self._node.journal.durable
@@ -304,7 +304,7 @@ class Forwarder:
                 self._transport.ack(self._channel, tag, True)
 
     def _last_unsettled(self, tag: int) -> int:
-        """Return the last tag up to this one that was not rejected, and forget the rejected ones up to it."""
+        """Return the last tag up to `tag` that was not rejected, and forget the rejected ones up to `tag`."""
         settled = {one for one in self._rejected if one <= tag}
         self._rejected -= settled
         while tag in settled:

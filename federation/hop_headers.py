@@ -1,8 +1,8 @@
-"""The headers by which federation limits how far messages and bindings go: x-received-from and x-bound-from; pure.
+"""The headers x-received-from and x-bound-from, which limit the hops of messages and bindings; pure.
 
-All functions work on encoded properties: a message without the header costs one search for its name, and what is not
-changed keeps its bytes, types of headers included. Malformed properties pass unchanged; the broker refuses them when
-they are published.
+All functions work on encoded properties: a message without the header costs one search for its name, and everything
+that is not changed keeps its bytes and types. Malformed properties pass unchanged; the broker refuses them when they
+are published.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MALFORMED = (AMQPError, IndexError)  # raised by decoding bytes that are not che
 
 
 def drop_reason(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
-    """Return why a link with that limit drops a message on its way to that cluster and virtual host: MAX, SEEN or "".
+    """Return why a link drops a message bound for this cluster name and virtual host: MAX, SEEN, or "" to keep it.
 
-    A message without a usable header has made no hops. It was seen at brokers with that cluster name and virtual host;
-    if one of these is None, at none.
+    MAX: it has made `max_hops` hops; without a usable header it has made none. SEEN: its header has an entry with this
+    cluster name and virtual host, which none has if one of them is None.
     """
     if _RECEIVED_FROM not in raw:
         return "" if max_hops > 0 else MAX
@@ -44,7 +44,7 @@ def drop_reason(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str 
 
 
 def headers_of(raw: bytes) -> Table:
-    """Return the headers, or an empty table. Looking into them raises MALFORMED if they are no valid table."""
+    """Return the headers, or an empty table. Decoding them later raises MALFORMED if they are no valid table."""
     return properties.headers(raw) or Table.EMPTY
 
 
@@ -69,7 +69,7 @@ def as_table(value: Value) -> Table | None:
 
 
 def is_identity(entry: Value, cluster_name: str, vhost: str) -> bool:
-    """Whether an entry of x-received-from or x-bound-from has that cluster name and virtual host."""
+    """Whether an entry of x-received-from or x-bound-from has this cluster name and virtual host."""
     if entry[0] != "F" or not isinstance(entry[1], Table):
         return False
     if cluster_name.encode("utf-8", "surrogateescape") not in entry[1].raw:
@@ -82,16 +82,16 @@ def is_identity(entry: Value, cluster_name: str, vhost: str) -> bool:
 
 
 class ExchangeStamp:
-    """Writes x-received-from into messages of a federated exchange, `exchange` here.
+    """The writer of x-received-from into messages of a federated exchange; `exchange` is the local name.
 
-    A call takes properties and the upstream's redelivered flag, and returns the new properties. Messages in a row are
-    often alike, so the last result is kept.
+    A call takes properties and the upstream's redelivered flag, and returns the new properties. Successive messages
+    often have equal properties, so the last result is kept.
     """
 
     __slots__ = ("_entries", "_alone", "_trust_user_id", "_last")
 
     def __init__(self, uri: str, exchange: str, cluster_name: str | None, vhost: str, trust_user_id: bool) -> None:
-        """`cluster_name` and `vhost` are the upstream's; None: it has no cluster name."""
+        """Prepare the entry. `cluster_name` and `vhost` are the upstream's; `cluster_name` is None if it has none."""
         named: dict[str, object] = {} if cluster_name is None else {"cluster-name": cluster_name}
         self._entries: tuple[Value, Value] = (
             ("F", Table.of({"uri": uri, "exchange": exchange, "redelivered": False, **named, "vhost": vhost})),
@@ -123,10 +123,10 @@ class ExchangeStamp:
 
 
 class QueueStamp:
-    """Writes x-received-from into messages of a federated queue, `queue` here, with their exchange and routing key.
+    """The writer of x-received-from into messages of a federated queue; `queue` is the local name.
 
-    With an `identity` (cluster name, virtual host and name of the upstream queue) an entry also has that, unlike
-    RabbitMQ's.
+    The first link also writes the message's exchange and routing key, in headers of their own. Unlike RabbitMQ's, an
+    entry also has `identity` if given: cluster name, virtual host and name of the upstream queue.
     """
 
     __slots__ = ("_uri", "_queue", "_trust_user_id", "_identity", "_last")
@@ -169,13 +169,13 @@ class QueueStamp:
         copies = headers.get(CC)
         if copies is not None:
             headers = headers.without((CC,))
-            items.append((ORIGINAL_CC, copies))  # else the message would be routed by it again
+            items.append((ORIGINAL_CC, copies))  # renamed, as CC would be routed by again
         return headers.with_items(items)
 
     def _visits(self, entries: list[Value]) -> tuple[int, list[Value]]:
-        """Return how often the message came this way before, and the entries of other ways.
+        """Return how often the message came over this link before, and the entries of other links.
 
-        A client that copies headers may have made several entries of this way: the highest count is taken.
+        A client that copies headers may have made several entries of this link; the highest count is used.
         """
         visits = 0
         others = []
@@ -189,9 +189,9 @@ class QueueStamp:
 
 
 def set_aside(headers: Table, before: Value | None) -> list[tuple[str, Value]]:
-    """Return x-invalid-headers, which keeps a value of x-received-from that is no array; empty if it is one.
+    """Return the header x-invalid-headers with a value of x-received-from that is no array, or no header if it is one.
 
-    It is a table of headers, each with the array of its invalid values, the newest first.
+    x-invalid-headers is a table of headers, each with the array of its invalid values, newest first.
     """
     if before is None or before[0] == "A":
         return []
@@ -213,9 +213,9 @@ def with_headers(raw: bytes, headers: Table, trust_user_id: bool) -> bytes:
 
 
 def hops_left(arguments: Table, max_hops: int, cluster_name: str, vhost: str) -> int:
-    """Return how many hops a binding goes on, over a link with that limit to that upstream; 0: it is not made there.
+    """Return how many hops are left to a binding at this upstream over a link with this limit; 0: it is not made there.
 
-    A binding goes no further than its messages could come. One with a malformed header goes nowhere.
+    A binding is passed on no farther than its messages could return. One with a malformed header is not passed on.
     """
     before = arguments.get(BOUND_FROM)
     if before is None:
@@ -233,9 +233,9 @@ def hops_left(arguments: Table, max_hops: int, cluster_name: str, vhost: str) ->
 
 
 def bound_from(arguments: Table, cluster_name: str, vhost: str, exchange_generation: str, hops: int) -> Table:
-    """Return the arguments of a binding upstream. Cluster name and virtual host are those of this broker.
+    """Return the arguments of a binding upstream. `cluster_name` and `vhost` are those of this broker.
 
-    `exchange_generation` is the exchange here and the generation in use, such as `logs B`.
+    `exchange_generation` is the local exchange and the generation in use, such as `logs B`.
     """
     entry = Table.of(
         {

@@ -1,7 +1,8 @@
-"""A link: one federated exchange or queue with one of its upstreams, connected again and again until it is ended.
+"""A link between a federated exchange or queue and one of its upstreams, which reconnects until it is ended.
 
 An attempt connects to the upstream, declares there what this kind of link needs, and forwards messages until something
-fails. What it declared stays upstream when it fails, and when this broker stops; it is deleted only with the link.
+fails. The declared objects stay upstream when an attempt fails and when this broker stops; they are deleted only when
+the link is removed.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
     from .upstream.delivery_parser import Delivery
 
-CLOSE_S = 5.0  # to delete what is left upstream; the whole end of a link may take twice as long
+CLOSE_S = 5.0  # to delete what the link declared upstream; ending a link may take twice as long
 MIN_DELAY_S = 0.05  # between attempts, if the settings ask for none
 PREFETCH_MAX = 65_535  # the largest value in basic.qos
-REJECTED_S = 60.0  # between log lines about rejected messages: there may be many, all alike
-# The deadline of `set_up`, each request of which also has its own; and the bindings a second that an upstream makes
-# which syncs each to its disk.
+REJECTED_S = 60.0  # between log lines about rejected messages, which may be many and alike
+# The deadline of `set_up`, whose requests also have deadlines of their own, is extended for many bindings: an upstream
+# that syncs each binding to its disk makes about BINDINGS_PER_S.
 SET_UP_S, BINDINGS_PER_S = 120, 50
-JITTER = 0.1  # of the delay between attempts, so that links that failed together do not all connect together
+JITTER = 0.1  # of the delay between attempts, so that links that failed together do not reconnect together
 
 
 class Link:
-    """A link in one of its attempts or between two. Its methods are called in the loop's thread alone.
+    """A link, in one of its attempts or between two. Its methods are called in the loop's thread only.
 
-    `target` is the exchange or queue here; `status` is what operators see; `cluster_name` that of this broker when the
-    link was made, of which names upstream are made.
+    `target` is the local exchange or queue; `status` is what operators see; `cluster_name` is this broker's at the time
+    the link was made, and is part of names upstream.
     """
 
     def __init__(self, host: Host, spec: LinkSpec, target: Exchange | Queue) -> None:
@@ -53,9 +54,9 @@ class Link:
         self.cluster_name = host.node.cluster_name
         self.status = LinkStatus(time.time, self._emit_status)
         self._task: Child | None = None
-        self._waits = False  # for the link before it to end, or for its task to start
+        self._waits = False  # for the previous link to end, or for its own task to start
         self._ending = self._removing = False
-        self._left_upstream = False  # something of the link may exist upstream
+        self._left_upstream = False  # the upstream may have objects that the link declared
         self._hurried_s = -math.inf  # loop time of the last attempt without a delay
         self._rejected_s = -math.inf  # loop time of the last log line about a rejected message
         self._endpoints: list[Endpoint] = []
@@ -67,7 +68,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The name of its connections, at both ends."""
+        """The name of the link's connections, at both ends."""
         if not self.spec.policy:
             return "Federation link"
         return f"Federation link (upstream: {self.spec.key.upstream}, policy: {self.spec.policy})"
@@ -79,37 +80,37 @@ class Link:
         links = config.exchanges if self.spec.key.kind == "exchange" else config.queues
         return links.connection_close_timeout / 1000
 
-    # What a kind of link does
+    # Overridden by each kind of link
 
     async def set_up(self, connection: UpstreamConnection) -> None:
-        """Declare what the link needs upstream, and start to consume. Raises LinkError."""
+        """Declare the objects that the link needs upstream, and start to consume. Raises LinkError."""
         raise NotImplementedError
 
     def background_work(self) -> list[Coroutine[Any, Any, None]]:
-        """Return coroutines to run while the link runs; a LinkError of any ends the attempt."""
+        """Return coroutines to run while the link runs; a LinkError in any of them ends the attempt."""
         raise NotImplementedError
 
     def take(self, deliveries: list[Delivery]) -> None:
-        """Handle deliveries of the upstream, which may come from `set_up` on."""
+        """Handle deliveries of the upstream, which may arrive from `set_up` on."""
         raise NotImplementedError
 
     def disconnected(self) -> None:
-        """Release what belonged to the connection: the attempt is over."""
+        """Release everything that belonged to the connection, after the attempt has ended."""
         raise NotImplementedError
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
-        """Delete what the link declared upstream. Raises LinkError."""
+        """Delete the objects that the link declared upstream. Raises LinkError."""
         raise NotImplementedError
 
     def open_publisher(self) -> InternalPublisher:
-        """Open a publisher into the virtual host here. Raises LinkError if that is deleted."""
+        """Open a publisher into the local virtual host. Raises LinkError if the virtual host is deleted."""
         vhost = self.spec.key.vhost
         if vhost not in self.node.vhosts:
-            raise LinkError("the virtual host is gone")
+            raise LinkError("the virtual host is deleted")
         return self.host.inflow(vhost, self.name)
 
     def fail(self, reason: str) -> None:
-        """End the attempt with that error; the first one counts."""
+        """End the attempt with this error, unless it has failed already."""
         if not self._failed.done():
             self._failed.set_result(LinkError(reason))
 
@@ -121,20 +122,20 @@ class Link:
             self.fail(fault.text)
 
     def end_with(self, channel: UpstreamChannel) -> None:
-        """End the attempt when that channel is closed."""
+        """End the attempt when this channel is closed."""
         channel.ended.add_done_callback(partial(fail_with, self._failed))
 
     # Starting and ending
 
     def start(self, after: Link | None = None) -> None:
-        """Start once the link `after` has ended, which had the same names upstream."""
+        """Start the link, once the link `after`, which uses the same names upstream, has ended."""
         self._waits = True
         work = partial(self._run, after)
         upstream = self.spec.key.upstream
         self._task = self.host.supervisor.keep("federation_link", work, link=str(self), upstream=upstream)
 
     def end(self, removing: bool) -> None:
-        """Begin to end; `removing`: delete what is upstream, unless the settings keep it."""
+        """Begin to end the link; `removing`: delete its objects upstream, unless the settings keep them."""
         self._ending = True
         self._removing = removing and not self.settings.keeps
         if self._task is not None and not self._waits:
@@ -145,18 +146,18 @@ class Link:
         return self._task is None or self._task.over
 
     async def ended(self) -> None:
-        """Wait until its task has ended, at most twice CLOSE_S."""
+        """Wait until the link's task has ended, for 2 * CLOSE_S at most."""
         if self._task is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * CLOSE_S):
                     await self._task.ended()
 
     async def _run(self, after: Link | None) -> None:
-        """Run the link. A CancelledError ends it only after `end`: else the supervisor starts it again."""
+        """Run the link. A CancelledError ends it only after `end`; otherwise the supervisor starts it again."""
         self._endpoints = self._parse()
         if after is not None:
             await after.ended()
-            # What it left upstream is this link's now, also if this link never gets connected.
+            # This link takes over the previous one's objects upstream, even if it never gets connected.
             self._left_upstream = (
                 self._left_upstream or after._left_upstream and after.cluster_name == self.cluster_name
             )
@@ -190,7 +191,7 @@ class Link:
         return endpoints
 
     async def _retry_loop(self) -> None:
-        """Make attempts until `end`, whose cancellation is lost if an attempt fails in the same moment."""
+        """Make attempts until `end`, whose cancellation is lost if an attempt fails at the same time."""
         while True:
             fault = LinkError("the link failed in this broker")
             try:
@@ -200,8 +201,8 @@ class Link:
             except asyncio.CancelledError:
                 if is_cancelled():
                     raise
-                fault = LinkError("the attempt was cancelled")  # by what it awaited: nobody ended the link
-            except Exception as error:  # a bug: only this link starts again
+                fault = LinkError("the attempt was cancelled")  # by something it awaited: the link was not ended
+            except Exception as error:  # a bug: only this link is affected, and starts again
                 self.host.report("internal_error", "error", {"exc_info": error})
             if self._ending:
                 return
@@ -216,7 +217,7 @@ class Link:
     def _delay_s(self, ran: bool) -> float:
         """Return the delay until the next attempt, in seconds.
 
-        A link that ran tries again at once, but only once within the usual delay, as it may fail each time it runs.
+        A link that ran tries again at once, but only once within the usual delay, since it may fail each time it runs.
         """
         least_s = max(self.settings.reconnect_delay_s, MIN_DELAY_S)
         now_s = asyncio.get_running_loop().time()
@@ -273,13 +274,13 @@ class Link:
 
     async def dial(self, endpoint: Endpoint, name: str) -> UpstreamConnection:
         """Open a connection called `name`. Raises LinkError."""
-        from .upstream.connection import dial  # it imports much, which a broker without links does not need
+        from .upstream.connection import dial  # imported late: a broker without links does not need aio-pika
 
         vhost = self.spec.key.vhost if endpoint.vhost is None else endpoint.vhost
         return await dial(self.host, endpoint, vhost, name, self.take, acting_user(self.node, self.spec))
 
     async def _remove(self, connection: UpstreamConnection | None = None) -> None:
-        """Delete what the link declared upstream, if the upstream can be reached now; a failure is logged."""
+        """Delete the objects that the link declared upstream, if it can be reached now; a failure is logged."""
         self._left_upstream = False
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -320,10 +321,10 @@ class Link:
 
 
 async def until_one_fails(works: list[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently until one of them ends; the others are cancelled, and its exception is raised.
+    """Run coroutines concurrently until one of them ends; cancel the others and raise its exception.
 
-    Not by asyncio.TaskGroup, which cancels the task that waits for it: before Python 3.11.3 that task counts as
-    cancelled ever after, and a later asyncio.timeout in it raises CancelledError in place of TimeoutError.
+    asyncio.TaskGroup is not used, since it cancels the task that waits for it: before Python 3.11.3 that task counts as
+    cancelled from then on, and a later asyncio.timeout in it raises CancelledError in place of TimeoutError.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
     try:

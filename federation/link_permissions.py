@@ -1,9 +1,9 @@
-"""The permissions of a link: it may do here what the user may do who set its upstream.
+"""The permissions of a link, which are those of the user who set its upstream.
 
-An upstream that an administrator set, or an operator at the unix socket or a file of definitions, acts as the node
-itself: an administrator can give himself every permission, so none is asked for. Other users need `write` here on the
-exchange or queue that the link feeds, are themselves at a URI without a host, and may not log in on this machine as a
-loopback-only user, whose password is no secret.
+If an administrator set the upstream, or an operator at the unix socket or a file of definitions, the link acts as the
+node itself: an administrator can give himself every permission, so none is checked. Otherwise the user needs `write`
+permission for the exchange or queue that the link feeds; a URI without a host logs in as that user; and the link may
+not log in on this machine as a loopback-only user, whose password is no secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADMINISTRATOR = "administrator"
 
 
 def acting_user(node: Node, spec: LinkSpec) -> User | None:
-    """Return the user as whom the link acts, or None for the node itself. Raises LinkError if the user is deleted."""
+    """Return the user for whom the link acts, or None for the node itself. Raises LinkError if the user is deleted."""
     if not spec.user:
         return None
     user = node.users.get(spec.user)
@@ -35,7 +35,7 @@ def acting_user(node: Node, spec: LinkSpec) -> User | None:
 
 
 def check_rights(node: Node, spec: LinkSpec) -> User | None:
-    """Return `acting_user`. Raises LinkError if that user may not write to what the link feeds."""
+    """Return `acting_user`. Raises LinkError if that user may not write to the link's exchange or queue."""
     user, key = acting_user(node, spec), spec.key
     if user is not None:
         permission = user.permissions.get(key.vhost)
@@ -56,7 +56,7 @@ def check_login(node: Node, user: User | None, endpoint: Endpoint, socket: async
 
 
 def is_local_peer(socket: asyncio.BaseTransport) -> bool:
-    """Whether the peer is on this machine, by its address."""
+    """Whether the peer's address is one of this machine."""
     peer, own = socket.get_extra_info("peername"), socket.get_extra_info("sockname")
     try:
         return peer[0] == own[0] or ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback

@@ -1,6 +1,7 @@
-"""The settings of one link: an upstream's definition, overridden by an element of a set but for the URIs; pure.
+"""The settings of one link: an upstream's definition with the overrides of a set's element; pure.
 
-The broker validated the definitions when they were set; here they become values with defaults.
+An element of an upstream set may override everything but the URIs. The broker validated the definitions when they were
+set; this module turns them into values with defaults.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ NOTHING: Mapping[str, object] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """The settings of a link. `uris` lead to the same upstream, with passwords: they must not be shown.
+    """The settings of a link. `uris` lead to the same upstream and have passwords, so they must not be shown.
 
-    exchange, queue   the names upstream; None: as the local one
+    exchange, queue   the names upstream; None: the local name
     expires_ms, message_ttl_ms  of the upstream queue; None: no limit
     keeps             nothing upstream is deleted with the link (resource-cleanup-mode never)
     single_channel    bindings are made on the channel that consumes (channel-use-mode single)
@@ -70,7 +71,7 @@ class LinkSettings:
 def link_settings(
     upstream: str, definition: Mapping[str, object], element: Mapping[str, object] = NOTHING
 ) -> LinkSettings:
-    """Make settings of a parameter's value and an element of a set. A value of a wrong type counts as absent."""
+    """Make settings from a parameter's value and an element of a set. A value of a wrong type counts as absent."""
     values = {**definition, **element, "uri": definition.get("uri")}
     uri = values["uri"]
     uris = uri if isinstance(uri, list) else [uri]

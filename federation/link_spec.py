@@ -1,7 +1,7 @@
-"""Link specifications: the links that there should be, by the node's policies and parameters; pure.
+"""Link specifications: the links that should run according to the node's policies and parameters; pure.
 
-There is one link for each federated object, upstream, and name of the object there. What a policy asks for is looked up
-once for all its objects; an object whose policy does not federate it costs three lookups.
+There is one link for each federated object, upstream, and name of the object there. The links that a policy asks for
+are looked up once for all its objects; an object whose policy does not federate it costs three lookups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .upstream.endpoint import parse_endpoint
 Definition = Mapping[str, object]
 
 ONE, SET, PATTERN = FEDERATION
-ALL_UPSTREAMS = "all"  # the name of the set of all upstreams, which is not defined
+ALL_UPSTREAMS = "all"  # the name of the implicit set of all upstreams
 PURPOSE = "x-internal-purpose"
 RESERVED = "amq."
 SLICE = 2000  # exchanges and queues scanned in one turn of the loop
@@ -48,7 +48,7 @@ class LinkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A link that should run. `policy` is the name of the policy that asks for it; `user` set the upstream."""
+    """A link that should run. `policy` is the policy that asks for it, `user` the user who set the upstream."""
 
     key: LinkKey
     settings: LinkSettings
@@ -90,7 +90,7 @@ def desired_links(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkK
 
 
 def still_exists(node: Node, target: Exchange | Queue) -> bool:
-    """Whether neither the target nor its virtual host is deleted."""
+    """Whether the target and its virtual host still exist."""
     vhost = node.vhosts.get(target.vhost)
     if vhost is None:
         return False
@@ -99,15 +99,15 @@ def still_exists(node: Node, target: Exchange | Queue) -> bool:
 
 
 def asks_for_federation(definition: Definition) -> bool:
-    """Whether a policy's definition has a key of federation."""
+    """Whether a policy's definition has a federation key."""
     return ONE in definition or SET in definition or PATTERN in definition
 
 
 def can_be_federated(target: Exchange | Queue) -> bool:
     """Whether an exchange or queue may be federated.
 
-    The default exchange and internal exchanges and queues may not, nor queues that are exclusive or have a name made by
-    the broker: these come and go with their clients.
+    The default exchange and internal exchanges and queues may not. Nor may exclusive queues and queues with names made
+    by the broker, which last no longer than their clients.
     """
     if isinstance(target, Exchange):
         return target.name != "" and not target.internal
@@ -117,7 +117,7 @@ def can_be_federated(target: Exchange | Queue) -> bool:
 
 
 class Upstreams:
-    """The upstreams of one virtual host, by its parameters."""
+    """The upstreams that the parameters of one virtual host define."""
 
     __slots__ = ("_definitions", "users", "_node", "_vhost", "_settings")
 
@@ -125,12 +125,12 @@ class Upstreams:
         self._node = node
         self._vhost = vhost
         self._definitions: dict[str, dict[str, object]] = {}
-        self.users: dict[str, str] = {}  # the user who set each
+        self.users: dict[str, str] = {}  # the user who set each upstream
         for parameter in node.parameters.all(vhost, UPSTREAM):
             if isinstance(parameter.value, dict):
                 self._definitions[parameter.name] = parameter.value
                 self.users[parameter.name] = parameter.user
-        # By the id() of a definition, which is kept so that no other object gets the same one.
+        # By id() of the definition, which is kept so that no other object can have the same id.
         self._settings: dict[int, tuple[Definition, list[LinkSettings]]] = {}
 
     def settings_for(self, definition: Definition) -> list[LinkSettings]:
@@ -152,7 +152,7 @@ class Upstreams:
         return self._resolve([{"upstream": name} for name in self._definitions])
 
     def _resolve(self, elements: list[object]) -> Iterable[LinkSettings]:
-        """Make settings of elements whose upstream is defined; others may be defined later."""
+        """Make the settings of those elements whose upstream is defined; others may be defined later."""
         for element in elements:
             name = element.get("upstream") if isinstance(element, dict) else None
             if isinstance(element, dict) and isinstance(name, str) and name in self._definitions:
@@ -169,7 +169,7 @@ def match_names(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, LinkSpec]:
-    """Return the links of a target that can be federated. Of elements of a set with equal names the first counts."""
+    """Return the links of a target that can be federated. If elements of a set have equal names, the first counts."""
     definition = target.effective
     policy = target.policy.name if target.policy is not None else ""
     exchange = isinstance(target, Exchange)
@@ -188,7 +188,7 @@ def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, Li
 def keeps_upstream_queue(old: LinkSpec, new: LinkSpec) -> bool:
     """Whether the new link uses the upstream queue of the old one, so that its messages are kept.
 
-    It does if it declares the queue the same, at a broker that both links name.
+    It does if it declares the queue with the same properties at a broker to which both links connect.
     """
     before, after = old.settings, new.settings
     if old.key != new.key or (before.expires_ms, before.message_ttl_ms, before.queue_type) != (
@@ -225,5 +225,5 @@ def broker_addresses(settings: LinkSettings, vhost: str) -> set[BrokerAddress]:
 
 
 def same_broker(one: BrokerAddress, other: BrokerAddress) -> bool:
-    """Whether two addresses are those of one broker; its ports with TLS and without differ."""
+    """Whether two addresses are those of one broker, whose ports with and without TLS differ."""
     return (one.host, one.vhost) == (other.host, other.vhost) and (one.port == other.port or one.tls != other.tls)

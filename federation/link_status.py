@@ -1,4 +1,4 @@
-"""The status and counters of a link, as operators see them; they have no secrets."""
+"""The status and counters of a link, as operators see them, without secrets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FLOWING, PAUSED, BLOCKED = "flowing", "paused", "blocked"
 class LinkStatus:
     """The status of a link.
 
-    `forwarded` counts messages published here, `confirmed` those of them that are safe here; `retries` counts attempts
+    `forwarded` counts messages published locally, `confirmed` those of them that are safe; `retries` counts attempts
     since the link last ran, `reconnects` how often it ran and failed. `degraded` is the reason why a running link does
-    not do all that is expected of it, or empty. Times are wall time, in seconds.
+    not work as expected, or empty. Times are wall time, in seconds.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class LinkStatus:
         self._change(RUNNING, connection=connection)
 
     def failed(self, status: str, error: str, next_attempt_s: float | None) -> None:
-        """Note that the link is down. `next_attempt_s` is None if it is not tried again."""
+        """Note that the link is down. `next_attempt_s` is None if there will be no further attempt."""
         self.reconnects += self.status == RUNNING
         self.retries += 1
         self.unconfirmed = 0
@@ -76,20 +76,20 @@ class LinkStatus:
 
     def _change(self, status: str, error: str = "", connection: str = "", next_attempt_s: float | None = None) -> None:
         self.status, self.error, self.connection, self.next_attempt_s = status, error, connection, next_attempt_s
-        if status != RUNNING:  # a running link has its state already
+        if status != RUNNING:  # the state of a running link is set by `flow`
             self.state = self.reason = self.degraded = ""
         self.changed_s = self._now_s()
         self._changed()
 
     def dropped(self, too_far: bool) -> None:
-        """Count a dropped message: one that made all its hops, or else a repeat."""
+        """Count a dropped message: one that has made all its hops if `too_far`, otherwise a repeat."""
         if too_far:
             self.dropped_max_hops += 1
         else:
             self.dropped_seen += 1
 
     def degrade(self, reason: str) -> None:
-        """Add a reason why the link is degraded, until it is down."""
+        """Add a reason why the link is degraded; it applies until the link is down."""
         self.degraded = f"{self.degraded}; {reason}" if self.degraded else reason
 
     def flow(self, state: str, reason: str) -> None:

@@ -1,11 +1,11 @@
-"""A queue link: consumes from an upstream queue while consumers here can take more than the queue here has.
+"""A queue link: consumes from an upstream queue while local consumers can take more than the local queue has.
 
-Its deliveries are published into the queue here, also if no consumer can take them any more. Nothing is deleted
+Its deliveries are published into the local queue, even if no consumer can take them any more. Nothing is deleted
 upstream when the link ends.
 
-Demand is followed by events: consumers that come or go, and alarms, are looked at at once, as are deliveries; changes
-of the queue's length and of its consumers' room, which may come with each message, once in DEMAND_INTERVAL_S. A link at
-which nothing happens does nothing but to look at the length of the upstream queue every BACKLOG_S.
+Demand is evaluated after events: at once after deliveries, alarms and changes of consumers; once in DEMAND_INTERVAL_S
+after changes of the queue's length and of its consumers' room, which may change with each message. An idle link only
+checks the length of the upstream queue every BACKLOG_S.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from .upstream.delivery_parser import Delivery
 
 NOT_FOUND = 404
-DEMAND_INTERVAL_S = 0.01  # between evaluations of demand for changes that may come with each message
+DEMAND_INTERVAL_S = 0.01  # between evaluations of demand after changes that each message may cause
 BACKLOG_S = 5.0
-CHANGED = 2  # the factor by which the prefetch asked for has to change for the link to consume anew
+CHANGED = 2  # the factor by which the wanted prefetch has to change before the link consumes again with it
 
 
 class QueueLink(Link):
-    """A link of the queue `queue`."""
+    """The link of one queue with one upstream."""
 
     def __init__(self, host: Host, spec: LinkSpec, queue: Queue) -> None:
         super().__init__(host, spec, queue)
@@ -47,12 +47,12 @@ class QueueLink(Link):
         self._connection: UpstreamConnection | None = None
         self._channel: UpstreamChannel | None = None
         self._consuming = False
-        self._missing = False  # the upstream queue: it is declared when there is demand
-        self._deleted = False  # the upstream queue, while the link consumed from it
-        self._path: Path = ()  # the demand path that it consumes with
-        self._prefetch = 0  # that it consumes with
-        self._changed = asyncio.Event()  # demand is to be evaluated
-        self._urgent = asyncio.Event()  # without waiting for the end of DEMAND_INTERVAL_S
+        self._missing = False  # there is no upstream queue; it is declared when there is demand
+        self._deleted = False  # the upstream queue was deleted while the link consumed from it
+        self._path: Path = ()  # the demand path of the present consumer
+        self._prefetch = 0  # the prefetch of the present consumer
+        self._changed = asyncio.Event()  # demand has to be evaluated
+        self._urgent = asyncio.Event()  # demand has to be evaluated before DEMAND_INTERVAL_S is over
         self._passive_channel: UpstreamChannel | None = None
 
     # Setting up
@@ -86,7 +86,7 @@ class QueueLink(Link):
         forwarder = Forwarder(
             self.node, publisher, connection.transport, self.status, settings.ack_mode, "", key.name, prepare, self.fail
         )
-        forwarder.gone = lambda: self.queue.deleted
+        forwarder.target_deleted = lambda: self.queue.deleted
         forwarder.free = self.check_demand
         forwarder.rejected = self.report_rejected
         return forwarder
@@ -95,17 +95,17 @@ class QueueLink(Link):
         return connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name
 
     async def _ensure_upstream_queue(self, connection: UpstreamConnection) -> None:
-        """Declare the upstream queue like the queue here, unless there is one, of whatever kind.
+        """Declare the upstream queue like the local one, unless one of that name exists, of whatever kind.
 
-        One that was deleted while the link consumed from it is declared again when there is demand, not before: else a
-        queue that several brokers federate could not be deleted. Raises LinkError.
+        A queue that was deleted while the link consumed from it is declared again only when there is demand: otherwise
+        a queue that several brokers federate could not be deleted. Raises LinkError.
         """
         self._missing = not await self._look_at_backlog(connection)
         if self._missing and not self._deleted:
             await self._declare(connection)
 
     async def _look_at_backlog(self, connection: UpstreamConnection) -> bool:
-        """Look at the length of the upstream queue. Returns whether it exists. Raises LinkError."""
+        """Get the length of the upstream queue. Returns whether the queue exists. Raises LinkError."""
         if self._passive_channel is None:
             self._passive_channel = await connection.channel()
         name = self.spec.key.upstream_name
@@ -136,7 +136,7 @@ class QueueLink(Link):
     # Demand
 
     def check_demand(self) -> None:
-        """Evaluate demand at once: the queue here or its consumers may have changed."""
+        """Have demand evaluated at once: the local queue or its consumers may have changed."""
         self._urgent.set()
         self._changed.set()
 
@@ -174,7 +174,7 @@ class QueueLink(Link):
     async def _evaluate_demand(
         self, connection: UpstreamConnection, channel: UpstreamChannel, forwarder: Forwarder
     ) -> None:
-        """Start or cancel the consumer upstream as demand here asks for."""
+        """Start or cancel the consumer upstream, according to local demand."""
         key, demand = self.spec.key, self._demand
         self.queue.consumers.put_off()
         own = (self.cluster_name, key.vhost, key.name)
@@ -186,7 +186,7 @@ class QueueLink(Link):
             await self._consume(connection, channel, now)
         elif (
             step == "pause" and not self.queue.auto_delete
-        ):  # else the upstream queue might be deleted with its consumer
+        ):  # otherwise the upstream queue might be deleted with its consumer
             await self._cancel(channel)
         elif self._consuming and demand.wants and not self.queue.auto_delete and self._differs(now):
             await self._cancel(channel)
@@ -198,7 +198,7 @@ class QueueLink(Link):
             self.status.flow(BLOCKED if alarm else PAUSED, f"this broker is {alarm}" if alarm else demand.reason)
 
     def _differs(self, now: ConsumerDemand) -> bool:
-        """Whether demand is much different from what the link consumes with."""
+        """Whether path or prefetch differ enough from the present consumer's for the link to consume again."""
         asked = prefetch_for(self.settings.prefetch_count, now.room)
         return now.path != self._path or asked > CHANGED * self._prefetch or CHANGED * asked < self._prefetch
 
@@ -227,7 +227,7 @@ class QueueLink(Link):
 
     def take(self, deliveries: list[Delivery]) -> None:
         if self._forwarder is not None:
-            # An acknowledgement asks for more, so demand is evaluated first, with these in the queue here.
+            # Acknowledgements let the upstream send more: evaluate demand first, with these deliveries queued.
             self._forwarder.hold(True)
             self._forwarder.take(deliveries)
             self.check_demand()
@@ -244,4 +244,4 @@ class QueueLink(Link):
         self._demand.reset()
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
-        """Do nothing: nothing upstream is the link's own."""
+        """Do nothing: a queue link owns nothing upstream."""

@@ -1,6 +1,6 @@
 """The federation service: starts and ends links.
 
-It reconciles the links that policies ask for with those there are, after each event and every few seconds, so that no
+After each event and every few seconds it reconciles the running links with those that policies ask for, so that no
 order of events leaves a link too many or too few.
 """
 
@@ -29,7 +29,7 @@ from .link import Link
 from .link_spec import LinkKey, LinkSpec, asks_for_federation, desired_links, keeps_upstream_queue, scan, still_exists
 from .queue_link import QueueLink
 
-SOON_S = 0.05  # after an event, for further ones
+SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
 NO_EXCHANGE_LINKS: list[ExchangeLink] = []
 NO_QUEUE_LINKS: list[QueueLink] = []
@@ -37,18 +37,18 @@ COMPONENTS = ("federation-upstream", "federation-upstream-set", "policy")
 
 
 class FederationService(Service):
-    """The service "federation". `links` are the links that should run; those that end are in `_ending`."""
+    """The service "federation". `links` are the links that should run; links that are being ended are in `_ending`."""
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, Link] = {}
-        self._ending: dict[LinkKey, Link] = {}  # the last one of each key
+        self._ending: dict[LinkKey, Link] = {}  # the latest ended link of each key
         self._host: Host | None = None
         self._watcher: Watcher | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
-        self._scanning = False  # a scan goes on in the next turn of the loop
+        self._scanning = False  # a scan continues in the next turn of the loop
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
-        self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and name here
+        self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and local name
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
 
     async def start(self, host: Host) -> None:
@@ -58,7 +58,7 @@ class FederationService(Service):
         self._tick_in(0.0)
 
     async def stop(self) -> None:
-        """End all links. Upstream queues stay, and keep what is published meanwhile."""
+        """End all links. Upstream queues stay and keep what is published meanwhile."""
         if self._host is None:
             return
         if self._watcher is not None:
@@ -84,7 +84,7 @@ class FederationService(Service):
         return [link.row() for _, link in sorted(self.links.items())]
 
     def restart(self, id_: str) -> bool:
-        """Restart the link with that id; what it declared upstream stays. Returns whether there is one."""
+        """Restart the link with this id; its objects upstream stay. Returns False if there is no such link."""
         assert self._host is not None
         for key, link in self.links.items():
             if key.id == id_ and key in desired_links(self._host.node, [link.target]):
@@ -121,21 +121,21 @@ class FederationService(Service):
                 self._timer = asyncio.get_running_loop().call_later(0, self._scan_slice, slices, targets)
                 return
             self._reconcile(targets)
-        finally:  # also after an error the next tick has to come
+        finally:  # the next tick has to be scheduled even after an error
             if not self._scanning:
                 self._tick_in(SOON_S if self._soon else TICK_S)
 
     def _reconcile(self, targets: list[Exchange | Queue]) -> None:
         assert self._host is not None
         node = self._host.node
-        # The targets of running links are looked at in any case, whatever has changed since the scan began.
-        found = desired_links(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
-        for key in [key for key in self.links if key not in found]:
+        # The targets of running links are included in any case: something may have changed since the scan began.
+        desired = desired_links(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
+        for key in [key for key in self.links if key not in desired]:
             ended = self._end(key, removing=True)
             if isinstance(ended, ExchangeLink) and still_exists(node, ended.exchange):
                 ended.detach()
             self._emit_removed(key)
-        for key, now in found.items():
+        for key, now in desired.items():
             link = self.links.get(key)
             if link is None:
                 self._start(now, self._ending.get(key))
@@ -198,7 +198,7 @@ class FederationService(Service):
 
 
 async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> None:
-    """End links in batches; after `shutdown_timeout`, all that are left at once.
+    """End links in batches; after `shutdown_timeout`, end all remaining ones at once.
 
     The keys are RabbitMQ's, federation.exchanges.shutdown.* and federation.queues.shutdown.*.
     """
@@ -223,7 +223,7 @@ def deduplicates(node: Node, vhost: str, name: str) -> bool:
 
 
 class Watcher(Observer):
-    """An observer of the node: has the service reconcile after events that may change links, and notifies links."""
+    """An observer of the node: triggers reconciliation after events that may change links, and notifies links."""
 
     def __init__(self, service: FederationService) -> None:
         self._service = service

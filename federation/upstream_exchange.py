@@ -1,9 +1,9 @@
-"""The exchange type x-federation-upstream: downstream links declare exchanges of it here, which feed their queues.
+"""The exchange type x-federation-upstream, of which downstream links declare the exchanges that feed their queues.
 
-It is a fanout for messages that may go to that downstream: a message that has made as many hops as the link allows, or
-was in the downstream's cluster and virtual host, would be dropped there, so it is not routed at all. If the downstream
-gives no cluster name or no virtual host, only hops count. With the argument x-deduplicate, which Warren's links give if
-their exchange deduplicates, messages get an identity on their way (see `deduplication`).
+It is a fanout that skips messages which the downstream would drop: those that have made as many hops as the link
+allows, or have been in the downstream's cluster and virtual host. If the downstream gives no cluster name or no virtual
+host, only hops count. With the argument x-deduplicate, which Warren's links set if their exchange deduplicates, routed
+messages get an identity (see `deduplication`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_HOPS = "x-max-hops"
 DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-downstream-name", "x-downstream-vhost"
 DEDUPLICATE = "x-deduplicate"
 
-_identities = Identities()  # one for the process: all internal exchanges that a publish reaches give it the same one
+_identities = Identities()  # one for the process, so that all internal exchanges give a publish the same identity
 
 
 class FederationUpstreamExchange(ExchangeType):
@@ -66,7 +66,7 @@ class FederationUpstreamExchange(ExchangeType):
         self._deduplicates = arguments.flag(DEDUPLICATE) is True
         self._bound = Destinations()
         self._stamp: list[Destination] = []
-        # Only messages with x-received-from may be dropped; with x-deduplicate, each may get an identity.
+        # Only messages with x-received-from may be skipped; with x-deduplicate, any message may get an identity.
         self.routes_by_key_unless_header = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
 
     def on_created(self, context: ExchangeContext) -> None:
@@ -85,7 +85,7 @@ class FederationUpstreamExchange(ExchangeType):
         limit = self._max_hops
         known = True
         if self._deduplicates:
-            # A message without an identity gets one here, so it has one from here on.
+            # A message without an identity gets one now.
             known = bool(identity_from_header(raw, crc32(message.body)))
             limit = effective_max_hops(limit, b"\x01")
         if not self._bound or hop_headers.drop_reason(raw, limit, self._cluster_name, self._vhost):
@@ -94,7 +94,7 @@ class FederationUpstreamExchange(ExchangeType):
 
 
 class IdentityStamp(Sink):
-    """A destination that gives messages their identity and passes them on."""
+    """A sink that gives messages their identity and passes them on."""
 
     __slots__ = ("_bound", "_forgets")
 

@@ -1,6 +1,6 @@
-"""The names of what an exchange link declares upstream: its queue and its internal exchanges.
+"""The names of the queue and the internal exchanges that an exchange link declares upstream.
 
-They are RabbitMQ's, letter for letter: a link that takes over from a RabbitMQ finds its queue, and so does a restart.
+They are exactly RabbitMQ's: a link that takes over from a RabbitMQ uses its queue, as does a restarted link.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from warren.broker.amqp.limits import SHORT_STRING
 from warren.broker.plugin import Invalid
 
-GENERATIONS = ("A", "B")  # of the internal exchange, in turns
+GENERATIONS = ("A", "B")  # of the internal exchange, used alternately
 
 
 def base_name(upstream_exchange: str, cluster_name: str, vhost: str, exchange: str, upstream_vhost: str) -> str:
-    """Return the name of the upstream queue. `cluster_name`, `vhost`, `exchange` are the downstream's, which is here.
+    """Return the name of the upstream queue. `cluster_name`, `vhost` and `exchange` are those of the downstream.
 
     Raises Invalid if the internal exchange's name would be too long.
     """
@@ -39,5 +39,5 @@ def internal_name(base: str, generation: str) -> str:
 
 
 def next_generation(generation: str) -> str:
-    """Return the generation after this one. An unknown one counts as A, so the first one ever is B."""
+    """Return the other generation. An unknown one counts as A, so the first is B."""
     return "A" if generation == "B" else "B"

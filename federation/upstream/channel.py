@@ -1,7 +1,7 @@
-"""A channel of an upstream connection: the methods that links need, their arguments encoded to the byte.
+"""A channel of an upstream connection: the methods that links need, with exactly encoded arguments.
 
 aio-pika opens and closes the channel. All other methods are written to UpstreamTransport, which also matches their
-replies: integers keep their types, names may be whatever AMQP allows, and many methods may be on their way at once.
+replies: integers keep their types, all names that AMQP allows can be used, and many methods may await replies at once.
 All errors are LinkErrors: with the upstream's code if it closed the channel, with code 0 if the connection is lost.
 """
 
@@ -25,7 +25,7 @@ QUEUE_DECLARE, QUEUE_BIND, QUEUE_DELETE, QUEUE_UNBIND = 0x0032000A, 0x00320014, 
 QOS, CONSUME, CANCEL = 0x003C000A, 0x003C0014, 0x003C001E
 
 TICKET = b"\x00\x00"
-WINDOW, WINDOW_BYTES = 500, 1 << 20  # methods on their way at once: far less than what an upstream may leave unread
+WINDOW, WINDOW_BYTES = 500, 1 << 20  # unanswered methods: far less than what an upstream may leave unread
 
 _decode_counts = Struct(">II").unpack_from
 _encode_qos = Struct(">IHB").pack
@@ -34,8 +34,8 @@ _encode_qos = Struct(">IHB").pack
 class UpstreamChannel:
     """An open channel at an upstream.
 
-    `cancelled` is called with the consumer tag when the upstream cancels a consumer. `ended` has the reason as a
-    LinkError once the channel is closed, by either side.
+    `cancelled` is called with the consumer tag when the upstream cancels a consumer. `ended` is completed with the
+    reason, a LinkError, when either side closes the channel.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class UpstreamChannel:
     async def declare_queue(
         self, name: str, durable: bool, auto_delete: bool, arguments: Table, passive: bool = False
     ) -> tuple[int, int]:
-        """Declare a queue. Returns the number of ready messages and that of consumers."""
+        """Declare a queue. Returns the numbers of ready messages and of consumers."""
         answer = await self._call(
             QUEUE_DECLARE,
             TICKET + encode_short(name) + encode_flags(passive, durable, False, auto_delete, False) + arguments.framed,
@@ -112,16 +112,16 @@ class UpstreamChannel:
     async def bind_many(
         self, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False
     ) -> None:
-        """Bind by each pair of routing key and arguments, with WINDOW methods on their way at once.
+        """Bind `destination` to `source` by each pair of routing key and arguments, WINDOW methods at a time.
 
-        The upstream has them all when this returns; with `nowait` it replies only to the last one of each window.
+        The upstream has made all bindings when this returns; with `nowait` it replies only to the last of each window.
         """
         await self._send_many(EXCHANGE_BIND, destination, source, items, nowait)
 
     async def unbind_many(
         self, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False
     ) -> None:
-        """Unbind, in the way of `bind_many`."""
+        """Unbind `destination` from `source` by each pair, in the same way as `bind_many`."""
         await self._send_many(EXCHANGE_UNBIND, destination, source, items, nowait)
 
     async def _send_many(
@@ -152,7 +152,7 @@ class UpstreamChannel:
         await self._call(QOS, _encode_qos(0, prefetch, 0))
 
     async def consume(self, queue: str, tag: str, no_ack: bool, arguments: Table, nowait: bool = False) -> str:
-        """Start a consumer. Returns its tag, which the upstream makes up for an empty `tag`, unless with `nowait`."""
+        """Start a consumer. Returns its tag; the upstream generates one if `tag` is empty, but not with `nowait`."""
         flags = encode_flags(False, no_ack, False, nowait)
         method = TICKET + encode_short(queue) + encode_short(tag) + flags + arguments.framed
         if nowait:
@@ -171,11 +171,11 @@ class UpstreamChannel:
     # The channel itself
 
     async def close(self) -> None:
-        """Close the channel, if it is open: the upstream requeues its unacknowledged deliveries."""
+        """Close the channel, if it is open; the upstream requeues its unacknowledged deliveries."""
         await self._close(self)
 
     def _call(self, index: int, arguments: bytes) -> asyncio.Future[bytes]:
-        """Write a method at once. The future has the arguments of the reply."""
+        """Write a method at once. The result of the future is the arguments of the reply."""
         if self.ended.done():
             answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             answer.set_exception(self.ended.result())
@@ -204,5 +204,5 @@ def encode_short(text: str) -> bytes:
 
 
 def encode_flags(*bits: bool) -> bytes:
-    """Encode up to eight bits as one byte, the first one as the lowest bit."""
+    """Encode up to eight bits as one byte, the first as the lowest bit."""
     return bytes((sum(bit << place for place, bit in enumerate(bits)),))

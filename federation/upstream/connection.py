@@ -1,7 +1,7 @@
 """An AMQP connection to an upstream, and how it is opened: socket, TLS, login, virtual host.
 
-The module is imported when the first link starts, as importing aio-pika takes a while. All errors are LinkErrors, whose
-texts come from the upstream, the system or this module; texts of aio-pika go no further.
+The module is imported when the first link starts, since importing aio-pika takes a while. All errors are LinkErrors,
+whose texts come from the upstream, the system or this module, never from aio-pika.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ CAPABILITIES = (
 )
 WAITS_FOR_CANCEL_OK = "accept_consumer_cancel_ok"  # a capability of upstreams
 CANCEL_OK = 0x003C001F
-CONNECT_S = 4.0  # for a TCP connection to one address: the system asks at once, after 1 s and after 3 s
-CLEAN_UP_S = 1.0  # for what is left of an attempt that failed
+CONNECT_S = 4.0  # for a TCP connection to one address: the system sends SYN at once, after 1 s and after 3 s
+CLEAN_UP_S = 1.0  # to close the connection of a failed attempt
 
 
 async def dial(
@@ -54,10 +54,11 @@ async def dial(
     deliveries: Callable[[list[Delivery]], None],
     user: User | None = None,
 ) -> UpstreamConnection:
-    """Open a connection to that virtual host, with `name` as its connection name; deliveries go to `deliveries`.
+    """Open a connection to a virtual host, with `name` as its connection name; `deliveries` is called with deliveries.
 
-    It acts for that user of this broker, or for the node itself. TCP and TLS together, and then the login, may take as
-    long as the endpoint allows. Raises LinkError, whose text has no secrets; then, or if cancelled, nothing stays open.
+    `user` is the user of this broker for whom the link acts, or None for the node itself. The endpoint's timeout
+    applies to TCP and TLS together, and again to the login. Raises LinkError, whose text has no secrets. After an error
+    or a cancellation nothing stays open.
     """
     dispatcher = EventDispatcher(host, deliveries)
     transport = UpstreamTransport(dispatcher, host.settings.max_message_size)
@@ -79,7 +80,7 @@ async def dial(
 async def connect_transport(
     host: Host, endpoint: Endpoint, vhost: str, transport: UpstreamTransport, user: User | None
 ) -> None:
-    """Connect a socket, with TLS if asked for, and give it to the transport. Raises LinkError."""
+    """Connect a socket, with TLS if the endpoint has it, and hand it to the transport. Raises LinkError."""
     loop = asyncio.get_running_loop()
     try:
         with ExitStack() as undo:
@@ -112,8 +113,8 @@ async def connect_transport(
 async def load_tls_context(host: Host, endpoint: Endpoint, user: User | None) -> ssl.SSLContext:
     """Return the TLS context of an endpoint. Raises LinkError if a file cannot be used.
 
-    A user who is no administrator may name files that he may not read himself, so what is wrong with a file, and
-    whether it exists, is only logged.
+    A user who is no administrator may name files that he may not read himself, so whether a file exists and what is
+    wrong with it is only logged.
     """
     try:
         return await asyncio.to_thread(make_context, endpoint)
@@ -133,8 +134,8 @@ async def resolve(host: str, port: int, *, type: int) -> list[Any]:
 async def connect(host: str, port: int) -> socket.socket:
     """Open a TCP connection to the first address of the host that answers. Raises OSError.
 
-    Each address has CONNECT_S. The system would try for two minutes, by the route and from the address that it chose
-    first, which after an outage of the network may not exist any more.
+    Each address has CONNECT_S to answer. The system would try for two minutes, with the route and the source address
+    that it chose first, which may no longer exist after an outage of the network.
     """
     loop = asyncio.get_running_loop()
     last: OSError = TimeoutError()
@@ -156,7 +157,7 @@ async def connect(host: str, port: int) -> socket.socket:
 
 
 class EventDispatcher(UpstreamEvents):
-    """Passes the events of one transport on to the link and to the channels of its connection."""
+    """The dispatcher of one transport's events to the link and to the channels of its connection."""
 
     def __init__(self, host: Host, deliveries: Callable[[list[Delivery]], None]) -> None:
         self.deliveries = deliveries
@@ -184,8 +185,8 @@ class EventDispatcher(UpstreamEvents):
 class UpstreamConnection:
     """A connection to an upstream, usable after `log_in`.
 
-    `ended` has the reason once it is closed; `direct`: it leads to this very broker, without TCP; `cluster_name`: the
-    upstream's, or None.
+    `ended` is completed with the reason when the connection is closed; `direct`: it connects to this same broker,
+    without TCP; `cluster_name` is the upstream's, or None.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class UpstreamConnection:
         self._connection = PlainConnection(AiormqConnection(transport, endpoint, vhost, client_properties(name)))
 
     async def log_in(self) -> None:
-        """Do the AMQP handshake. Raises LinkError."""
+        """Perform the AMQP handshake. Raises LinkError."""
         await self._run(self._connection.connect())
         underlay = self._connection.underlay
         self.transport.parser.frame_max = underlay.frame_max
@@ -229,7 +230,7 @@ class UpstreamConnection:
         return channel
 
     async def _close_channel(self, opened: AiormqChannel, channel: UpstreamChannel) -> None:
-        """Close a channel, also if the connection is lost."""
+        """Close a channel, even if the connection is lost."""
         if not channel.ended.done():
             channel.ended.set_result(LinkError("closed"))
             self._dispatcher.channels.pop(channel.number, None)
@@ -241,12 +242,12 @@ class UpstreamConnection:
                 self.transport.drop_channel(channel.number, channel.ended.result())
 
     async def abandon(self) -> None:
-        """Close a connection that did not get as far as to be open."""
+        """Close a connection whose handshake did not complete."""
         self.transport.abort("given up")
         await self.close(CLEAN_UP_S)
 
     async def close(self, timeout_s: float) -> None:
-        """Send connection.close and wait for the reply up to `timeout_s`. Further deliveries are discarded."""
+        """Send connection.close and wait up to `timeout_s` for the reply. Further deliveries are discarded."""
         self._dispatcher.deliveries = discard
         self.transport.resume()
         try:
@@ -261,7 +262,7 @@ class UpstreamConnection:
         self.transport.send(channel, CANCEL_OK, encode_short(consumer_tag))
 
     async def _run_with_deadline(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to aio-pika that the upstream has to answer in time. Raises LinkError."""
+        """Run a call to aio-pika, with the deadline for the upstream's reply. Raises LinkError."""
         answer: asyncio.Future[None] = self.transport.loop.create_future()
         self.transport.expect(answer)
         try:
@@ -272,7 +273,7 @@ class UpstreamConnection:
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to aio-pika in a task of its own. Raises LinkError.
 
-        aio-pika may raise CancelledError although nobody cancelled the caller, and may go on after the connection.
+        aio-pika may raise CancelledError although the caller was not cancelled, and may not end with the connection.
         """
         task = self.transport.loop.create_task(work)
         task.add_done_callback(mark_retrieved)
@@ -296,7 +297,7 @@ class UpstreamConnection:
 
 
 def discard(deliveries: list[Delivery]) -> None:
-    """Drop deliveries of a connection that is closing; they are unacknowledged, so the upstream requeues them."""
+    """Drop the deliveries of a closing connection; they are unacknowledged, so the upstream requeues them."""
 
 
 @cache

@@ -1,9 +1,9 @@
-"""The parser of deliveries: takes the bytes that an upstream sends and returns whole deliveries and other frames; pure.
+"""The parser of deliveries: splits the bytes that an upstream sends into complete deliveries and other frames; pure.
 
-A delivery is the method basic.deliver and its content: a header frame and body frames. Deliveries that were received
-whole and in a row, with one body frame at most each, are parsed in one step; all else is parsed frame by frame, with
-the same results. Frames that are no part of a delivery are returned unchanged. Sizes are checked before any byte is
-kept.
+A delivery is the method basic.deliver and its content: a header frame and body frames. Successive deliveries that were
+received completely and have at most one body frame are parsed in one step; everything else is parsed frame by frame,
+with the same results. Frames that are not part of a delivery are returned unchanged. Sizes are checked before any byte
+is kept.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CONTENT_CLASS = 60
 DELIVER = 0x003C003C
 
 FIRST_FRAME_MAX = 1 << 17  # bytes, before tune-ok: connection.start can have long properties
-FRAME_MAX = 1 << 20  # bytes, the most that tune-ok asks for: as much of a frame is kept until it is whole
+FRAME_MAX = 1 << 20  # bytes, the most that tune-ok asks for: as much of an incomplete frame may be kept
 BODY_MAX = 16 << 20  # bytes of one message, by default
-OTHERS_MAX = 16 << 20  # bytes of partial deliveries beside one of BODY_MAX, frames included, on all channels
+OTHERS_MAX = 16 << 20  # bytes of partial deliveries on all channels, frames included, in addition to BODY_MAX
 
 _head = Struct(">BHI").unpack_from
 _content_head = Struct(">BHIHHQ").unpack_from
@@ -33,8 +33,11 @@ _index = Struct(">I").unpack_from
 
 
 class Delivery(NamedTuple):
-    """A message that an upstream delivered. `tag` is the delivery tag; `properties` are flags and values as in the
-    header frame; `body_frames` are whole frames, with the upstream's channel number in them."""
+    """A message that an upstream delivered.
+
+    `tag` is the delivery tag; `properties` are flags and values as in the header frame; `body_frames` are complete
+    frames, with the upstream's channel number in them.
+    """
 
     channel: int
     tag: int
@@ -48,9 +51,9 @@ class Delivery(NamedTuple):
 
 
 class DeliverMethod:
-    """A parsed basic.deliver without delivery tag and redelivered flag, which later deliveries often have in common.
+    """A parsed basic.deliver without delivery tag and redelivered flag; later deliveries often differ only in those.
 
-    `prefix` are the frame's bytes before the delivery tag, `suffix` those after the redelivered flag.
+    `prefix` is the frame up to the delivery tag, `suffix` the frame after the redelivered flag.
     """
 
     __slots__ = ("channel", "consumer_tag", "exchange", "routing_key", "prefix", "suffix")
@@ -75,7 +78,7 @@ class DeliverMethod:
 
 
 class PartialDelivery:
-    """A delivery whose content is not complete yet. `properties` are None before the header frame."""
+    """A delivery whose content is incomplete. `properties` are None before the header frame."""
 
     __slots__ = ("method", "tag", "redelivered", "properties", "body_bytes", "missing", "frames")
 
@@ -105,16 +108,16 @@ class DeliveryParser:
     def __init__(self, body_max: int = BODY_MAX) -> None:
         self.frame_max = FIRST_FRAME_MAX
         self.body_max = body_max
-        self._rest: list[bytes] = []  # the beginning of a frame that is not whole
-        self._missing = 0  # bytes of it to wait for
+        self._rest: list[bytes] = []  # the beginning of an incomplete frame
+        self._missing = 0  # bytes that it still lacks
         self._partial: dict[int, PartialDelivery] = {}  # by channel
         self._kept_bytes = 0  # of partial deliveries
         self._method: DeliverMethod | None = None  # that of the delivery before
 
     def feed(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> None:
-        """Add whole deliveries to `deliveries`, and frames that are no part of one to `others`.
+        """Append complete deliveries to `deliveries`, and frames that are not part of one to `others`.
 
-        Raises LinkError for a malformed or too large frame, when those before it are added. HOT: the federation bench.
+        Raises LinkError for a malformed or too large frame, after adding those before it. HOT: the federation bench.
         """
         if self._rest:
             self._rest.append(data)
@@ -134,7 +137,7 @@ class DeliveryParser:
             self._kept_bytes -= len(partial.frames)
 
     def _parse(self, data: bytes, deliveries: list[Delivery], others: list[bytes]) -> int:
-        """Parse whole frames. Returns where the first one starts that is not whole, and sets `_missing`."""
+        """Parse complete frames. Returns the offset of the first incomplete one, and sets `_missing`."""
         at, end = 0, len(data)
         while True:
             if end - at < 7:
@@ -162,7 +165,7 @@ class DeliveryParser:
             at = stop
 
     def _deliver(self, data: bytes, at: int, stop: int, deliveries: list[Delivery]) -> int:
-        """Parse deliveries in a row, or one method frame. Returns the place after them. HOT: the federation bench."""
+        """Parse successive deliveries or one method frame. Returns the offset after it. HOT: the federation bench."""
         start, end = at, len(data)
         while True:
             method = self._method

@@ -1,7 +1,7 @@
-"""The endpoint of an upstream: its URI, parsed.
+"""The endpoint of an upstream: its parsed URI.
 
-A password is a Secret from here on: no log, status, exception or traceback shows it, as its repr is redacted.
-`Endpoint.safe` is what may be shown of a URI.
+A parsed password is a Secret, whose repr is redacted: no log, status, exception or traceback shows it.
+`Endpoint.safe` is the part of the URI that may be shown.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from warren.broker.plugin import Invalid
 
 PORT, TLS_PORT = 5672, 5671
 HEARTBEAT_S = 10
-TIMEOUT_MS = 10_000  # RabbitMQ waits 60 s: so long a link would stay down after an outage in which packets are lost
+TIMEOUT_MS = 10_000  # with RabbitMQ's 60 s a link would stay down that long after an outage that loses packets
 CHANNEL_MAX = 2047
 GUEST = "guest"  # user and password of a network URI that names none
 SHORT, LONG = 65_535, 4_294_967_295  # the largest values in connection.tune-ok
 
 
 class Secret:
-    """A string that is never shown. Secrets are equal if their strings are."""
+    """A string whose repr is redacted. Secrets are equal if their strings are equal."""
 
     __slots__ = ("_hidden",)
 
@@ -29,7 +29,7 @@ class Secret:
         self._hidden = hidden
 
     def reveal(self) -> str:
-        """Return the string, for the peer that it is meant for alone."""
+        """Return the string, to be sent to the peer and to nobody else."""
         return self._hidden
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Secret:
 class Endpoint:
     """The address of an upstream, with the options of its URI.
 
-    direct       the URI has no host: this very broker, without TCP; `host` is empty and `port` 0
+    direct       the URI has no host: this same broker, without TCP; `host` is empty and `port` 0
     vhost        None: the virtual host of the local object; empty is a name
     user         None: as the node itself, only for a direct URI without credentials
     channel_max  0 is no limit, as for frame_max

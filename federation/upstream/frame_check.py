@@ -1,8 +1,8 @@
-"""The check of frames that go on to aio-pika's decoder; pure.
+"""The check of frames before aio-pika's decoder gets them; pure.
 
 That decoder has no limits: a table of 140 KB that is nested 20,000 deep takes 100 MB of memory in it, and a server that
-answers in place of the upstream needs no password for that. So a frame is passed on only if it is a heartbeat or one of
-the methods that aio-pika waits for, after the lengths of its arguments and the nesting of tables were checked.
+answers in place of the upstream needs no password to send one. So only heartbeats and the methods that aio-pika waits
+for are passed on, after their arguments' lengths and the nesting of tables were checked.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..errors import LinkError
 
 METHOD, HEARTBEAT = 1, 8
 START = 0x000A000A
-START_TABLE_AT = 13  # behind the frame's head, the ids of class and method, and the version
+START_TABLE_AT = 13  # after the frame's header, the ids of class and method, and the version
 START_MAX = 1 << 17  # bytes of connection.start: the tables of known brokers have less than 1,000
-METHOD_MAX = 1024  # bytes of any other: a reply text has 255, connection.open-ok a short string
-CLUSTER_NAME_MAX = 255  # bytes, as here: it is written into each message and into names of queues
+METHOD_MAX = 1024  # bytes of any other method: a reply text has 255, connection.open-ok a short string
+CLUSTER_NAME_MAX = 255  # bytes, the limit of this broker's too: it is part of each message and of names of queues
 _CONNECTION = {
     0x000A001E: "connection.tune",
     0x000A0029: "connection.open-ok",
@@ -43,10 +43,10 @@ _size = Struct(">I").unpack_from
 
 
 def is_for_decoder(frame: bytes, started: bool) -> bool:
-    """Whether aio-pika waits for this whole frame; False for replies to methods that it did not send.
+    """Whether aio-pika waits for this frame; False for replies to methods that it did not send.
 
-    `started`: connection.start was received before. Raises LinkError for a frame that is too large, malformed, or out
-    of place.
+    `started`: connection.start was received before. Raises LinkError for a frame that is too large, malformed, or
+    unexpected.
     """
     if frame[0] == HEARTBEAT:
         return len(frame) == 8

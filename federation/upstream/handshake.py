@@ -1,19 +1,23 @@
 """The AMQP handshake with an upstream: the only file of federation that imports aio-pika and aiormq.
 
-aio-pika keeps the connection: the handshake, heartbeats, the opening and closing of channels, and connection.close. All
-else is written and read by UpstreamTransport. The URL that aio-pika is given names neither address nor password, so
-none of its texts can show them; its loggers are silent, as the link logs what matters.
+aio-pika does the handshake, heartbeats, the opening and closing of channels, and connection.close. UpstreamTransport
+writes and reads everything else. The URL that aio-pika gets has neither address nor password, so none of its texts can
+show them; its loggers are silenced, since the link logs what matters.
 
-Some of what is used here is private to the two libraries, so pyproject.toml pins their major versions (aio-pika 10 from
-10.2 on, aiormq 7 from 7.2.4 on), and a new one of either has to be read against this list. `aiormq.Connection._rpc` is
-overridden to replace the arguments of three methods: start-ok, as aiormq sends text alone as response and client
-properties of its own; tune-ok, as frame_max and channel_max of the URI are to hold; and open, as pamqp refuses names of
-virtual hosts that AMQP allows. `aiormq.Connection._credentials_class` is overridden to choose the mechanism that the
-URI asks for. `aio_pika.Connection.connect` is overridden, as it would open the socket by itself;
-`_on_connection_close`, `_on_connected`, `UnderlayConnection` and `OneShotCallback` are what it uses once the socket is
-open. `__del__` is overridden, as it starts a task. Beyond this file, UpstreamTransport feeds heartbeats to aiormq's
-reader, as aiormq closes a connection at which it reads nothing, and deliveries do not pass through it; and
-UpstreamConnection runs each call in a task of its own, as aiormq may end it by a CancelledError that nobody asked for.
+This file uses private parts of the two libraries, so pyproject.toml pins their major versions (aio-pika 10 from 10.2
+on, aiormq 7 from 7.2.4 on), and each new version of either has to be compared with this list:
+
+- `aiormq.Connection._rpc` is overridden to replace the arguments of three methods: start-ok, where aiormq sends only
+  text as response and client properties of its own; tune-ok, for frame_max and channel_max of the URI; and open, where
+  pamqp refuses names of virtual hosts that AMQP allows.
+- `aiormq.Connection._credentials_class` is overridden to choose the mechanism that the URI asks for.
+- `aio_pika.Connection.connect` is overridden, since it would open the socket by itself. `_on_connection_close`,
+  `_on_connected`, `UnderlayConnection` and `OneShotCallback` are what it uses once the socket is open.
+- `__del__` is overridden, since it starts a task.
+- UpstreamTransport feeds heartbeats to aiormq's reader: aiormq closes a connection from which it reads nothing, and
+  deliveries do not pass through it.
+- UpstreamConnection runs each call in a task of its own: aiormq may end a call with a CancelledError that the caller
+  did not request.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ DEFAULT_MECHANISMS = ("plain", "amqplain")  # in order of preference, if the URI
 
 
 class RawStartOk(commands.Connection.StartOk):
-    """A connection.start-ok with encoded arguments: the response may be any bytes, which pamqp takes for text."""
+    """A connection.start-ok with encoded arguments, since its response may be any bytes and pamqp encodes only text."""
 
     def __init__(self, arguments: bytes) -> None:
         super().__init__()
@@ -64,7 +68,7 @@ class RawStartOk(commands.Connection.StartOk):
 
 
 class RawOpen(commands.Connection.Open):
-    """A connection.open with encoded arguments: pamqp refuses names of virtual hosts that AMQP allows."""
+    """A connection.open with encoded arguments, since pamqp refuses names of virtual hosts that AMQP allows."""
 
     def __init__(self, arguments: bytes) -> None:
         super().__init__()
@@ -133,7 +137,7 @@ class AiormqConnection(aiormq.Connection):
 
 
 class ConnectedSocketFactory(TransportFactory):
-    """Hands aiormq a socket that is already connected."""
+    """A factory that hands aiormq a socket which is already connected."""
 
     def __init__(self, transport: UpstreamTransport) -> None:
         self._transport = transport
@@ -146,7 +150,7 @@ class ConnectedSocketFactory(TransportFactory):
 
 
 class PlainConnection(aio_pika.Connection):
-    """An aio-pika connection over an AiormqConnection. It has to be closed, also if `connect` failed."""
+    """An aio-pika connection over an AiormqConnection. It has to be closed even if `connect` failed."""
 
     def __init__(self, underlay: AiormqConnection) -> None:
         super().__init__(underlay.url)
@@ -160,8 +164,11 @@ class PlainConnection(aio_pika.Connection):
         await self._on_connected()
 
     def __del__(self) -> None:
-        """Do nothing: the transport is aborted already. aio-pika would start a task here, in the loop of whichever
-        thread collects the object, also for an attempt that was cancelled while it closed."""
+        """Do nothing, since the transport is aborted already.
+
+        aio-pika would start a task, in the loop of whichever thread collects the object, even for an attempt that was
+        cancelled while it was closing.
+        """
 
 
 def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
@@ -181,7 +188,7 @@ def lower_limit(theirs: int, ours: int) -> int:
 
 
 def encode_short(text: str) -> bytes:
-    """Encode a short string. Raises LinkError if it is too long, which only the name of a virtual host can be."""
+    """Encode a short string. Raises LinkError if it is too long; only the name of a virtual host can be."""
     encoded = text.encode("utf-8", "surrogateescape")
     if len(encoded) > SHORT_STRING:
         raise LinkError("the name of the virtual host is too long")

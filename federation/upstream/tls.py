@@ -1,4 +1,4 @@
-"""TLS contexts for upstreams, from the files that URIs name. Each attempt reads them anew, as certificates change."""
+"""TLS contexts for upstreams, from the files that URIs name. Each attempt reads them again: certificates change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_context(endpoint: Endpoint) -> ssl.SSLContext:
             context.check_hostname = False
         option = "certfile or keyfile"
         if endpoint.certfile:
-            # Without a function OpenSSL would ask the terminal for the passphrase of a key that has endpoint.
+            # Without a function OpenSSL would ask for the passphrase of an encrypted key at the terminal.
             context.load_cert_chain(endpoint.certfile, endpoint.keyfile or None, lambda: passphrase(endpoint))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: the passphrase is too long
         raise LinkError(f"cannot use {option}: {describe_error(error)}") from None
@@ -39,7 +39,7 @@ def passphrase(endpoint: Endpoint) -> str:
 
 
 def expected_name(endpoint: Endpoint) -> str:
-    """Return the server's name for SNI and verification; empty: any."""
+    """Return the server's name for SNI and verification; empty if any is accepted."""
     return endpoint.host if endpoint.server_name is None else endpoint.server_name
 
 

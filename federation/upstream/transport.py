@@ -1,10 +1,9 @@
-"""The transport of a connection to an upstream: the protocol of its socket, beneath aio-pika.
+"""The transport of a connection to an upstream: the protocol of its socket, below aio-pika.
 
-aio-pika keeps the connection: the handshake, heartbeats, the opening and closing of channels, connection.close. What a
-link does often, or needs to be exact to the byte, does not pass through it: deliveries are parsed out of the stream,
-their bytes unchanged, and so are the replies to methods that were written here. All other frames go on to aio-pika's
-reader, unchanged and in order. Deliveries that were received together are passed on together, before aio-pika sees any
-frame that follows them.
+aio-pika does the handshake, heartbeats, the opening and closing of channels, and connection.close. What a link does
+often, or needs encoded exactly, bypasses it: deliveries, whose bytes stay unchanged, and replies to methods that this
+transport wrote are taken out of the stream. All other frames are passed to aio-pika's reader, unchanged and in order.
+Deliveries that were received together are passed on together, before aio-pika sees any frame that follows them.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ END = b"\xce"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 CONNECTION_CLOSE, CHANNEL_CLOSE = 0x000A0032, 0x00140028
 CANCEL, ACK, NACK = 0x003C001E, 0x003C0050, 0x003C0078
-REPLIES = {0x00280028: 0x00280033}  # exchange.unbind-ok: all other replies have the next number after their request
+REPLIES = {0x00280028: 0x00280033}  # exchange.unbind-ok; the id of any other reply is its request's plus one
 REQUEUE = 2  # among the flags of basic.nack
 
-WRITE_MAX = 8 << 20  # bytes that the upstream has not read yet: acknowledgements and methods, which are short
-READER_LIMIT = 1 << 16  # bytes for aio-pika; beyond twice that the socket is not read
+WRITE_MAX = 8 << 20  # bytes that the upstream has not read: acknowledgements and methods, which are short
+READER_LIMIT = 1 << 16  # bytes buffered for aio-pika; above twice that the socket is not read
 FULL_READ = 1 << 16  # bytes: after a read of this size, other connections have a turn before the next read
 YIELDING = "yield"  # the pause until the next turn of the loop
-SILENT_CHECKS = 2  # in a row, a heartbeat apart, after which the connection is aborted
-# The deadline of a reply. An upstream with a slow disk takes seconds; heartbeats do not show that it serves requests.
+SILENT_CHECKS = 2  # successive checks, a heartbeat apart, after which the connection is aborted
+# The deadline of a reply. An upstream with a slow disk takes seconds; heartbeats do not prove that it serves requests.
 ANSWER_S = 30
 DEADLINE_CHECK_S = 1.0
 
@@ -46,7 +45,7 @@ class UpstreamEvents:
     """The listener of an UpstreamTransport. All methods are called from within `data_received`."""
 
     def delivered(self, deliveries: list[Delivery]) -> None:
-        """Take deliveries that were received together, in order."""
+        """Handle deliveries that were received together, in order."""
         raise NotImplementedError
 
     def cancelled(self, channel: int, consumer_tag: str) -> None:
@@ -63,9 +62,9 @@ class UpstreamEvents:
 
 
 class UpstreamTransport(asyncio.StreamReaderProtocol):
-    """The protocol of the socket to an upstream, to be given to the loop. `reader` is aio-pika's.
+    """The protocol of the socket to an upstream. `reader` is aio-pika's.
 
-    `ended` has the reason once the socket is closed; `fault` is the upstream's connection.close, or None.
+    `ended` is completed with the reason when the socket is closed; `fault` is the upstream's connection.close, or None.
     """
 
     def __init__(self, events: UpstreamEvents, body_max: int = BODY_MAX) -> None:
@@ -77,7 +76,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.fault: LinkError | None = None
         self.socket: asyncio.Transport | None = None
         self.parser = DeliveryParser(body_max)
-        self.started = False  # whether connection.start has come
+        self.started = False  # whether connection.start was received
         self._events = events
         self._reason = ""
         self._calls: dict[int, deque[tuple[int, asyncio.Future[bytes]]]] = {}
@@ -96,7 +95,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.socket = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """HOT: the federation bench."""
+        """Handle bytes from the socket. HOT: the federation bench."""
         self._reads += 1
         try:
             self._take(data)
@@ -148,9 +147,9 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.write(_call_head(METHOD, channel, 4 + len(arguments), index) + arguments + END)
 
     def call(self, channel: int, index: int, arguments: bytes) -> asyncio.Future[bytes]:
-        """Write a method; the future has the arguments of its reply, or a LinkError if the channel is closed.
+        """Write a method. The future's result is the arguments of its reply, or a LinkError if the channel is closed.
 
-        Any number of calls may be on their way.
+        Any number of calls may await their replies.
         """
         answer: asyncio.Future[bytes] = self.loop.create_future()
         answer.add_done_callback(mark_retrieved)
@@ -165,7 +164,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     def expect(self, answer: asyncio.Future[Any], within_s: int = 0, what: str = "answered a request") -> None:
         """Abort the connection unless `answer` is done within `within_s` seconds in which the socket was read.
 
-        0 is ANSWER_S. `what` completes the error: "the upstream has not ... within 30 s".
+        0 means ANSWER_S. `what` completes the error text: "the upstream has not ... within 30 s".
         """
         within_s = within_s or ANSWER_S
         self._awaited[answer] = self._deadline_checks + within_s, f"the upstream has not {what} within {within_s} s"
@@ -193,7 +192,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self._fail_calls(channel, fault)
 
     def abort(self, reason: str) -> None:
-        """Close the socket at once; the first reason given is that of `ended`."""
+        """Close the socket at once. `ended` gets the reason of the first call."""
         self._reason = self._reason or reason
         if self.socket is not None:
             self.socket.abort()
@@ -208,7 +207,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.release("link")
 
     def hold(self, reason: str) -> None:
-        """Stop reading the socket until each reason is released."""
+        """Stop reading the socket until every reason is released."""
         if not self._pauses and self.socket is not None and not self.socket.is_closing():
             self.socket.pause_reading()
         self._pauses.add(reason)
@@ -220,9 +219,9 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
                 self.socket.resume_reading()
 
     def watch_heartbeats(self, heartbeat_s: float) -> None:
-        """Abort the connection once nothing was received for SILENT_CHECKS heartbeats in which the socket was read.
+        """Abort the connection if nothing is received for SILENT_CHECKS heartbeats in which the socket is read.
 
-        aio-pika, which sees no deliveries, is fed heartbeats meanwhile.
+        aio-pika, which sees no deliveries, is fed heartbeats instead.
         """
         self._heartbeat_timer = self.loop.call_later(heartbeat_s, self._check_silence, heartbeat_s)
 
@@ -239,12 +238,12 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     # In
 
     def _take(self, data: bytes) -> None:
-        """Parse what was received and pass it on. Raises LinkError. HOT: the federation bench."""
+        """Parse received bytes and pass on their frames. Raises LinkError. HOT: the federation bench."""
         deliveries: list[Delivery] = []
         others: list[bytes] = []
         try:
             self.parser.feed(data, deliveries, others)
-        finally:  # what was complete before an error is good
+        finally:  # what was complete before an error is valid
             if deliveries:
                 self._events.delivered(deliveries)
             if others:
@@ -253,7 +252,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
                     self.reader.feed_data(b"".join(frames))
 
     def _is_answer(self, frame: bytes) -> bool:
-        """Whether the frame is the reply to a call, which it completes. Handles close and cancel of the upstream."""
+        """Whether the frame is the reply to a call, which it completes. Also handles close and cancel."""
         if frame[0] != METHOD or len(frame) < 12:
             return False
         _, channel, _, index = _frame(frame)
@@ -262,7 +261,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             answer = calls.popleft()[1]
             if not calls:
                 del self._calls[channel]
-            if not answer.done():  # else its caller was cancelled
+            if not answer.done():  # unless its caller was cancelled
                 answer.set_result(frame[11:-1])
             return True
         if index == CHANNEL_CLOSE:
@@ -277,7 +276,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         return False
 
     def _is_for_reader(self, frame: bytes) -> bool:
-        """Whether aio-pika is to get the frame. Raises LinkError."""
+        """Whether the frame is for aio-pika. Raises LinkError."""
         passes = is_for_decoder(frame, self.started)
         self.started = self.started or passes and frame[0] == METHOD
         return passes
@@ -289,7 +288,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
 
 
 class ReaderTransport:
-    """The transport of aio-pika's reader: it pauses the socket when the reader has too much."""
+    """The transport of aio-pika's reader, by which the reader pauses the socket when its buffer is full."""
 
     def __init__(self, transport: UpstreamTransport) -> None:
         self._transport = transport
@@ -302,13 +301,13 @@ class ReaderTransport:
 
 
 def mark_retrieved(future: asyncio.Future[Any]) -> None:
-    """Retrieve a future's exception, so that asyncio does not log it if nobody awaits the future."""
+    """Retrieve a future's exception, so that asyncio does not log it if the future is never awaited."""
     if not future.cancelled():
         future.exception()
 
 
 def close_error(frame: bytes) -> LinkError:
-    """Return the error in a connection.close or channel.close. Raises LinkError if the frame is malformed."""
+    """Return the error of a connection.close or channel.close. Raises LinkError if the frame is malformed."""
     if len(frame) < 15:
         raise LinkError("the upstream sent a malformed close")
     code, size = _close(frame, 11)

@@ -15,10 +15,10 @@ INEQUIVALENT = "inequivalent arg"
 
 
 async def type_mismatch(connection: UpstreamConnection, exchange: Exchange, upstream_name: str) -> str:
-    """Return why the upstream exchange is not of the same type; empty if it is, or was declared here.
+    """Return how the upstream exchange's type differs, or an empty string if it does not or the exchange was missing.
 
-    An exchange of another type would pass on what clients publish there. To declare it again is the way to know, for
-    which the link needs the permission to configure it. Raises LinkError if the connection is lost.
+    An exchange of another type would pass on what clients publish there. The type is checked by declaring the exchange
+    again, for which the link needs permission to configure it. Raises LinkError if the connection is lost.
     """
     channel = await connection.channel()
     try:
