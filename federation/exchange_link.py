@@ -77,7 +77,9 @@ class ExchangeLink(Link):
         self._listens = await self._can_listen(connection)
         self._forwarder = self._make_forwarder(connection)
         self.status.backlog, consumers = await consuming.declare_queue(
-            self._queue, True, False, queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type)
+            self._queue,
+            durable=True,
+            arguments=queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type),
         )
         self._left_upstream = True
         if consumers:
@@ -213,15 +215,15 @@ class ExchangeLink(Link):
         """
         name, own = self.spec.key.upstream_name, self.exchange
         if not await self._exists(connection, name):
-            await channel.declare_exchange(name, own.type_name, own.durable, own.auto_delete, False, own.arguments)
+            await channel.declare_exchange(
+                name, own.type_name, durable=own.durable, auto_delete=own.auto_delete, arguments=own.arguments
+            )
 
     async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
         """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
         channel = await connection.channel()
         try:
-            await channel.declare_exchange(
-                name, self.exchange.type_name, False, False, False, Table.EMPTY, passive=True
-            )
+            await channel.declare_exchange(name, self.exchange.type_name, passive=True)
         except LinkError as fault:
             if not fault.code:
                 raise
@@ -284,13 +286,20 @@ class ExchangeLink(Link):
         disposable = connection if connection.direct else await self.dial(connection.endpoint, DISPOSABLE)
         try:
             other = await disposable.channel()
-            await other.declare_exchange(self._internal, TYPE, True, True, True, arguments)
+            await other.declare_exchange(
+                self._internal, TYPE, durable=True, auto_delete=True, internal=True, arguments=arguments
+            )
             await other.close()
         except LinkError as fault:
             if fault.code not in (COMMAND_INVALID, PRECONDITION_FAILED) or "exchange type" not in fault.text:
                 raise
             await channel.declare_exchange(
-                self._internal, FALLBACK, True, True, True, Table.of({}).with_items([PURPOSE])
+                self._internal,
+                FALLBACK,
+                durable=True,
+                auto_delete=True,
+                internal=True,
+                arguments=Table.of({}).with_items([PURPOSE]),
             )
         finally:
             if disposable is not connection:
@@ -335,7 +344,7 @@ class ExchangeLink(Link):
         while True:
             await asyncio.sleep(every_s)
             channel = await connection.channel()
-            self.status.backlog, _ = await channel.declare_queue(self._queue, True, False, Table.EMPTY, passive=True)
+            self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
             await channel.close()
             since_s += every_s
             if since_s >= self._check_s:

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from warren.broker.plugin import Host, Queue, Table
+from warren.broker.plugin import Host, Queue
 
 from .demand import Demand, prefetch_for
 from .demand_path import ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
@@ -110,9 +110,7 @@ class QueueLink(Link):
             self._passive_channel = await connection.channel()
         name = self.spec.key.upstream_name
         try:
-            self.status.backlog, _ = await self._passive_channel.declare_queue(
-                name, True, False, Table.EMPTY, passive=True
-            )
+            self.status.backlog, _ = await self._passive_channel.declare_queue(name, durable=True, passive=True)
         except LinkError as fault:
             self._passive_channel = None
             if fault.code != NOT_FOUND:
@@ -125,7 +123,9 @@ class QueueLink(Link):
         channel = await connection.channel()
         queue = self.queue
         name = self.spec.key.upstream_name
-        self.status.backlog, _ = await channel.declare_queue(name, queue.durable, queue.auto_delete, queue.arguments)
+        self.status.backlog, _ = await channel.declare_queue(
+            name, durable=queue.durable, auto_delete=queue.auto_delete, arguments=queue.arguments
+        )
         await channel.close()
         self._missing = False
 

@@ -58,7 +58,9 @@ def declare_queue(
     channel.check("configure", "queue", name)
     if vhost.find_queue(name) is None:
         check_dead_letter_exchange(channel, name, arguments)
-    queue = vhost.declare_queue(name, durable, exclusive, auto_delete, arguments, connection)
+    queue = vhost.declare_queue(
+        name, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=arguments, owner=connection
+    )
     connection.node.churn.queue_declared += 1
     if exclusive:
         connection.owned[name] = queue
@@ -98,7 +100,7 @@ def check_reply_queue(channel: Channel, name: str) -> None:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
 
 
-def delete_queue(channel: Channel, name: str, if_unused: bool, if_empty: bool) -> int:
+def delete_queue(channel: Channel, name: str, *, if_unused: bool, if_empty: bool) -> int:
     """Delete a queue and return how many ready messages it had; 0 for a queue that does not exist.
 
     Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406), NotSupported (540).
@@ -115,10 +117,10 @@ def delete_queue(channel: Channel, name: str, if_unused: bool, if_empty: bool) -
         raise NotSupported(
             f"cannot delete {queue}. queue.delete operations with {flag} flag set are not supported by quorum queues"
         )
-    return vhost.delete_queue(queue, if_unused, if_empty)
+    return vhost.delete_queue(queue, if_unused=if_unused, if_empty=if_empty)
 
 
-def purge_queue(channel: Channel, name: str, wait: bool) -> int:
+def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
     """Drop the ready messages of a queue and return how many there were.
 
     With `wait` the connection is suspended until the journal knows of it too. Raises AccessRefused (403),
@@ -189,7 +191,9 @@ def declare_exchange(
     channel.check("configure", "exchange", name)
     if name not in vhost.exchanges:
         check_alternate_exchange(channel, name, arguments)
-    return vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
+    return vhost.declare_exchange(
+        name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+    )
 
 
 def check_alternate_exchange(channel: Channel, name: str, arguments: Table) -> None:
@@ -201,11 +205,11 @@ def check_alternate_exchange(channel: Channel, name: str, arguments: Table) -> N
             channel.check("write", "exchange", alternate)
 
 
-def delete_exchange(channel: Channel, name: str, if_unused: bool) -> None:
+def delete_exchange(channel: Channel, name: str, *, if_unused: bool) -> None:
     """Delete an exchange, if it exists. Raises AccessRefused (403), PreconditionFailed (406)."""
     if name:
         channel.check("configure", "exchange", name)
-    channel.vhost.delete_exchange(name, if_unused)
+    channel.vhost.delete_exchange(name, if_unused=if_unused)
 
 
 def bind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:

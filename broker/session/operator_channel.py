@@ -107,23 +107,32 @@ class OperatorChannel:
 
     # What there is
 
-    def declare_queue(self, name: str, durable: bool, auto_delete: bool, arguments: Table) -> Queue:
+    def declare_queue(
+        self, name: str, *, durable: bool = False, auto_delete: bool = False, arguments: Table = Table.EMPTY
+    ) -> Queue:
         """Create a queue that is not exclusive, or find the same one."""
         name = strip_line_ends(short("the name of a queue", name))
         return operations.declare_queue(
             self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
         )
 
-    def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> None:
+    def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
         """Delete a queue, if it exists."""
-        operations.delete_queue(self._channel, self._queue_name(name), if_unused, if_empty)
+        operations.delete_queue(self._channel, self._queue_name(name), if_unused=if_unused, if_empty=if_empty)
 
     def purge(self, name: str) -> None:
         """Drop the ready messages of a queue."""
         operations.purge_queue(self._channel, self._queue_name(name), wait=False)
 
     def declare_exchange(
-        self, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+        self,
+        name: str,
+        type_: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table = Table.EMPTY,
     ) -> None:
         """Create an exchange, or find the same one."""
         name = strip_line_ends(short("the name of an exchange", name))
@@ -137,9 +146,9 @@ class OperatorChannel:
             arguments=arguments,
         )
 
-    def delete_exchange(self, name: str, if_unused: bool = False) -> None:
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, if it exists."""
-        operations.delete_exchange(self._channel, strip_line_ends(name), if_unused)
+        operations.delete_exchange(self._channel, strip_line_ends(name), if_unused=if_unused)
 
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""

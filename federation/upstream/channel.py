@@ -50,7 +50,13 @@ class UpstreamChannel:
     # Queues
 
     async def declare_queue(
-        self, name: str, durable: bool, auto_delete: bool, arguments: Table, passive: bool = False
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Table = Table.EMPTY,
+        passive: bool = False,
     ) -> tuple[int, int]:
         """Declare a queue. Returns the numbers of ready messages and of consumers."""
         answer = await self._call(
@@ -78,16 +84,17 @@ class UpstreamChannel:
         self,
         name: str,
         type_: str,
-        durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: Table,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table = Table.EMPTY,
         passive: bool = False,
     ) -> None:
         flags = encode_flags(passive, durable, auto_delete, internal, False)
         await self._call(EXCHANGE_DECLARE, TICKET + encode_short(name) + encode_short(type_) + flags + arguments.framed)
 
-    async def delete_exchange(self, name: str, if_unused: bool = False) -> None:
+    async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, if it exists."""
         await self._call(EXCHANGE_DELETE, TICKET + encode_short(name) + encode_flags(if_unused, False))
 

@@ -23,7 +23,11 @@ async def type_mismatch(connection: UpstreamConnection, exchange: Exchange, upst
     channel = await connection.channel()
     try:
         await channel.declare_exchange(
-            upstream_name, exchange.type_name, exchange.durable, exchange.auto_delete, False, exchange.arguments
+            upstream_name,
+            exchange.type_name,
+            durable=exchange.durable,
+            auto_delete=exchange.auto_delete,
+            arguments=exchange.arguments,
         )
     except LinkError as fault:
         if not fault.code:

@@ -28,13 +28,13 @@ def crowded() -> Api:
     node = api.peer.node
     vhost = node.vhosts["/"]
     for number in range(OBJECTS):
-        queue = vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        queue = vhost.declare_queue(f"q{number}")
         vhost.bind("amq.topic", queue, f"k{number % FEW}", Table.EMPTY)
     password_hash = hash_password("x", os.urandom(4), SHA256)
     for number in range(FEW):
         node.users.add(f"u{number}", password_hash, (), SHA256)
         node.users.set_permission(f"u{number}", "/", "", "", "")
-        vhost.declare_exchange(f"x{number}", "fanout", False, False, False, Table.EMPTY)
+        vhost.declare_exchange(f"x{number}", "fanout")
     channel = api.peer.connect().channel()
     for _ in range(MESSAGES):
         channel.publish("", "q0", b"x" * 100)

@@ -24,7 +24,7 @@ FEW = 10_000  # of what nobody has more of
 def queues(api: Api, count: int = MOST, vhost: str = "/") -> None:
     api.peer.node.add_vhost(vhost)
     for number in range(count):
-        api.peer.node.vhosts[vhost].declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        api.peer.node.vhosts[vhost].declare_queue(f"q{number}")
 
 
 def queues_of_another(api: Api) -> None:
@@ -35,8 +35,8 @@ def queues_of_another(api: Api) -> None:
 def bindings(api: Api) -> None:
     """Of one queue and one exchange."""
     vhost = api.peer.node.vhosts["/"]
-    vhost.declare_exchange("x", "topic", False, False, False, Table.EMPTY)
-    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    vhost.declare_exchange("x", "topic")
+    queue = vhost.declare_queue("q")
     for number in range(MANY):
         vhost.bind("x", queue, f"k{number}", Table.EMPTY)
 

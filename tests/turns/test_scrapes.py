@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.http import scope_of
 from tests.support.scraping import Scraper
-from warren.broker.amqp.field_table import Table
 from warren.plugins.prometheus.application import CHUNK_BYTES
 from warren.plugins.prometheus.families import Rows
 
@@ -25,7 +24,7 @@ def crowd() -> Iterator[Scraper]:
     scraper = Scraper()
     vhost = scraper.peer.node.vhosts["/"]
     for number in range(QUEUES):
-        vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        vhost.declare_queue(f"q{number}")
     yield scraper
     scraper.close()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.analytics.exporting import Exporting, imbalance
-from warren.broker.amqp.field_table import Table
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.snapshots import SLICE
 
@@ -46,7 +45,7 @@ def longest_step_ms(export: Exporting) -> float:
 
 def test_a_snapshot_of_many_queues_is_taken_in_short_steps(export: Exporting) -> None:
     for number in range(QUEUES):
-        export.vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        export.vhost.declare_queue(f"q{number}")
     gc.freeze()
     assert min(longest_step_ms(export) for _ in range(ATTEMPTS)) <= LIMIT_MS
 
@@ -55,7 +54,7 @@ def test_what_happens_while_a_snapshot_is_prepared_is_in_it(export: Exporting) -
     count = 4 * SLICE
     ch = export.peer.connect().channel()
     for number in range(count):
-        export.vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        export.vhost.declare_queue(f"q{number}")
         ch.publish("", f"q{number}", b"x")
     before = export.snapshot(schema.START)
     steps = export.snapshots.prepare()

@@ -389,12 +389,14 @@ class DefinitionsImport:
     ) -> None:
         there = self._vhost_of(vhost)
         if name not in there.exchanges:  # it may have been declared since the plan was made
-            there.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
+            there.declare_exchange(
+                name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+            )
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         there = self._vhost_of(vhost)
         if name not in there.queues:
-            there.declare_queue(name, durable, False, auto_delete, arguments, None, as_is=True)
+            there.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments, as_is=True)
 
     def _bind(self, vhost: str, source: str, kind: str, name: str, key: str, arguments: Table) -> None:
         there = self._vhost_of(vhost)

@@ -153,8 +153,15 @@ def _lacks_permission(node: Node, stored: StoredPermission | StoredTopicPermissi
 def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:
     try:
         vhost = _vhost(node, stored.vhost)
-        flags = (stored.durable, stored.auto_delete, stored.internal)
-        exchange = vhost.declare_exchange(stored.name, stored.type, *flags, Table(stored.arguments), stored.number)
+        exchange = vhost.declare_exchange(
+            stored.name,
+            stored.type,
+            durable=stored.durable,
+            auto_delete=stored.auto_delete,
+            internal=stored.internal,
+            arguments=Table(stored.arguments),
+            number=stored.number,
+        )
     except AMQPError as error:
         text = f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}"
         restored.lost.append(Loss(text, lambda: _lacks(node, stored.vhost, "exchange", stored.name)))
@@ -167,7 +174,9 @@ def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
     try:
         vhost = _vhost(node, stored.vhost)
         arguments = Table(stored.arguments)
-        queue = vhost.declare_queue(stored.name, True, False, stored.auto_delete, arguments, None, stored.number)
+        queue = vhost.declare_queue(
+            stored.name, durable=True, auto_delete=stored.auto_delete, arguments=arguments, number=stored.number
+        )
     except AMQPError as error:
         text = f"queue '{stored.name}' in vhost '{stored.vhost}': {error.text}"
         restored.lost.append(Loss(text, lambda: _lacks(node, stored.vhost, "queue", stored.name)))

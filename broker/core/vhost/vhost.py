@@ -152,10 +152,11 @@ class VHost(QueueHost):
         self,
         name: str,
         type_: str,
-        durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: Table,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table = Table.EMPTY,
         number: int | None = None,
     ) -> Exchange:
         """Create the exchange, or return the existing one if it is equivalent.
@@ -217,7 +218,7 @@ class VHost(QueueHost):
         self.exchanges[name] = exchange
         return exchange
 
-    def delete_exchange(self, name: str, if_unused: bool) -> None:
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete the exchange, if it exists. Raises AccessRefused (403), PreconditionFailed (406) if it is in use."""
         if name == "":
             raise AccessRefused("operation not permitted on the default exchange")
@@ -296,11 +297,12 @@ class VHost(QueueHost):
     def declare_queue(
         self,
         name: str,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: Table,
-        owner: object,
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table = Table.EMPTY,
+        owner: object = None,
         number: int = 0,
         as_is: bool = False,
     ) -> Queue:
@@ -341,7 +343,7 @@ class VHost(QueueHost):
         if key is not None:
             raise inequivalent_argument(key, str(queue), arguments, queue.arguments)
 
-    def delete_queue(self, queue: Queue, if_unused: bool = False, if_empty: bool = False) -> int:
+    def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete the queue and cancel its consumers. Returns the number of ready messages.
 
         Raises PreconditionFailed (406) if it is in use or not empty, as asked.

@@ -39,7 +39,7 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
 
 def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table) -> None:
     """Raises AccessRefused (403), PreconditionFailed (406)."""
-    operations.delete_exchange(channel, strip_line_ends(method.exchange), bool(method.if_unused))
+    operations.delete_exchange(channel, strip_line_ends(method.exchange), if_unused=bool(method.if_unused))
     if not method.nowait:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.EXCHANGE_DELETE_OK))
 

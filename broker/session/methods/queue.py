@@ -83,7 +83,7 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
 def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) -> None:
     """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406)."""
     name = channel.queue_name(strip_line_ends(method.queue))
-    count = operations.delete_queue(channel, name, bool(method.if_unused), bool(method.if_empty))
+    count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
     if not method.nowait:
         channel.send_when_durable(
             method_encoder.method(channel.number, method_encoder.QUEUE_DELETE_OK, method_encoder.long(count))

@@ -45,14 +45,19 @@ def put_exchange(request: Request) -> Response:
     name = request.exchange_name()
     existed = name in request.here().exchanges
     request.channel().declare_exchange(
-        name, body.type, body.durable, body.auto_delete, body.internal, table_of(body.arguments)
+        name,
+        body.type,
+        durable=body.durable,
+        auto_delete=body.auto_delete,
+        internal=body.internal,
+        arguments=table_of(body.arguments),
     )
     return put(existed)
 
 
 def delete_exchange(request: Request) -> Response:
     """Delete it, if it is unused where that is asked for."""
-    request.channel().delete_exchange(request.exchange().name, request.flag("if-unused"))
+    request.channel().delete_exchange(request.exchange().name, if_unused=request.flag("if-unused"))
     return done()
 
 

@@ -6,7 +6,7 @@ import ssl
 
 from warren.broker.hosting.host import Listening
 from warren.broker.net.certificates import authority_expiries, server_expiry
-from warren.broker.plugin import Properties, Table
+from warren.broker.plugin import Properties
 
 from ...http.auth import ANY, MONITOR, NONE, VHOST
 from ...http.responses import Response, bad, missing, not_now
@@ -171,7 +171,7 @@ def check_node(request: Request) -> Response:
 def aliveness(request: Request) -> Response:
     """Publish a message and get it back."""
     channel = request.channel()
-    channel.declare_queue(ALIVE, False, False, Table.EMPTY)
+    channel.declare_queue(ALIVE)
     outcome = channel.publish("", ALIVE, Properties(), b"test_message")
     taken = channel.get(ALIVE, 1, True)
     return ok() if outcome.routed and taken else failed("the message did not come back")

@@ -53,13 +53,17 @@ def put_queue(request: Request) -> Response:
     body: Declaration = request.body
     name = request.path["queue"]
     existed = name in request.here().queues
-    request.channel().declare_queue(name, body.durable, body.auto_delete, table_of(body.arguments))
+    request.channel().declare_queue(
+        name, durable=body.durable, auto_delete=body.auto_delete, arguments=table_of(body.arguments)
+    )
     return put(existed)
 
 
 def delete_queue(request: Request) -> Response:
     """Delete it, if it is unused or empty where that is asked for."""
-    request.channel().delete_queue(request.queue().name, request.flag("if-unused"), request.flag("if-empty"))
+    request.channel().delete_queue(
+        request.queue().name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
+    )
     return done()
 
 

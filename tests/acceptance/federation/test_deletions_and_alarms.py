@@ -24,7 +24,7 @@ def test_a_link_whose_exchange_has_just_gone_is_not_restarted(up: Place, down: P
 
     def delete_and_restart() -> bool:
         with down.site.host.acting("guest"):
-            down.site.node.vhosts[down.vhost].delete_exchange("fed.x", False)
+            down.site.node.vhosts[down.vhost].delete_exchange("fed.x")
         return service.restart(id_)
 
     assert down.site.loop.call(delete_and_restart) is False

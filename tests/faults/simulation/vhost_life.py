@@ -15,7 +15,6 @@ from tests.support.amqp import Client
 from tests.support.channel import Channel
 from tests.support.received import Silence
 from tests.support.session import dial, pipe_of
-from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.ports import Journal
 from warren.broker.core.node.node import Node
 
@@ -92,7 +91,7 @@ class VHostLife:
         number = self._model.made = self._model.made + 1
         vhost = self._node.add_vhost(NAME, str(number))
         self._node.users.set_permission("guest", NAME, ".*", ".*", ".*")
-        vhost.declare_queue(QUEUE, True, False, False, Table.EMPTY, None)
+        vhost.declare_queue(QUEUE, durable=True)
         self._model.incarnations.append(Incarnation(number, self._journal.ticket()))
         return f"make virtual host {number} in {self._journal.ticket()}"
 

@@ -49,9 +49,9 @@ class RecordingChannel:
 @pytest.fixture
 def vhost() -> VHost:
     vhost = new_node(SlowJournal()).vhosts["/"]
-    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    vhost.declare_exchange("x", "topic", durable=True)
     for name in ("q1", "q2"):
-        vhost.declare_queue(name, True, False, False, Table.EMPTY, None)
+        vhost.declare_queue(name, durable=True)
     return vhost
 
 

@@ -45,14 +45,14 @@ def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -
             assert (connection.vhost, connection.safe_uri) == ("/", one.safe)
             assert "basic.nack" in connection.capabilities and connection.server_properties["product"] == "RabbitMQ"
             channel = await connection.channel()
-            assert await channel.declare_queue("q", True, False, Table.EMPTY) == (0, 0)
+            assert await channel.declare_queue("q", durable=True) == (0, 0)
             await channel.qos(3)
             tag = await channel.consume("q", "", False, Table.EMPTY)
             site.publish("q", b"one", b"two", b"x" * 300_000, b"beyond the prefetch")
             deliveries = await site.taken(3)
             assert [delivery.body_bytes for delivery in deliveries] == [3, 3, 300_000]
             assert {delivery.consumer_tag.decode() for delivery in deliveries} == {tag}
-            assert await channel.declare_queue("q", True, False, Table.EMPTY, passive=True) == (1, 1)
+            assert await channel.declare_queue("q", durable=True, passive=True) == (1, 1)
             connection.transport.ack(channel.number, 3, True)
             await site.taken(4)
             connection.transport.nack(channel.number, 4, False)
@@ -71,12 +71,14 @@ def test_things_upstream_are_made_bound_and_removed_with_arguments_to_the_octet(
         channel: UpstreamChannel = await connection.channel()
         vhost = site.node.vhosts["/"]
         arguments = typed(a=("l", 1), b=("s", 2), c=("S", b"\xff"), d=("F", typed(e=("b", 3))))
-        await channel.declare_exchange("odd name ä*" * 12, "topic", True, True, True, arguments)
+        await channel.declare_exchange(
+            "odd name ä*" * 12, "topic", durable=True, auto_delete=True, internal=True, arguments=arguments
+        )
         made = vhost.exchanges["odd name ä*" * 12]
         assert made.arguments.raw == arguments.raw
         assert (made.durable, made.auto_delete, made.internal) == (True, True, True)
-        await channel.declare_exchange("x", "fanout", False, False, False, Table.EMPTY)
-        await channel.declare_queue("q", True, False, typed(x_expires=("l", 60_000)))
+        await channel.declare_exchange("x", "fanout")
+        await channel.declare_queue("q", durable=True, arguments=typed(x_expires=("l", 60_000)))
         assert vhost.queues["q"].arguments.raw == typed(x_expires=("l", 60_000)).raw
         await channel.bind_queue("q", "x", "k", arguments)
         await channel.bind_exchange("x", "amq.topic", "a.#", arguments)
@@ -102,7 +104,7 @@ def test_many_bindings_go_at_once(run: Run, nowait: bool) -> None:
     async def test(site: Site) -> None:
         connection = await site.dial()
         channel = await connection.channel()
-        await channel.declare_exchange("x", "fanout", False, False, False, Table.EMPTY)
+        await channel.declare_exchange("x", "fanout")
         items = [(f"key.{number}", typed(n=("l", number))) for number in range(2 * WINDOW + 1)]
         await channel.bind_many("x", "amq.topic", items, nowait)
         assert len(site.node.vhosts["/"].exchanges["amq.topic"].outgoing) == len(items)
@@ -126,7 +128,7 @@ def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: 
         for _ in range(3):
             channel = await connection.channel()
             with pytest.raises(LinkError, match="NOT_FOUND - no exchange 'gone' in vhost '/'") as caught:
-                await channel.declare_exchange("gone", "topic", False, False, False, Table.EMPTY, passive=True)
+                await channel.declare_exchange("gone", "topic", passive=True)
             assert caught.value.code == (await channel.ended).code == 404
             with pytest.raises(LinkError, match="no exchange 'gone'"):
                 await channel.qos(1)
@@ -153,7 +155,7 @@ def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wa
         channel = await connection.channel()
         cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         channel.cancelled = cancelled.set_result
-        await channel.declare_queue("q", False, False, Table.EMPTY)
+        await channel.declare_queue("q")
         await channel.consume("q", "mine", True, Table.EMPTY, nowait=True)
         await channel.qos(1)  # the upstream has seen it all when it answers this
         sent: list[tuple[int, int, bytes]] = []
@@ -241,7 +243,7 @@ def test_a_connection_that_the_upstream_ends_fails_all_that_waits(run: Run) -> N
     async def test(site: Site) -> None:
         connection = await site.dial()
         channel = await connection.channel()
-        call = asyncio.ensure_future(channel.declare_queue("q", False, False, Table.EMPTY))
+        call = asyncio.ensure_future(channel.declare_queue("q"))
         site.host.close_connections(lambda one: True, "enough")
         assert await asyncio.wait_for(asyncio.shield(connection.ended), PATIENCE_S) == "CONNECTION_FORCED - enough"
         with pytest.raises(LinkError, match="enough") as caught:

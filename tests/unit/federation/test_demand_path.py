@@ -31,7 +31,7 @@ A, B, C, D = ((name, "/", "q") for name in "ABCD")
 @pytest.fixture
 def queue() -> Queue:
     node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
-    return node.add_vhost("/").declare_queue("q", True, False, False, Table.EMPTY, None)
+    return node.add_vhost("/").declare_queue("q", durable=True)
 
 
 class Taker(ChannelConsumer):
@@ -77,7 +77,7 @@ def test_086_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> No
 def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
     node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
     arguments = Table.of({"x-single-active-consumer": True})
-    queue = node.add_vhost("/").declare_queue("q", True, False, False, arguments, None)
+    queue = node.add_vhost("/").declare_queue("q", durable=True, arguments=arguments)
     assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
     queue.add_consumer(Taker(queue, 0, 0))
     queue.add_consumer(Taker(queue, 5, 5))

@@ -49,12 +49,12 @@ def policy(
 
 
 def exchange(vhost: VHost, name: str, internal: bool = False) -> Exchange:
-    return vhost.declare_exchange(name, "fanout", True, False, internal, Table.EMPTY)
+    return vhost.declare_exchange(name, "fanout", durable=True, internal=internal)
 
 
 def queue(vhost: VHost, name: str, owner: object = None, **arguments: object) -> Queue:
     given = Table.of({key.replace("_", "-"): value for key, value in arguments.items()})
-    return vhost.declare_queue(name, owner is None, owner is not None, False, given, owner)
+    return vhost.declare_queue(name, durable=owner is None, exclusive=owner is not None, arguments=given, owner=owner)
 
 
 def names(node: Node) -> list[tuple[str, ...]]:
@@ -170,7 +170,7 @@ def test_the_links_of_one_object_are_those_of_all(node: Node, vhost: VHost) -> N
     assert desired_links(node, [one]) | desired_links(node, [other]) == all_wanted(node)
     assert len(desired_links(node, [one])) == 2
     vhost.delete_queue(other)
-    vhost.delete_exchange("fed-1", False)
+    vhost.delete_exchange("fed-1")
     assert desired_links(node, [one]) == desired_links(node, [other]) == {}
     again = exchange(vhost, "fed-1")
     assert desired_links(node, [one]) == {} and len(desired_links(node, [again])) == 2
@@ -269,7 +269,7 @@ def test_many_queues_of_which_few_are_federated_are_looked_through_quickly(node:
 def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstream(node: Node, vhost: VHost) -> None:
     node.policies.set("/", "p", "^q", {"federation-upstream-set": "all"}, 0, "queues")
     for number in range(SLICE):
-        vhost.declare_queue(f"q{number}", False, False, False, Table.EMPTY, None)
+        vhost.declare_queue(f"q{number}")
     targets: list[Exchange | Queue] = []
     assert list(scan(node, targets)) == [] and targets == []
     node.parameters.set("/", "federation-upstream", "up", {"uri": "amqp://h"})

@@ -44,20 +44,20 @@ def node(journal: SlowJournal) -> Node:
 @pytest.fixture
 def vhost(node: Node) -> VHost:
     vhost = node.vhosts["/"]
-    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    vhost.declare_exchange("x", "topic", durable=True)
     return vhost
 
 
 def declare(vhost: VHost, name: str, **changed: object) -> None:
     arguments = {**ARGUMENTS, **{key.replace("_", "-"): value for key, value in changed.items()}}
     given = Table.of({key: value for key, value in arguments.items() if value is not None})
-    vhost.declare_exchange(name, TYPE, True, True, True, given)
+    vhost.declare_exchange(name, TYPE, durable=True, auto_delete=True, internal=True, arguments=given)
 
 
 def downstream(vhost: VHost, name: str, *keys: str, **changed: object) -> Queue:
     """The queue of a link that is bound for these keys."""
     declare(vhost, f"{name} B", **changed)
-    queue = vhost.declare_queue(name, True, False, False, Table.EMPTY, None)
+    queue = vhost.declare_queue(name, durable=True)
     vhost.bind(f"{name} B", queue, "", Table.EMPTY)
     for key in keys or ("#",):
         vhost.bind("x", vhost.exchanges[f"{name} B"], key, Table.EMPTY)
@@ -147,7 +147,7 @@ def identities(queue: Queue) -> list[bytes]:
 
 def test_all_downstreams_of_a_publish_get_it_with_one_identity(vhost: VHost) -> None:
     queues = [downstream(vhost, name, x_deduplicate=True) for name in ("q1", "q2", "q3")]
-    here = vhost.declare_queue("here", False, False, False, Table.EMPTY, None)
+    here = vhost.declare_queue("here")
     vhost.bind("x", here, "#", Table.EMPTY)
     assert publish(vhost, body=b"one", message_id="m") == 4
     publish(vhost, body=b"two")
@@ -243,7 +243,7 @@ def test_a_route_that_is_remembered_is_not_that_of_messages_that_were_elsewhere(
     broker: InProcessPeer, transactional: bool
 ) -> None:
     vhost = broker.node.vhosts["/"]
-    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    vhost.declare_exchange("x", "topic", durable=True)
     queue = downstream(vhost, "down", "key")
     ch = broker.connect().channel()
     if transactional:
@@ -265,7 +265,7 @@ def test_a_route_that_is_remembered_is_not_that_of_messages_that_were_elsewhere(
 
 def test_what_deduplicates_gives_each_message_an_identity_though_others_are_alike(broker: InProcessPeer) -> None:
     vhost = broker.node.vhosts["/"]
-    vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+    vhost.declare_exchange("x", "topic", durable=True)
     downstream(vhost, "plain", "key")
     downstream(vhost, "down", "key", x_deduplicate=True)
     ch = broker.connect().channel()

@@ -79,7 +79,7 @@ def test_lines_that_nobody_wants_are_dropped_and_so_is_a_flood(loop: Loop) -> No
 
 def declare(node: Node, key: str) -> Queue:
     vhost = node.vhosts["/"]
-    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    queue = vhost.declare_queue("q")
     assert isinstance(queue, Queue)
     vhost.bind(LOG, queue, key, Table.EMPTY)
     return queue

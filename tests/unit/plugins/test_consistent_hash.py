@@ -347,16 +347,16 @@ def vhost() -> VHost:
 
 @pytest.mark.parametrize(("arguments", "remembered"), [({}, True), ({"hash-header": "id"}, False)])
 def test_a_route_may_be_remembered_where_the_key_alone_decides(vhost, arguments, remembered):
-    exchange = vhost.declare_exchange("x", "x-consistent-hash", False, False, False, Table.of(arguments))
-    vhost.bind("x", vhost.declare_queue("q", False, False, False, Table.EMPTY, None), "1", Table.EMPTY)
+    exchange = vhost.declare_exchange("x", "x-consistent-hash", arguments=Table.of(arguments))
+    vhost.bind("x", vhost.declare_queue("q"), "1", Table.EMPTY)
     assert vhost.route(exchange, ("k",), None)[1] is remembered
     assert [queue.name for queue in vhost.route(exchange, ("k",), MESSAGE)[0]] == ["q"]
 
 
 def test_the_end_of_a_queue_leaves_the_others_their_keys(vhost):
-    exchange = vhost.declare_exchange("x", "x-consistent-hash", False, False, False, Table.EMPTY)
+    exchange = vhost.declare_exchange("x", "x-consistent-hash")
     for name in TEN:
-        queue = vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+        queue = vhost.declare_queue(name)
         for weight in ("1", "2"):
             vhost.bind("x", queue, weight, Table.EMPTY)
     before = [vhost.route(exchange, (key,), MESSAGE)[0][0].name for key in KEYS[:1000]]

@@ -37,12 +37,12 @@ def node() -> Node:
 
 def declare(node: Node, **arguments: object) -> None:
     table = Table.of({key.replace("_", "-"): value for key, value in arguments.items()})
-    node.vhosts["/"].declare_exchange("x", "x-delayed-message", False, False, False, table)
+    node.vhosts["/"].declare_exchange("x", "x-delayed-message", arguments=table)
 
 
 def bound(node: Node, name: str, key: str, arguments: Table = Table.EMPTY) -> Queue:
     vhost = node.vhosts["/"]
-    queue = vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+    queue = vhost.declare_queue(name)
     vhost.bind("x", queue, key, arguments)
     return queue
 

@@ -24,7 +24,7 @@ def vhost() -> VHost:
     node = new_node()
     node.registry.register("x-presence", PresenceExchange)
     vhost = node.vhosts["/"]
-    vhost.declare_exchange("p", "x-presence", False, False, False, Table.EMPTY)
+    vhost.declare_exchange("p", "x-presence")
     vhost.bind("p", queue(vhost, "listener"), "", Table.EMPTY)
     vhost.bind("p", queue(vhost, "link"), "", LISTENING)
     heard(vhost, "link")
@@ -32,7 +32,7 @@ def vhost() -> VHost:
 
 
 def queue(vhost: VHost, name: str) -> Queue:
-    return vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+    return vhost.declare_queue(name)
 
 
 def heard(vhost: VHost, name: str = "listener") -> list[str]:
@@ -57,7 +57,7 @@ def bound_from(way: Way, letter: str = "A") -> Table:
 
 def bind(vhost: VHost, key: str, way: Way, letter: str = "A") -> None:
     """As a link does, from an internal exchange of its own."""
-    end = vhost.declare_exchange(f"federation: {letter}", "fanout", False, False, True, Table.EMPTY)
+    end = vhost.declare_exchange(f"federation: {letter}", "fanout", internal=True)
     vhost.bind("p", end, key, bound_from(way, letter))
 
 
@@ -100,13 +100,13 @@ def test_a_link_that_makes_its_bindings_anew_from_the_other_letter_is_not_told_o
     bind(vhost, "k", [A], "B")
     unbind(vhost, "k", [A], "A")
     assert heard(vhost) == ["bind far p k a /"]
-    vhost.delete_exchange("federation: B", False)
+    vhost.delete_exchange("federation: B")
     assert heard(vhost) == ["unbind far p k a /"]
 
 
 @pytest.mark.parametrize("value", [1, [], [1], [Table.of({"vhost": "/"})], [Table.of({"cluster-name": "a"})]], ids=repr)
 def test_a_binding_that_says_nothing_of_where_it_comes_from_is_one_of_here(vhost, value):
-    end = vhost.declare_exchange("internal", "fanout", False, False, True, Table.EMPTY)
+    end = vhost.declare_exchange("internal", "fanout", internal=True)
     vhost.bind("p", end, "k", Table.of({"x-bound-from": value}))
     vhost.unbind("p", end, "k", Table.of({"x-bound-from": value}))
     assert heard(vhost) == ["bind internal k", "unbind internal k"]

@@ -32,11 +32,11 @@ def vhost() -> VHost:
 
 
 def declare(vhost: VHost, name: str) -> Exchange:
-    return vhost.declare_exchange(name, "x-modulus-hash", False, False, False, Table.EMPTY)
+    return vhost.declare_exchange(name, "x-modulus-hash")
 
 
 def queue(vhost: VHost, name: str) -> Queue:
-    return vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+    return vhost.declare_queue(name)
 
 
 def placed(vhost: VHost, exchange: str = "x") -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_the_place_is_the_hash_modulo_the_number_of_bindings_in_the_order_of_nam
 
 def test_exchanges_stand_before_queues(vhost):
     vhost.bind("x", queue(vhost, "a"), "", Table.EMPTY)
-    vhost.declare_exchange("b", "fanout", False, False, False, Table.EMPTY)
+    vhost.declare_exchange("b", "fanout")
     vhost.bind("x", vhost.exchanges["b"], "", Table.EMPTY)
     assert placed(vhost) == {key: "ba"[stable_hash(key.encode()) % 2] for key in KEYS}
 

@@ -22,17 +22,17 @@ OTHERS = [("I", 1), ("b", -1), ("d", 0.1), ("D", (0, 1)), ("t", True), ("V", Non
 def vhost() -> VHost:
     node = new_node()
     node.registry.register("x-presence", PresenceExchange)
-    node.vhosts["/"].declare_exchange("p", "x-presence", False, False, False, Table.EMPTY)
+    node.vhosts["/"].declare_exchange("p", "x-presence")
     return node.vhosts["/"]
 
 
 def queue(vhost: VHost, name: str, **arguments: object) -> Queue:
     named = {key.replace("_", "-"): value for key, value in arguments.items()}
-    return vhost.declare_queue(name, False, False, False, Table.of(named), None)
+    return vhost.declare_queue(name, arguments=Table.of(named))
 
 
 def relaying(vhost: VHost, name: str) -> None:
-    vhost.declare_exchange(name, "x-presence", False, False, False, Table.of({"x-presence-relay": True}))
+    vhost.declare_exchange(name, "x-presence", arguments=Table.of({"x-presence-relay": True}))
 
 
 def publish(vhost: VHost, exchange: str, key: str = "k", body: bytes = b"body") -> int:
@@ -114,7 +114,7 @@ def test_what_a_listener_with_a_time_to_live_makes_of_a_notice_is_its_own(vhost)
 
 
 def test_an_exchange_that_listens_routes_what_it_is_told(vhost):
-    vhost.declare_exchange("f", "fanout", False, False, False, Table.EMPTY)
+    vhost.declare_exchange("f", "fanout")
     far, someone = queue(vhost, "far"), queue(vhost, "q")
     vhost.bind("f", far, "", Table.EMPTY)
     vhost.bind("p", someone, "k", Table.EMPTY)
@@ -141,7 +141,7 @@ def test_a_relay_is_persistent_where_the_message_was():
     node.registry.register("x-presence", PresenceExchange)
     vhost = node.vhosts["/"]
     relaying(vhost, "r")
-    listener = vhost.declare_queue("l", True, False, False, Table.EMPTY, None)
+    listener = vhost.declare_queue("l", durable=True)
     vhost.bind("r", listener, "", Table.EMPTY)
     message = framed(Address("r", "k"), Properties(delivery_mode=2), b"")
     queues = vhost.route(vhost.exchanges["r"], ("k",), message)[0]
@@ -180,9 +180,9 @@ def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
     relaying(vhost, "r")
     relaying(vhost, "r")
     with pytest.raises(PreconditionFailed, match="inequivalent arg 'x-presence-relay' for exchange 'r'"):
-        vhost.declare_exchange("r", "x-presence", False, False, False, Table.EMPTY)
+        vhost.declare_exchange("r", "x-presence")
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-presence-relay' for exchange 's': expected bool"):
-        vhost.declare_exchange("s", "x-presence", False, False, False, Table.of({"x-presence-relay": 1}))
+        vhost.declare_exchange("s", "x-presence", arguments=Table.of({"x-presence-relay": 1}))
     assert "s" not in vhost.exchanges
 
 

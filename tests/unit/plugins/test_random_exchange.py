@@ -24,12 +24,12 @@ def vhost() -> VHost:
     node.registry.register("x-local-random", LocalRandomExchange)
     vhost = node.vhosts["/"]
     for type_ in ("random", "local-random"):
-        vhost.declare_exchange(type_, f"x-{type_}", False, False, False, Table.EMPTY)
+        vhost.declare_exchange(type_, f"x-{type_}")
     return vhost
 
 
 def bind(vhost: VHost, exchange: str, name: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
-    vhost.bind(exchange, vhost.declare_queue(name, False, False, False, Table.EMPTY, None), key, arguments)
+    vhost.bind(exchange, vhost.declare_queue(name), key, arguments)
 
 
 def chosen(vhost: VHost, exchange: str) -> Counter[str]:
@@ -83,7 +83,7 @@ def test_a_local_queue_that_is_bound_twice_gets_no_more(vhost):
 
 
 def test_a_random_exchange_may_lead_to_exchanges(vhost):
-    vhost.declare_exchange("inner", "fanout", False, False, False, Table.EMPTY)
+    vhost.declare_exchange("inner", "fanout")
     bind(vhost, "inner", "a")
     vhost.bind("random", vhost.exchanges["inner"], "", Table.EMPTY)
     assert chosen(vhost, "random")["a"] == ROUNDS
@@ -96,7 +96,7 @@ def test_the_key_of_a_local_binding_must_be_empty(vhost):
 
 
 def test_a_local_binding_leads_to_no_quorum_queue(vhost):
-    queue = vhost.declare_queue("q", True, False, False, QUORUM, None)
+    queue = vhost.declare_queue("q", durable=True, arguments=QUORUM)
     with pytest.raises(PreconditionFailed) as caught:
         vhost.bind("local-random", queue, "", Table.EMPTY)
     assert caught.value.text == "Queue type quorum not valid for this exchange type"

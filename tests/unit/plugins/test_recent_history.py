@@ -42,11 +42,11 @@ def vhost(node: Node) -> VHost:
 
 
 def declare(vhost: VHost, durable: bool = False, **arguments: object) -> None:
-    vhost.declare_exchange("x", TYPE, durable, False, False, Table.of(arguments))
+    vhost.declare_exchange("x", TYPE, durable=durable, arguments=Table.of(arguments))
 
 
 def queue(vhost: VHost, name: str) -> Queue:
-    return vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+    return vhost.declare_queue(name)
 
 
 def publish(vhost: VHost, body: bytes, key: str = "k", **properties: Any) -> int:
@@ -159,7 +159,7 @@ def test_an_exchange_that_is_bound_routes_the_history(vhost: VHost) -> None:
     declare(vhost)
     publish(vhost, b"1", key="red")
     publish(vhost, b"2", key="blue")
-    vhost.declare_exchange("y", "direct", False, False, False, Table.EMPTY)
+    vhost.declare_exchange("y", "direct")
     red = queue(vhost, "red")
     vhost.bind("y", red, "red", Table.EMPTY)
     vhost.bind("x", vhost.exchanges["y"], "", Table.EMPTY)
@@ -176,7 +176,7 @@ def test_a_durable_exchange_stores_what_it_keeps_and_forgets_what_it_does_not(
     assert [(queue, message.body) for (queue, _), message in journal.live.items()] == [
         (number, b"7"), (number, b"8"), (number, b"9"),
     ]  # fmt: skip
-    vhost.delete_exchange("x", False)
+    vhost.delete_exchange("x")
     assert not journal.live and not journal.left and not journal.loose
 
 
@@ -184,7 +184,7 @@ def test_an_exchange_that_is_not_durable_stores_nothing(vhost: VHost, journal: S
     declare(vhost)
     publish(vhost, b"1", delivery_mode=2)
     assert not journal.live and not journal.stored
-    vhost.delete_exchange("x", False)
+    vhost.delete_exchange("x")
 
 
 # Over a socket

@@ -288,7 +288,7 @@ class Keeper(ExchangeType):
 
 def test_where_it_brings_the_type_is_given_what_is_published_and_says_what_became_of_it(house: House) -> None:
     house.node.registry.register("x-keeper", Keeper)
-    type_ = house.vhost.declare_exchange("k", "x-keeper", False, False, False, Table.EMPTY).type
+    type_ = house.vhost.declare_exchange("k", "x-keeper").type
     assert isinstance(type_, Keeper)
     some = [content(body, delivery_mode=2) for body in (b"plain", b"bad", b"refused", b"plain")]
     house.inflow.publish("k", "key", some)
@@ -304,6 +304,6 @@ def test_where_it_brings_the_type_is_given_what_is_published_and_says_what_becam
     house.channel.publish("", "q", b"", {"delivery_mode": 2})
     house.channel.sync()
     assert house.inflow.publish("k", "key", [content(b"stored", delivery_mode=2)]).ticket == house.journal.ticket()
-    house.vhost.delete_exchange("k", False)
+    house.vhost.delete_exchange("k")
     with pytest.raises(NotFound):
         house.inflow.publish("k", "key", some)

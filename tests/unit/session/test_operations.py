@@ -41,9 +41,9 @@ def channel_of(peer: InProcessPeer) -> Open:
 
 def test_what_is_declared_and_deleted_is_there_and_gone(peer: InProcessPeer, channel_of: Open) -> None:
     channel, vhost = channel_of(), peer.node.vhosts["/"]
-    channel.declare_queue("q", True, False, Table.EMPTY)
-    channel.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
-    channel.declare_exchange("y", "fanout", True, False, False, Table.EMPTY)
+    channel.declare_queue("q", durable=True)
+    channel.declare_exchange("x", "topic", durable=True)
+    channel.declare_exchange("y", "fanout", durable=True)
     channel.bind("x", "queue", "q", "a.#", Table.EMPTY)
     channel.bind("x", "exchange", "y", "b", Table.EMPTY)
     assert {binding.destination.name for binding in vhost.exchanges["x"].outgoing.values()} == {"q", "y"}
@@ -58,20 +58,20 @@ def test_what_is_declared_and_deleted_is_there_and_gone(peer: InProcessPeer, cha
 def test_permissions_and_equivalence_are_those_of_clients(peer: InProcessPeer, channel_of: Open) -> None:
     owner = peer.connect().channel()
     owner.declare("own", exclusive=True)
-    channel_of().declare_queue("q", True, False, Table.EMPTY)
+    channel_of().declare_queue("q", durable=True)
     with pytest.raises(PreconditionFailed, match="inequivalent arg 'durable'"):
-        channel_of().declare_queue("q", False, False, Table.EMPTY)
+        channel_of().declare_queue("q")
     with pytest.raises(AccessRefused, match="reserved prefix"):
-        channel_of().declare_queue("amq.q", True, False, Table.EMPTY)
+        channel_of().declare_queue("amq.q", durable=True)
     with pytest.raises(ResourceLocked):
         channel_of().delete_queue("own")
     with pytest.raises(NotFound):
         channel_of().purge("nope")
     with pytest.raises(Invalid, match="at most 255 octets"):
-        channel_of().declare_queue("é" * 128, True, False, Table.EMPTY)
+        channel_of().declare_queue("é" * 128, durable=True)
     reader = channel_of("reader", "", "", ".*")
     for refused in (
-        lambda: reader.declare_queue("r", True, False, Table.EMPTY),
+        lambda: reader.declare_queue("r", durable=True),
         lambda: reader.delete_queue("q"),
         lambda: reader.bind("amq.topic", "queue", "q", "k", Table.EMPTY),
         lambda: reader.publish("amq.topic", "k", Properties(), b""),
@@ -84,7 +84,7 @@ def test_permissions_and_equivalence_are_those_of_clients(peer: InProcessPeer, c
 
 def test_a_publish_is_routed_or_not_or_refused_and_counted(peer: InProcessPeer, channel_of: Open) -> None:
     channel, vhost = channel_of(), peer.node.vhosts["/"]
-    channel.declare_queue("q", True, False, Table.of({"x-max-length": 1, "x-overflow": "reject-publish"}))
+    channel.declare_queue("q", durable=True, arguments=Table.of({"x-max-length": 1, "x-overflow": "reject-publish"}))
     said = [channel.publish("", key, Properties(delivery_mode=2), b"body") for key in ("q", "nope", "q")]
     assert [(one.routed, one.refused) for one in said] == [(True, False), (False, False), (True, True)]
     counted = vhost.statistics.publishing
@@ -102,7 +102,7 @@ def test_a_publish_is_routed_or_not_or_refused_and_counted(peer: InProcessPeer, 
 
 def test_messages_that_were_got_go_back_to_the_head_in_their_order(peer: InProcessPeer, channel_of: Open) -> None:
     channel = channel_of()
-    queue = channel.declare_queue("q", False, False, Table.EMPTY)
+    queue = channel.declare_queue("q")
     for number in range(3):
         channel.publish("", "q", Properties(message_id=str(number)), b"%d" % number)
     got = channel.get("q", 2, False)
@@ -117,7 +117,7 @@ def test_messages_that_were_got_go_back_to_the_head_in_their_order(peer: InProce
 
 def test_closing_gives_back_what_was_not_settled_and_leaves_nothing(peer: InProcessPeer, channel_of: Open) -> None:
     channel = channel_of()
-    queue = channel.declare_queue("q", False, False, Table.EMPTY)
+    queue = channel.declare_queue("q")
     channel.publish("", "q", Properties(), b"body")
     channel.get("q", 1, False)
     assert peer.node.census.channels == 1

@@ -10,7 +10,6 @@ import pytest
 from tests.support.http import scope_of
 from tests.support.scraping import Scraper
 from tests.turns.crowd import path_of, readable, stay
-from warren.broker.amqp.field_table import Table
 from warren.plugins.management import pagination
 from warren.plugins.management.router import Route
 from warren.plugins.prometheus import exposition
@@ -43,7 +42,7 @@ class Populated(Scraper):
         for number in range(EACH):
             node.add_vhost(f"v{number}")
             self.peer.add_user(f"u{number}")
-            self.vhost.declare_exchange(f"x{number}", "topic", False, False, False, Table.EMPTY)
+            self.vhost.declare_exchange(f"x{number}", "topic")
             client = self.peer.connect(f"u{number}", f"u{number}")
             channel = client.channel()
             channel.declare(f"q{number}")
@@ -64,7 +63,7 @@ class Populated(Scraper):
         for queue in list(self.vhost.queues.values()):
             self.vhost.delete_queue(queue)
         for number in range(EACH):
-            self.vhost.delete_exchange(f"x{number}", False)
+            self.vhost.delete_exchange(f"x{number}")
         self.peer.settle()
 
     async def answer_while_all_ends(self, application: Any, scope: dict[str, Any], turns: int) -> tuple[int, bytes]:

@@ -101,9 +101,9 @@ def test_what_is_this_brokers_own_is_no_definition(node: Node) -> None:
 
 def test_exclusive_queues_and_predeclared_and_plugins_exchanges_are_left_out_with_their_bindings(node: Node) -> None:
     vhost = node.vhosts["v"]
-    exclusive = vhost.declare_queue("exclusive", False, True, False, Table.EMPTY, object())
+    exclusive = vhost.declare_queue("exclusive", exclusive=True, owner=object())
     purpose = table_of_json({"x-internal-purpose": "federation"})
-    internal = vhost.declare_exchange("internal", "fanout", True, False, True, purpose)
+    internal = vhost.declare_exchange("internal", "fanout", durable=True, internal=True, arguments=purpose)
     vhost.bind("t", exclusive, "k", Table.EMPTY)
     vhost.bind("t", internal, "k", Table.EMPTY)
     vhost.bind("internal", vhost.queue("q"), "k", Table.EMPTY)
@@ -114,12 +114,12 @@ def test_exclusive_queues_and_predeclared_and_plugins_exchanges_are_left_out_wit
 
 
 def test_internal_exchanges_of_users_are_exported(node: Node) -> None:
-    node.vhosts["v"].declare_exchange("inside", "fanout", True, False, True, Table.EMPTY)
+    node.vhosts["v"].declare_exchange("inside", "fanout", durable=True, internal=True)
     assert names(node, "exchanges") == ["h", "inside", "t"]
 
 
 def test_what_is_not_durable_is_exported_too(node: Node) -> None:
-    node.vhosts["v"].declare_queue("fleeting", False, False, True, Table.EMPTY, None)
+    node.vhosts["v"].declare_queue("fleeting", auto_delete=True)
     assert section(node, "queues")[0] == {
         "vhost": "v",
         "name": "fleeting",

@@ -44,8 +44,8 @@ def test_what_was_declared_meanwhile_stays_as_it_is() -> None:
     node.add_vhost("v")
     plan = DefinitionsImport(node, DOCUMENT | {"exchanges": [{"vhost": "v", "name": "x", "type": "fanout"}]})
     list(plan.check())
-    node.vhosts["v"].declare_queue("a", False, False, True, Table.EMPTY, None)
-    node.vhosts["v"].declare_exchange("x", "direct", True, False, False, Table.EMPTY)
+    node.vhosts["v"].declare_queue("a", auto_delete=True)
+    node.vhosts["v"].declare_exchange("x", "direct", durable=True)
     list(plan.carry_out())
     plan.check_failures()
     assert not node.vhosts["v"].queues["a"].durable and node.vhosts["v"].exchanges["x"].type_name == "direct"
@@ -60,7 +60,7 @@ def test_an_export_is_of_the_moment_when_it_was_asked_for() -> None:
     head, sections = snapshot(node)
     vhost = node.vhosts["v"]
     vhost.delete_queue(vhost.queues["a"])
-    vhost.declare_queue("d", True, False, False, Table.EMPTY, None)
+    vhost.declare_queue("d", durable=True)
     vhost.bind("amq.direct", vhost.queues["d"], "", Table.EMPTY)
     node.add_vhost("w")
     node.users.set_permission("alice", "w", "", "", "")

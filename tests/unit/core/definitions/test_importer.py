@@ -77,8 +77,8 @@ def test_what_is_not_said_of_an_exchange_or_a_queue_is_what_rabbitmq_takes_it_fo
 
 def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) -> None:
     vhost = node.vhosts["v"]
-    exchange = vhost.declare_exchange("x", "topic", False, False, False, Table.EMPTY)
-    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    exchange = vhost.declare_exchange("x", "topic")
+    queue = vhost.declare_queue("q")
     imported(
         node,
         {

@@ -95,11 +95,11 @@ def journal(node: Node) -> Noting:
 
 
 def declare(vhost: VHost, name: str, durable: bool = True, exclusive: bool = False) -> None:
-    vhost.declare_queue(name, durable, exclusive, False, Table.EMPTY, object() if exclusive else None)
+    vhost.declare_queue(name, durable=durable, exclusive=exclusive, owner=object() if exclusive else None)
 
 
 def exchange(vhost: VHost, name: str, type_: str = "fanout", durable: bool = True, auto_delete: bool = False) -> None:
-    vhost.declare_exchange(name, type_, durable, auto_delete, False, Table.EMPTY)
+    vhost.declare_exchange(name, type_, durable=durable, auto_delete=auto_delete)
 
 
 def bind(vhost: VHost, source: str, queue: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
@@ -126,9 +126,9 @@ def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal
         vhost.unbind("e", vhost.queues["q"], "k", Table.EMPTY)
     for name in ("mine", "passing", "q"):
         vhost.delete_queue(vhost.queues[name])
-    vhost.delete_exchange("e", False)
-    vhost.delete_exchange("passing", False)
-    vhost.delete_exchange("missing", False)
+    vhost.delete_exchange("e")
+    vhost.delete_exchange("passing")
+    vhost.delete_exchange("missing")
     assert journal.told() == [
         ("-", "binding", "/", "e", "queue", "q", "k"),
         ("-", "queue", "/", "q", 1, False),
@@ -172,7 +172,7 @@ def test_the_end_of_a_queue_or_exchange_is_that_of_its_bindings(vhost: VHost, jo
         ("-", "exchange", "/", "auto", "fanout", True, True, False, 0),
         ("-", "queue", "/", "q", 1, False),
     ]
-    vhost.delete_exchange("e", False)
+    vhost.delete_exchange("e")
     assert journal.told() == [
         ("-", "binding", "/", "e", "queue", "other", "c"),
         ("-", "binding", "/", "amq.topic", "exchange", "e", "d"),
@@ -226,17 +226,26 @@ class Deeds:
         match random.randrange(6):
             case 0 if name not in vhost.queues:
                 owner = random.choice((None, None, self))
-                vhost.declare_queue(name, random.random() < 0.7, owner is not None, key == "", arguments, owner)
+                vhost.declare_queue(
+                    name,
+                    durable=random.random() < 0.7,
+                    exclusive=owner is not None,
+                    auto_delete=key == "",
+                    arguments=arguments,
+                    owner=owner,
+                )
             case 1 if fresh not in vhost.exchanges:
                 type_ = random.choice(("direct", "fanout", "topic", "headers"))
-                flags = [random.random() < chance for chance in (0.7, 0.3, 0.3)]
-                vhost.declare_exchange(fresh, type_, *flags, arguments)
+                durable, auto_delete, internal = (random.random() < chance for chance in (0.7, 0.3, 0.3))
+                vhost.declare_exchange(
+                    fresh, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+                )
             case 2 | 3 if end.name not in ("", "amq.rabbitmq.trace"):
                 vhost.bind(source, end, key, arguments)
             case 4 if random.random() < 0.3 and end is vhost.queues.get(end.name):
                 vhost.delete_queue(vhost.queues[end.name])
             case 4 if random.random() < 0.3 and not end.name.startswith("amq.") and end.name:
-                vhost.delete_exchange(end.name, False)
+                vhost.delete_exchange(end.name)
             case 5:
                 vhost.unbind(source, end, key, arguments)
 
@@ -391,7 +400,7 @@ def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> No
         ("+", "queue", "/", "bad", 4, False),
     ]
     bind(vhost, "lost", "kept", "k")
-    vhost.delete_exchange("lost", False)
+    vhost.delete_exchange("lost")
     exchange(vhost, "lost")
     assert [told[:2] for told in journal.told()] == [
         ("+", "binding"), ("-", "binding"), ("-", "exchange"), ("+", "exchange"),

@@ -52,10 +52,12 @@ def build(node: Node, vhost: str, step: Any) -> None:
     there = node.vhosts[vhost]
     if kind == "queue":
         name, durable, auto_delete, arguments, odd = given
-        there.declare_queue(name, durable, False, auto_delete, Table.of({**odd, **arguments}), None)
+        there.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=Table.of({**odd, **arguments}))
     elif kind == "exchange":
         name, type_, durable, auto_delete, internal, odd = given
-        there.declare_exchange(name, type_, durable, auto_delete, internal, Table.of(odd))
+        there.declare_exchange(
+            name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=Table.of(odd)
+        )
     elif kind == "bind":
         source, end, to_queue, key, odd = given
         there.bind(source, there.queue(end) if to_queue else there.exchange(end), key, Table.of(odd))

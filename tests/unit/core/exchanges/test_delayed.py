@@ -96,8 +96,8 @@ def test_what_has_no_delay_goes_at_once_as_it_is(channel: Channel, delay: object
 def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: str, value: Any, left: Any) -> None:
     node = new_node()
     vhost = node.vhosts["/"]
-    vhost.declare_exchange("x", "fanout", False, False, False, Table.of(ON))
-    queue = vhost.declare_queue("q", False, False, False, Table.EMPTY, None)
+    vhost.declare_exchange("x", "fanout", arguments=Table.of(ON))
+    queue = vhost.declare_queue("q")
     vhost.bind("x", queue, "", Table.EMPTY)
     headers = Table(Table.encode_items([("a", ("I", 1)), ("x-delay", (kind, value)), ("b", ("I", 2))]))
     publish(vhost, framed(Address("x", ""), Properties(headers=headers, message_id="m"), b"body"))
@@ -293,9 +293,9 @@ def test_an_exchange_that_is_deleted_leaves_nothing_and_no_timer(
 def test_a_plain_exchange_has_no_number(journal: SlowJournal) -> None:
     node = new_node(journal)
     for name, arguments in (("plain", {}), ("once", {"x-message-deduplication": True})):
-        node.vhosts["/"].declare_exchange(name, "fanout", True, False, False, Table.of(arguments))
+        node.vhosts["/"].declare_exchange(name, "fanout", durable=True, arguments=Table.of(arguments))
         assert node.vhosts["/"].exchanges[name].number == 0
-    node.vhosts["/"].declare_exchange("gone", "fanout", False, False, False, Table.of(ON))
+    node.vhosts["/"].declare_exchange("gone", "fanout", arguments=Table.of(ON))
     assert node.vhosts["/"].exchanges["gone"].number == 0
 
 
@@ -312,8 +312,8 @@ class Restarting:
         recovered = self.journal.recover({1, 2})
         node = new_node(self.journal)
         self.vhost = VHost("/", replace(node.services, clock=self.clock))
-        exchange = self.vhost.declare_exchange("x", "fanout", True, False, False, Table.of(ON), 1)
-        self.queue = self.vhost.declare_queue("q", True, False, False, Table.EMPTY, None, 2)
+        exchange = self.vhost.declare_exchange("x", "fanout", durable=True, arguments=Table.of(ON), number=1)
+        self.queue = self.vhost.declare_queue("q", durable=True, number=2)
         self.vhost.bind("x", self.queue, "", Table.EMPTY)
         exchange.type.restore(RecoveredMessages(recovered.get(1) or RecoveredQueue()))
 
@@ -452,7 +452,7 @@ def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their
         with pytest.raises(Refusal):
             broker.clock.advance(1_000)
     assert type_.messages_delayed == 50, "all were read, and none was released"
-    broker.vhost.delete_exchange("x", False)
+    broker.vhost.delete_exchange("x")
     broker.clock.advance(0)
     segments = broker.journal.segments
     for message in broker.queue.ready_messages.default.fresh:

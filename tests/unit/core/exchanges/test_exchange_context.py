@@ -97,13 +97,13 @@ def vhost(node: Node) -> VHost:
 
 
 def told(vhost: VHost, **arguments: object) -> Told:
-    vhost.declare_exchange("x", "x-told", True, False, False, Table.of(arguments))
+    vhost.declare_exchange("x", "x-told", durable=True, arguments=Table.of(arguments))
     return Told.by_name["x"]
 
 
 def queue(vhost: VHost, name: str = "q", **arguments: object) -> Queue:
     named = {key.replace("_", "-"): value for key, value in arguments.items()}
-    return vhost.declare_queue(name, True, False, False, Table.of(named), None)
+    return vhost.declare_queue(name, durable=True, arguments=Table.of(named))
 
 
 def test_a_type_hears_of_its_exchange_from_beginning_to_end(vhost: VHost) -> None:
@@ -111,7 +111,7 @@ def test_a_type_hears_of_its_exchange_from_beginning_to_end(vhost: VHost) -> Non
     vhost.bind("x", destination, "k", Table.EMPTY)
     vhost.unbind("x", destination, "k", Table.EMPTY)
     vhost.bind("x", destination, "k", Table.EMPTY)
-    vhost.delete_exchange("x", False)
+    vhost.delete_exchange("x")
     checked = "checked classic"
     assert made.log == ["attached, durable True", checked, "unbound", checked, "deleted"]
 
@@ -157,7 +157,7 @@ def test_the_arguments_that_a_type_fixes_must_be_given_again(vhost: VHost) -> No
 
 
 def test_what_comes_to_a_sink_is_routed_and_what_else_is_bound_gets_it_too(vhost: VHost) -> None:
-    exchange = vhost.declare_exchange("x", "x-swallowing", False, False, False, Table.EMPTY)
+    exchange = vhost.declare_exchange("x", "x-swallowing")
     found, stable = vhost.route(exchange, ("k",), None)
     assert len(found) == 1 and stable
     assert not vhost.enqueue([MESSAGE, MESSAGE], 8, False, found).stored

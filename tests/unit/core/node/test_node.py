@@ -50,7 +50,7 @@ def two_queues() -> tuple[Node, FakeClock, list[Greedy], list[tuple[str, str, di
     vhost = node.add_vhost("/")
     consumers = []
     for name in ("one", "two"):
-        queue = vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+        queue = vhost.declare_queue(name)
         consumers.append(Greedy(name, queue, object(), True, False, 0))
         queue.add_consumer(consumers[-1])
     node.pump()
@@ -92,7 +92,7 @@ def test_a_consumer_that_fails_while_a_full_queue_is_published_to_fails_no_publi
     node, _, _, log = two_queues()
     vhost = node.vhosts["/"]
     arguments = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"})
-    queue = vhost.declare_queue("full", False, False, False, arguments, None)
+    queue = vhost.declare_queue("full", arguments=arguments)
     publish(node, "full")
     consumer = Greedy("c", queue, object(), True, False, 0)
     queue.add_consumer(consumer)
@@ -105,7 +105,7 @@ def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(line_module, "PAGE_ABOVE", 5)
     config = Config(memory=True, message_memory_bytes=0)
     vhost = build_node(config, FakeClock(), Store(config)).vhosts["/"]
-    queue = vhost.declare_queue("queue", False, False, False, Table.EMPTY, None)
+    queue = vhost.declare_queue("queue")
     for _ in range(20):
         vhost.enqueue([framed(Address("", "queue"), Properties(), b"body")], 4, False, (queue,))
     for _ in range(20):
@@ -123,9 +123,9 @@ def test_limits_hold_for_what_is_new_not_for_what_a_restart_brings_back() -> Non
     vhost = node.vhosts["/"]
     assert list(vhost.queues) == ["a", "b"] and "e" in vhost.exchanges and "other" in node.vhosts
     with pytest.raises(PreconditionFailed):
-        vhost.declare_queue("c", True, False, False, Table.EMPTY, None)
+        vhost.declare_queue("c", durable=True)
     with pytest.raises(PreconditionFailed):
-        vhost.declare_exchange("f", "fanout", True, False, False, Table.EMPTY)
+        vhost.declare_exchange("f", "fanout", durable=True)
     with pytest.raises(Invalid):
         node.add_vhost("third")
 

@@ -34,7 +34,7 @@ MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, rather more than there shoul
 def declared(vhost: VHost, count: int, **arguments: object) -> None:
     table = Table.of({f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
     for number in range(count):
-        vhost.declare_queue(f"q{number}", False, False, False, table, None)
+        vhost.declare_queue(f"q{number}", arguments=table)
 
 
 def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
@@ -66,7 +66,7 @@ def test_a_policy_comes_to_very_many_queues_in_slices() -> None:
 
     node.policies.set("/", "short", "^q", {"max-length": 7})
     assert 0 < left() < count
-    vhost.declare_queue("q-new", False, False, False, Table.EMPTY, None)
+    vhost.declare_queue("q-new")
     assert vhost.queues["q-new"].settings.max_length == 7
     done = turns(node, left)
     assert len(done) > 2 and max(done) <= 500
@@ -154,7 +154,7 @@ def test_a_connection_that_closes_ends_very_many_channels_and_queues_in_slices_b
     channel = connection.channels[1]
     while len(connection.owned) < MANY // 2:
         name = f"x{len(connection.owned)}"
-        connection.owned[name] = vhost.declare_queue(name, False, True, False, Table.EMPTY, connection)
+        connection.owned[name] = vhost.declare_queue(name, exclusive=True, owner=connection)
     channels = list(connection.channels.values())
     client.send(ConnectionMethods.Close, 0, reply_code=200, reply_text="", class_id=0, method_id=0)
     assert channel.closing and vhost.queues

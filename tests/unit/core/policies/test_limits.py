@@ -5,7 +5,6 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.watcher import Watcher
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
-from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.limits import Limits
@@ -32,11 +31,11 @@ def vhost(node: Node) -> VHost:
 
 
 def queue(vhost: VHost, name: str) -> None:
-    vhost.declare_queue(name, False, False, False, Table.EMPTY, None)
+    vhost.declare_queue(name)
 
 
 def exchange(vhost: VHost, name: str) -> None:
-    vhost.declare_exchange(name, "fanout", False, False, False, Table.EMPTY)
+    vhost.declare_exchange(name, "fanout")
 
 
 def test_where_nothing_is_said_there_is_no_limit(limits: Limits) -> None:

@@ -48,11 +48,11 @@ def watcher(node: Node) -> Watcher:
 
 def queue(vhost: VHost, name: str, **arguments: Any) -> Queue:
     given = Table.of({key.replace("_", "-"): value for key, value in arguments.items()})
-    return vhost.declare_queue(name, True, False, False, given, None)
+    return vhost.declare_queue(name, durable=True, arguments=given)
 
 
 def exchange(vhost: VHost, name: str) -> Exchange:
-    return vhost.declare_exchange(name, "fanout", False, False, False, Table.EMPTY)
+    return vhost.declare_exchange(name, "fanout")
 
 
 def name_of(target: Queue | Exchange) -> str | None:

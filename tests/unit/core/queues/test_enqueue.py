@@ -19,7 +19,7 @@ def vhost_with(journal: SlowJournal) -> VHost:
 
 def declared(vhost: VHost, name: str, **arguments: object) -> Queue:
     given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-    return vhost.declare_queue(name, True, False, False, Table.of(given), None)
+    return vhost.declare_queue(name, durable=True, arguments=Table.of(given))
 
 
 def persistent(count: int) -> list[Message]:

@@ -10,7 +10,6 @@ from tests.support.channel import Channel
 from tests.support.clock import FakeClock
 from tests.support.received import Silence
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
-from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Address, framed
@@ -37,7 +36,7 @@ class House:
         self._left = MANY
 
     def declared(self) -> Queue:
-        return self.node.vhosts["/"].declare_queue("q", True, False, False, Table.EMPTY, None)
+        return self.node.vhosts["/"].declare_queue("q", durable=True)
 
     def fill(self, count: int) -> None:
         vhost = self.node.vhosts["/"]

@@ -190,7 +190,7 @@ def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatc
 
 def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
-    queue = vhost.declare_queue("q", True, False, False, Table.EMPTY, None)
+    queue = vhost.declare_queue("q", durable=True)
     queue.ready_messages.default.unread = Unread()
     queue.ready_messages.default.unread.append(0, 1, 0, 1)
     assert queue.ready == 0

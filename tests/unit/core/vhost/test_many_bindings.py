@@ -34,9 +34,9 @@ class Place:
         self.vhost = self.peer.node.vhosts["/"]
         self.ends = Ends()
         self.peer.node.observers.add(self.ends)
-        self.vhost.declare_exchange("x", type_, durable, auto_delete, False, Table.EMPTY)
+        self.vhost.declare_exchange("x", type_, durable=durable, auto_delete=auto_delete)
         for name in ("q", "other"):
-            self.vhost.declare_queue(name, durable, False, False, Table.EMPTY, None)
+            self.vhost.declare_queue(name, durable=durable)
         self.bind()
         self.vhost.bind("x", self.vhost.queues["other"], "k1", Table.EMPTY)
 
@@ -65,7 +65,7 @@ def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(t
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_deleted_exchange_is_gone_at_once_and_its_bindings_in_slices(type_: str) -> None:
     place = Place(type_)
-    place.vhost.delete_exchange("x", False)
+    place.vhost.delete_exchange("x")
     assert "x" not in place.vhost.exchanges and place.ends.gone == ["x"]
     assert 0 < len(place.ends.unbound_keys) < MANY
     place.peer.settle()
@@ -79,10 +79,10 @@ def test_what_is_declared_again_under_the_name_keeps_the_bindings_that_are_made_
     place = Place(durable=True)
     if what == "queue":
         place.vhost.delete_queue(place.vhost.queues["q"])
-        place.vhost.declare_queue("q", True, False, False, Table.EMPTY, None)
+        place.vhost.declare_queue("q", durable=True)
     else:
-        place.vhost.delete_exchange("x", False)
-        place.vhost.declare_exchange("x", "topic", True, False, False, Table.EMPTY)
+        place.vhost.delete_exchange("x")
+        place.vhost.declare_exchange("x", "topic", durable=True)
     assert not place.vhost.unbindings
     place.bind()
     before = len(place.ends.unbound_keys)

@@ -162,7 +162,7 @@ def test_names_that_nobody_may_declare(vhost: VHost, name: str, error: str) -> N
 @pytest.mark.parametrize("name", ["", "amq.direct", "amq.rabbitmq.trace", "amq.unknown"])
 def test_exchanges_that_nobody_may_delete(vhost: VHost, name: str) -> None:
     with pytest.raises(AccessRefused):
-        vhost.delete_exchange(name, False)
+        vhost.delete_exchange(name)
 
 
 def test_an_exclusive_queue_is_its_owners_and_transient(vhost: VHost) -> None:
@@ -192,7 +192,7 @@ def test_what_is_not_there_is_not_found(vhost: VHost) -> None:
         with pytest.raises(NotFound, match=text):
             attempt()
     vhost.unbind("no", made, "", Table.EMPTY)
-    vhost.delete_exchange("no", True)
+    vhost.delete_exchange("no", if_unused=True)
 
 
 def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vhost: VHost) -> None:
@@ -201,9 +201,9 @@ def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vh
     made.add_consumer(consumer)
     made.push([framed(Address("", "q"), Properties(), b"body")], 4)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
-        vhost.delete_queue(made, True, True)
+        vhost.delete_queue(made, if_unused=True, if_empty=True)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' in use"):
-        vhost.delete_queue(made, True, False)
+        vhost.delete_queue(made, if_unused=True)
     assert vhost.delete_queue(made) == 1
     assert (consumer.ended, vhost.queues, made.deleted, made.ready) == (1, {}, True, 0)
     assert vhost.delete_queue(made) == 0 and consumer.ended == 1
@@ -260,12 +260,12 @@ def test_an_exchange_in_use_is_kept_if_unused_was_asked(vhost: VHost) -> None:
     exchange(vhost)
     exchange(vhost, "y")
     vhost.bind("x", vhost.exchanges["y"], "", Table.EMPTY)
-    vhost.delete_exchange("y", True)
+    vhost.delete_exchange("y", if_unused=True)
     assert not vhost.exchanges["x"].outgoing, "a binding that leads to it is no use of it"
     vhost.bind("x", queue(vhost), "", Table.EMPTY)
     with pytest.raises(PreconditionFailed, match="exchange 'x' in vhost '/' in use"):
-        vhost.delete_exchange("x", True)
-    vhost.delete_exchange("x", False)
+        vhost.delete_exchange("x", if_unused=True)
+    vhost.delete_exchange("x")
     assert "x" not in vhost.exchanges and not vhost.queues["q"].incoming
 
 
@@ -286,7 +286,7 @@ CHANGES: list[Callable[[VHost], object]] = [
     lambda vhost: queue(vhost, "new"),
     lambda vhost: exchange(vhost, "new"),
     lambda vhost: vhost.delete_queue(vhost.queues["q"]),
-    lambda vhost: vhost.delete_exchange("x", False),
+    lambda vhost: vhost.delete_exchange("x"),
     lambda vhost: vhost.bind("x", vhost.queues["q"], "other", Table.EMPTY),
     lambda vhost: vhost.unbind("x", vhost.queues["q"], "k", Table.EMPTY),
     lambda vhost: vhost.open_volatile("amq.rabbitmq.reply-to.1"),

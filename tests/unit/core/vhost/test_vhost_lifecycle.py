@@ -80,7 +80,7 @@ def watcher(node: Node) -> Watcher:
 def queue(
     vhost: VHost, name: str, arguments: Table = Table.EMPTY, durable: bool = True, auto_delete: bool = False
 ) -> Queue:
-    return vhost.declare_queue(name, durable, False, auto_delete, arguments, None)
+    return vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
 
 
 # Coming and changing
@@ -142,8 +142,8 @@ def test_queues_that_last_get_the_default_type_and_show_it(node: Node) -> None:
     assert queue(vhost, "q") is made is queue(vhost, "q", QUORUM)
     assert queue(vhost, "own", Table.of({"x-queue-type": "classic"})).settings.type == "classic"
     for name, transient in (
-        ("transient", vhost.declare_queue("transient", False, False, False, Table.EMPTY, None)),
-        ("exclusive", vhost.declare_queue("exclusive", True, True, False, Table.EMPTY, node)),
+        ("transient", vhost.declare_queue("transient")),
+        ("exclusive", vhost.declare_queue("exclusive", durable=True, exclusive=True, owner=node)),
         ("auto-delete", queue(vhost, "auto-delete", auto_delete=True)),
     ):
         assert "x-queue-type" not in transient.arguments, name
