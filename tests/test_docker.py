@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.faults.crash.daemon import Daemon
+from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.checkout import ROOT
 from tests.support.definitions import new_node
 from tests.support.federation import until
@@ -268,7 +268,7 @@ def test_without_an_engine_the_ring_of_containers_says_so(tmp_path: Path) -> Non
     assert done.stdout.startswith("NOTE: no Docker engine") and done.stdout.count("\n") == 1
 
 
-def client(kind: str, broker: Daemon, said: Path) -> subprocess.Popen[bytes]:
+def client(kind: str, broker: BrokerProcess, said: Path) -> subprocess.Popen[bytes]:
     """A publisher or consumer of the ring at site a; what it prints is in that file."""
     host, port = broker.address
     variables = {"SITE": "a", "BROKER": f"amqp://ring:ring@{host}:{port}", "RATE": "50"}
@@ -281,7 +281,7 @@ def client(kind: str, broker: Daemon, said: Path) -> subprocess.Popen[bytes]:
 def test_publisher_and_consumer_go_on_after_a_break_and_say_what_the_check_reads(tmp_path: Path) -> None:
     config = tmp_path / "ring.conf"
     config.write_text(f"load_definitions = {RING / 'a.json'}")
-    broker = Daemon(tmp_path, options=["--http", "127.0.0.1:0"])
+    broker = BrokerProcess(tmp_path, "--http", ANY_PORT)
     said = {kind: tmp_path / kind for kind in ("consumer", "publisher")}
     clients: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -293,8 +293,7 @@ def test_publisher_and_consumer_go_on_after_a_break_and_say_what_the_check_reads
         broker.start(config=config)
         clients = {kind: client(kind, broker, said[kind]) for kind in said}
         until(lambda: 3 in came(), "messages arrive")
-        line = [sys.executable, "-m", "warren.broker.ctl", "--data", str(broker.data), "close_all_connections", "test"]
-        subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
+        assert broker.warrenctl("close_all_connections", "test").returncode == 0
         until(lambda: "publishes again" in said["publisher"].read_text(), "the publisher sees the break")
         before = max(came())
         until(lambda: before + 3 in came(), "messages arrive after the break")

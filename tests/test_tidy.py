@@ -346,7 +346,7 @@ def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
 READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "time", "time_ns"}
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
-    "tests/faults/crash/daemon.py::Daemon.start": "says how long a start took; nothing depends on it",
+    "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
     "tests/faults/crash/test_killed.py::restart": "any moment will do for a kill",

@@ -161,7 +161,7 @@ class Federated:
         for warren in self.warrens.values():
             warren.launch(config=self._settings)
         for warren in self.warrens.values():
-            warren.started()
+            warren.wait_ready()
         self.proxy = Proxy(loop, self.warrens["a"].address)
         self.loads = {name: Load(warren) for name, warren in self.warrens.items()}
         self._federate()

@@ -30,7 +30,7 @@ from .amqp import Client
 from .background import BackgroundLoop
 from .broker import SocketPeer
 from .channel import Channel
-from .http import Response, answered, scope_of
+from .http import Response, asgi_scope, call_application
 from .received import Content
 
 WITHIN_S = 60.0  # for whatever is to happen: the machine may be busy
@@ -151,8 +151,8 @@ class Site:
 
         if not hasattr(self, "_application"):
             self._application = application(self.host, State(self.host))
-        scope, octets = scope_of(method, path, body, user, **more)
-        return self.loop.run(answered(self._application, scope, octets))
+        scope, octets = asgi_scope(method, path, body, user, **more)
+        return self.loop.run(call_application(self._application, scope, octets))
 
     def connections(self, name: str) -> list[Any]:
         """Those of clients that call themselves so."""

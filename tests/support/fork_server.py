@@ -30,7 +30,7 @@ FILES = 3  # of a child: standard input, output and error
 MOST_FILES = 1024  # of the server, for what it waits for
 
 
-class Forked:
+class ForkedProcess:
     """A child of the fork server, with what tests use of `subprocess.Popen`."""
 
     def __init__(self, pid: int, status: int) -> None:
@@ -81,7 +81,7 @@ class ForkServer:
 
     def start(
         self, module: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], output: IO[bytes]
-    ) -> Forked:
+    ) -> ForkedProcess:
         """Run `main` of this module with these arguments; standard output and error are the one file."""
         request = json.dumps([module, [module, *arguments], str(cwd), dict(environment)]).encode()
         status, theirs = os.pipe()
@@ -89,7 +89,7 @@ class ForkServer:
             socket.send_fds(self._socket, [request], [output.fileno(), theirs])
         finally:
             os.close(theirs)
-        return Forked(int(self._socket.recv(16)), status)
+        return ForkedProcess(int(self._socket.recv(16)), status)
 
     def close(self) -> None:
         self._socket.close()
@@ -134,11 +134,12 @@ class _Server:
     def run(self) -> list[Any] | None:
         """Until nobody is there any more; in a child: what that is to run."""
         while True:
-            ready = select.select([self._control, self._woken], [], [])[0]
+            control = self._control.fileno()
+            ready = select.select([control, self._woken], [], [])[0]
             if self._woken in ready:
                 os.read(self._woken, 4096)
                 self._reap()
-            if self._control in ready:
+            if control in ready:
                 request, descriptors, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, 2)
                 if not request:
                     return None

@@ -1,11 +1,16 @@
-"""The HTTP API of a broker in this process: requests go through the whole application, and no socket."""
+"""Requests to the HTTP API: over a socket to any server, or in this process through the whole application.
+
+`HTTPClient` does the first, `Api` the second; both return a `Response`.
+"""
 
 import asyncio
 import base64
 import gzip
 import http.client
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from warren.broker.app.build import build_settings
@@ -18,20 +23,26 @@ from warren.plugins.management.context import State
 from .in_process import InProcessPeer
 
 PATIENCE_S = 60.0
-UNTIL_S = 20.0
 
 
 class Response:
-    """`headers` have lower case names; `body` is not compressed any more."""
+    """A response. `headers` have lower case names; `body` is not compressed any more."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
         self.body = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
 
+    def __repr__(self) -> str:
+        return f"{self.status} {self.body[:1000]!r}"
+
     @property
     def json(self) -> Any:
         return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
 
     @property
     def error(self) -> tuple[int, str, Any]:
@@ -39,7 +50,84 @@ class Response:
         return self.status, self.json["error"], self.json["reason"]
 
 
-def scope_of(
+class Requests:
+    """Requests by method. `path` is what follows /api; `more` are further arguments of `request`."""
+
+    request: Callable[..., Response]
+
+    def get(self, path: str, **more: Any) -> Response:
+        return self.request("GET", path, **more)
+
+    def put(self, path: str, body: object = None, **more: Any) -> Response:
+        return self.request("PUT", path, {} if body is None else body, **more)
+
+    def post(self, path: str, body: object = None, **more: Any) -> Response:
+        return self.request("POST", path, {} if body is None else body, **more)
+
+    def delete(self, path: str, **more: Any) -> Response:
+        return self.request("DELETE", path, **more)
+
+
+class HTTPClient(Requests):
+    """Requests to a server that listens on `address`, with TLS if there is a context, each by a connection of its own.
+
+    A path is what follows `base`.
+    """
+
+    def __init__(self, address: str, base: str = "/api", tls: ssl.SSLContext | None = None) -> None:
+        self.address = address
+        self._base = base
+        self._tls = tls
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection, for tests of the connection itself."""
+        if self._tls is not None:
+            return http.client.HTTPSConnection(self.address, timeout=PATIENCE_S, context=self._tls)
+        return http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        user: str | None = "guest",
+        password: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """A body that is not bytes is sent as JSON; the password is the name unless given. Raises OSError."""
+        sent = request_headers(user, password, headers)
+        encoded = None if body is None else request_body(body)
+        if encoded is not None and not isinstance(body, bytes):
+            sent.setdefault("content-type", "application/json")
+        with closing(self.connect()) as connection:
+            connection.request(method, self._base + path, encoded, sent)
+            response = connection.getresponse()
+            received = {name.lower(): text for name, text in response.getheaders()}
+            return Response(response.status, received, response.read())
+
+
+def basic(user: str, password: str | None = None) -> str:
+    """The header `authorization` of a user, whose password is the name unless given."""
+    pair = f"{user}:{user if password is None else password}"
+    return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def request_headers(
+    user: str | None = "guest", password: str | None = None, headers: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """These headers with lower case names, and the credentials of the user, if any, where they are not among them."""
+    sent = {name.lower(): text for name, text in (headers or {}).items()}
+    if user is not None:
+        sent.setdefault("authorization", basic(user, password))
+    return sent
+
+
+def request_body(body: object) -> bytes:
+    """The bytes of a body: as they are, nothing for None, and JSON for everything else."""
+    return body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+
+
+def asgi_scope(
     method: str,
     path: str,
     body: object = None,
@@ -48,13 +136,9 @@ def scope_of(
     headers: Mapping[str, str] | None = None,
     address: str = "127.0.0.1",
 ) -> tuple[dict[str, Any], bytes]:
-    """A request as ASGI has it, and its body. A body that is not octets is sent as JSON."""
-    sent = {name.lower(): text for name, text in (headers or {}).items()}
-    if user is not None:
-        pair = f"{user}:{user if password is None else password}"
-        sent.setdefault("authorization", "Basic " + base64.b64encode(pair.encode()).decode())
-    octets = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-    sent.setdefault("content-length", str(len(octets)))
+    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON."""
+    sent, encoded = request_headers(user, password, headers), request_body(body)
+    sent.setdefault("content-length", str(len(encoded)))
     raw_path, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -65,13 +149,13 @@ def scope_of(
         "client": (address, 50000),
         "server": ("127.0.0.1", 15672),
     }
-    return scope, octets
+    return scope, encoded
 
 
-async def answered(
-    application: Any, scope: dict[str, Any], octets: bytes, before: Callable[[], None] = lambda: None
+async def call_application(
+    application: Any, scope: dict[str, Any], body: bytes, before: Callable[[], None] = lambda: None
 ) -> Response:
-    """What the application says; `before` is called when it wants the body."""
+    """Return the response of an ASGI application; `before` is called when it asks for the body."""
     events: list[Any] = []
 
     taken = False
@@ -82,7 +166,7 @@ async def answered(
             await asyncio.get_running_loop().create_future()
         taken = True
         before()
-        return {"type": "http.request", "body": octets, "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(event: Any) -> None:
         events.append(event)
@@ -96,31 +180,11 @@ def request(
     application: Any, method: str, path: str, body: object = None, address: str = "127.0.0.1"
 ) -> Awaitable[Response]:
     """The response to a request of the user guest."""
-    return answered(application, *scope_of(method, path, body, address=address))
+    return call_application(application, *asgi_scope(method, path, body, address=address))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that no event tells of."""
-    async with asyncio.timeout(UNTIL_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
-
-def asked(address: str, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, str]:
-    """Of a server that listens there: status and body of the answer. The password is the name. Raises OSError."""
-    credentials = base64.b64encode(f"{user}:{user}".encode()).decode()
-    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
-    try:
-        octets = None if body is None else json.dumps(body)
-        connection.request(method, path, octets, {"Authorization": f"Basic {credentials}"})
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
-
-
-class Api:
-    """Of a broker of its own, `peer`, unless one is given. Users are guest unless a request names another."""
+class Api(Requests):
+    """The HTTP API of a broker in this process, without sockets: of `peer`, or of a broker of its own."""
 
     def __init__(self, peer: InProcessPeer | None = None) -> None:
         self.peer = peer or InProcessPeer()
@@ -136,7 +200,7 @@ class Api:
         self.application = application(self.host, self.state)
 
     def while_waiting(self, change: Callable[[], object]) -> None:
-        """Do this once, while the body of the next request that has one is awaited."""
+        """Call this once, while the body of the next request that has one is awaited."""
         self._changes.append(change)
 
     def request(
@@ -149,27 +213,15 @@ class Api:
         headers: Mapping[str, str] | None = None,
         address: str = "127.0.0.1",
     ) -> Response:
-        """`path` comes after /api. A body that is not octets is sent as JSON. The password is the name unless given."""
-        scope, octets = scope_of(method, path, body, user, password, headers, address)
-        response = asyncio.run(answered(self.application, scope, octets, self._change))
+        """A body that is not bytes is sent as JSON; the password is the name unless given."""
+        scope, encoded = asgi_scope(method, path, body, user, password, headers, address)
+        response = asyncio.run(call_application(self.application, scope, encoded, self._change))
         self.peer.settle()
         return response
 
     def _change(self) -> None:
         while self._changes:
             self._changes.pop()()
-
-    def get(self, path: str, **more: Any) -> Response:
-        return self.request("GET", path, **more)
-
-    def put(self, path: str, body: object = None, **more: Any) -> Response:
-        return self.request("PUT", path, {} if body is None else body, **more)
-
-    def post(self, path: str, body: object = None, **more: Any) -> Response:
-        return self.request("POST", path, {} if body is None else body, **more)
-
-    def delete(self, path: str, **more: Any) -> Response:
-        return self.request("DELETE", path, **more)
 
     def close(self) -> None:
         self.peer.close()

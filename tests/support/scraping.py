@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from warren.plugins.prometheus.application import Metrics
 from warren.plugins.prometheus.context import State
 
-from .http import Api, Response, answered, scope_of
+from .http import Api, Response, asgi_scope, call_application
 from .in_process import InProcessPeer
 
 
@@ -57,9 +57,9 @@ class Scraper:
         self._application = Metrics(self.state, self.state.path, guarded=self.state.config.authentication_enabled)
 
     def get(self, path: str = "/metrics", method: str = "GET", user: str | None = None, **more: Any) -> Response:
-        scope, octets = scope_of(method, path, user=user, **more)
+        scope, octets = asgi_scope(method, path, user=user, **more)
         scope["raw_path"] = path.partition("?")[0].encode()
-        response = asyncio.run(answered(self._application, scope, octets))
+        response = asyncio.run(call_application(self._application, scope, octets))
         self.peer.settle()
         return response
 

@@ -104,8 +104,9 @@ class SlowJournal(Journal):
         messages: list[Message | None] = []
         for id_, place in pages:
             assert place == place_of(id_)
-            messages.append(stored[id_].copy_for_queue())
-            messages[-1].id, messages[-1].location = id_, place
+            copy = stored[id_].copy_for_queue()
+            copy.id, copy.location = id_, place
+            messages.append(copy)
         return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:

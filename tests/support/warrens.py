@@ -1,51 +1,37 @@
 """Warrens as processes that federate, each with a folder of its own, spoken to over AMQP and HTTP alone."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.faults.crash.daemon import Daemon
-
+from .broker_process import ANY_PORT, BrokerProcess
 from .federation import SOON_S, Row, hyphened, until
-from .http import asked
 
 
-class Warren(Daemon):
+class Warren(BrokerProcess):
     """A broker whose cluster is called as it is. Links are asked for in the virtual host `/`."""
 
     def __init__(self, folder: Path, name: str, *options: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.name = name
-        named = ("--cluster-name", name, "--http", "127.0.0.1:0", *options)
-        super().__init__(folder, node=f"{name}@test", options=named)
-
-    @property
-    def port(self) -> int:
-        return self.address[1]
+        super().__init__(folder, "--cluster-name", name, "--http", ANY_PORT, *options, node=f"{name}@test")
 
     @property
     def uri(self) -> str:
         return f"amqp://127.0.0.1:{self.port}/%2f"
 
-    def fetch(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, str]:
-        """Status and body of what is on the port of the HTTP API."""
-        (address,) = self.events("ready")[0]["http"]
-        return asked(address, method, path, body, user)
-
     def request(self, method: str, path: str, body: object = None, user: str = "guest") -> tuple[int, Any]:
-        """Status, and what the answer says; `path` comes after /api."""
-        status, answer = self.fetch(method, "/api" + path, body, user)
-        return status, json.loads(answer) if answer else None
+        """Return the status of a response of the HTTP API and its document; `path` is what follows /api."""
+        response = self.http().request(method, path, body, user)
+        return response.status, response.json if response.body else None
 
     def metrics(self) -> str:
-        status, text = self.fetch("GET", "/metrics")
-        assert status == 200, (status, text)
-        return text
+        response = self.http("").get("/metrics")
+        assert response.status == 200, response
+        return response.text
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The same, of what works."""
+        """Return the document of a response that must report success."""
         status, answer = self.request(method, path, body)
         assert status < 300, (method, path, status, answer)
         return answer

@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Any
 
-from tests.support.http import Api, scope_of
+from tests.support.http import Api, asgi_scope
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.plugins.http.auth import LOCAL
@@ -58,7 +58,7 @@ class Reader:
         self._keeps = keeps
 
     async def read(self, path: str) -> None:
-        scope, _ = scope_of("GET", path)
+        scope, _ = asgi_scope("GET", path)
         await self._application(scope, stay, self._take)
 
     async def _take(self, event: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.http import Api, answered, scope_of
+from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.amqp.field_table import Table
 
 from .meter import ATTEMPTS, LIMIT_MS, PATIENCE_S, Meter
@@ -85,8 +85,8 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
     """The longest turn of the request and of the jobs that it starts."""
     api, meter = Api(), Meter()
     make(api)
-    scope, content = scope_of(method, path, body)
-    response = meter.run(asyncio.wait_for(answered(api.application, scope, content), PATIENCE_S))
+    scope, content = asgi_scope(method, path, body)
+    response = meter.run(asyncio.wait_for(call_application(api.application, scope, content), PATIENCE_S))
     assert response.status < 300, response.body
     meter.close()
     longest_s, begun_s = meter.longest_s, time.thread_time()

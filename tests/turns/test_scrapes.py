@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import scope_of
+from tests.support.http import asgi_scope
 from tests.support.scraping import Scraper
 from warren.plugins.prometheus.application import CHUNK_BYTES
 from warren.plugins.prometheus.families import Rows
@@ -49,7 +49,7 @@ def test_a_scrape_of_many_queues_is_sent_in_short_turns_and_pieces(
             sizes.append(len(event["body"]))
             lines += event["body"].count(b"\n")
 
-    scope, _ = scope_of("GET", path, headers={"Accept-Encoding": encoding})
+    scope, _ = asgi_scope("GET", path, headers={"Accept-Encoding": encoding})
     scope["raw_path"] = path.partition("?")[0].encode()
     assert meter.longest_ms(lambda: crowd._application(scope, stay, send)) <= LIMIT_MS
     assert max(sizes) < 2 * CHUNK_BYTES

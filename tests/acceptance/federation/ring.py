@@ -46,7 +46,7 @@ def run(topology: Topology, folder: Path) -> bool:
         for warren in warrens:
             warren.launch()
         for warren in warrens:
-            warren.started()
+            warren.wait_ready()
         return received(topology, warrens)
     finally:
         for warren in warrens:

@@ -31,7 +31,7 @@ class Lives:
         self.up, self.down = Warren(folder / "up", "up"), Warren(folder / "down", "down")
         self.up.launch()
         self.down.start()
-        self.up.started()
+        self.up.wait_ready()
         self.proxy = Proxy(loop, self.up.address)
         self.up.ask("PUT", "/users/linker", {"password": SECRET, "tags": ""})
         self.up.ask("PUT", "/permissions/%2f/linker", {"configure": ".*", "write": ".*", "read": ".*"})
@@ -84,7 +84,7 @@ class Lives:
     def tells_no_secret(self) -> None:
         """Neither log, status nor metrics."""
         for warren in (self.up, self.down):
-            assert SECRET not in warren.log.read_text()
+            assert SECRET not in warren.output.read_text()
         assert SECRET not in str(self.down.rows()) and SECRET not in self.down.metrics()
 
     def close(self) -> None:

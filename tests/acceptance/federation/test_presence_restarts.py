@@ -17,7 +17,7 @@ def test_a_broker_that_was_restarted_tells_only_what_happened_meanwhile(tmp_path
     try:
         up.launch()
         down.start()
-        up.started()
+        up.wait_ready()
         channel = up.connect().channel()
         for warren in (up, down):
             warren.connect().channel().exchange(X, "x-presence", durable=True)

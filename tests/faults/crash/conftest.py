@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from .daemon import Daemon
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that has not been started."""
-    daemon = Daemon(tmp_path)
+    daemon = BrokerProcess(tmp_path)
     yield daemon
     daemon.close()

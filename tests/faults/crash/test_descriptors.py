@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .daemon import Daemon
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.sockets
 
@@ -18,17 +18,19 @@ STRANGERS = 300
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
     """One that may open few files."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {sys.executable} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    made = Daemon(tmp_path, python=str(python))
+    made = BrokerProcess(tmp_path, python=str(python))
     yield made
     made.close()
 
 
-def test_idle_connections_up_to_the_limit_of_descriptors_end_neither_the_broker_nor_its_service(daemon: Daemon) -> None:
+def test_idle_connections_up_to_the_limit_of_descriptors_end_neither_the_broker_nor_its_service(
+    daemon: BrokerProcess,
+) -> None:
     daemon.start()
     client = daemon.connect()
     channel = client.channel()

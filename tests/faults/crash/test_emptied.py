@@ -3,16 +3,12 @@
 A deletion is answered before all messages of the queue are let go of, so the broker is killed in the middle of that.
 """
 
-import subprocess
-import sys
-
 import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support import codec
 from tests.support.amqp import Client
-
-from .daemon import ROOT, Daemon, doctor
+from tests.support.broker_process import BrokerProcess
 
 PERSISTENT = {"delivery_mode": 2}
 MANY = 50_000  # ten slices: a kill right behind the answer comes while they are let go of
@@ -23,12 +19,11 @@ LATE = [b"late %d" % number for number in range(100)]
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(300)]
 
 
-def control(daemon: Daemon, *words: str) -> bytes:
-    """What `warrenctl` of this broker answers."""
-    line = [sys.executable, "-m", "warren.broker.ctl", "--data", str(daemon.data), *words]
-    done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+def control(daemon: BrokerProcess, *words: str) -> str:
+    """The answer of `warrenctl` of this broker."""
+    done = daemon.warrenctl(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def filled(client: Client, queue: str) -> None:
@@ -55,16 +50,16 @@ def stored(client: Client, queue: str, bodies: list[bytes]) -> None:
     channel.close()
 
 
-def again(daemon: Daemon) -> Client:
+def again(daemon: BrokerProcess) -> Client:
     """Kill the broker and start it on what it has stored."""
     daemon.kill()
     daemon.start()
     return daemon.connect()
 
 
-def check_sound(daemon: Daemon) -> None:
+def check_sound(daemon: BrokerProcess) -> None:
     daemon.stop()
-    checked = doctor(daemon.data)
+    checked = daemon.doctor()
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
@@ -76,7 +71,7 @@ def taken(client: Client, queue: str) -> list[bytes]:
     return [content.body for content in channel.deliveries(count)]
 
 
-def test_what_is_published_behind_a_purge_is_not_lost_with_it(daemon: Daemon) -> None:
+def test_what_is_published_behind_a_purge_is_not_lost_with_it(daemon: BrokerProcess) -> None:
     daemon.start()
     client, other = daemon.connect(), daemon.connect()
     filled(client, "long")
@@ -95,7 +90,7 @@ def test_what_is_published_behind_a_purge_is_not_lost_with_it(daemon: Daemon) ->
     check_sound(daemon)
 
 
-def test_nothing_of_a_deleted_queue_comes_back(daemon: Daemon) -> None:
+def test_nothing_of_a_deleted_queue_comes_back(daemon: BrokerProcess) -> None:
     daemon.start()
     client, other = daemon.connect(), daemon.connect()
     filled(client, "long")
@@ -110,7 +105,7 @@ def test_nothing_of_a_deleted_queue_comes_back(daemon: Daemon) -> None:
     check_sound(daemon)
 
 
-def test_nothing_of_a_deleted_virtual_host_comes_back(daemon: Daemon) -> None:
+def test_nothing_of_a_deleted_virtual_host_comes_back(daemon: BrokerProcess) -> None:
     daemon.start()
     control(daemon, "add_vhost", "gone")
     control(daemon, "set_permissions", "-p", "gone", "guest", ".*", ".*", ".*")
@@ -122,5 +117,5 @@ def test_nothing_of_a_deleted_virtual_host_comes_back(daemon: Daemon) -> None:
     control(daemon, "delete_vhost", "gone")
     after = again(daemon)
     assert taken(after, "other") == OTHERS
-    assert b"gone" not in control(daemon, "list_vhosts", "--quiet")
+    assert "gone" not in control(daemon, "list_vhosts", "--quiet")
     check_sound(daemon)

@@ -11,11 +11,11 @@ from pamqp.commands import Basic, Queue
 from pamqp.commands import Channel as ChannelMethods
 
 from tests.support.amqp import Client
+from tests.support.broker_process import BrokerProcess
 from tests.support.channel import Channel
 from tests.support.federation import until
 from tests.support.received import Content, Silence
 
-from .daemon import Daemon
 from .test_restarted import PERSISTENT, confirmed, restart
 
 __all__ = ["restart"]  # the fixture
@@ -65,7 +65,7 @@ def on_disk(client: Client) -> None:
     confirmed(client, "barrier", [b"behind it"])
 
 
-def test_limits_count_what_was_there_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_limits_count_what_was_there_before(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "letters")
@@ -86,7 +86,7 @@ def test_limits_count_what_was_there_before(daemon: Daemon, restart: Callable[[]
     assert [letter.body for letter in arrives(channel, "letters", 2)] == [b"0", b"0"]
 
 
-def test_what_was_dropped_does_not_return(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_what_was_dropped_does_not_return(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "latest", max_length=3)
@@ -96,16 +96,16 @@ def test_what_was_dropped_does_not_return(daemon: Daemon, restart: Callable[[], 
 
 
 def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
-    daemon: Daemon, restart: Callable[[], Client]
+    daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "letters")
     declare(client, "timed", "letters", message_ttl=HOUR_MS)
     confirmed(client, "timed", [b"before"])
-    daemon.ahead_s = HOUR_S / 2
+    daemon.clock_ahead_s = HOUR_S / 2
     assert restart().channel().count("timed") == 1
-    daemon.ahead_s = HOUR_S
+    daemon.clock_ahead_s = HOUR_S
     channel = restart().channel()
     (letter,) = arrives(channel, "letters", 1)
     assert letter.headers["x-first-death-reason"] == "expired"
@@ -114,7 +114,9 @@ def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
     assert letter.headers["x-death"][0]["original-expiration"] == "100"
 
 
-def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(
+    daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "letters")
@@ -123,7 +125,7 @@ def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(daemon: Daemon, r
     channel.consume("timed")
     confirmed(client, "timed", BODIES)
     assert len(channel.deliveries(5)) == 5  # out, and so they live
-    daemon.ahead_s = HOUR_S
+    daemon.clock_ahead_s = HOUR_S
     client = restart()
     channel = client.channel()
     assert {letter.body for letter in arrives(channel, "letters", 5)} == set(BODIES)
@@ -133,20 +135,20 @@ def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(daemon: Daemon, r
     assert (channel.count("timed"), channel.count("letters")) == (0, 0)
 
 
-def test_only_the_head_expires(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_only_the_head_expires(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "queue")
     confirmed(client, "queue", [b"lives"])
     confirmed(client, "queue", [b"dies"], {**PERSISTENT, "expiration": str(HOUR_MS)})
     confirmed(client, "queue", [b"lives on"])
-    daemon.ahead_s = HOUR_S
+    daemon.clock_ahead_s = HOUR_S
     channel = restart().channel()
     assert channel.count("queue") == 3
     assert channel.drain("queue") == [b"lives", b"lives on"]
 
 
-def test_priorities_and_deadlines_of_many_messages_hold(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_priorities_and_deadlines_of_many_messages_hold(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "ranked", max_priority=3)
@@ -172,7 +174,7 @@ def test_priorities_and_deadlines_of_many_messages_hold(daemon: Daemon, restart:
 
 
 def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
-    daemon: Daemon, restart: Callable[[], Client]
+    daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
     daemon.start()
     client = daemon.connect()
@@ -184,7 +186,7 @@ def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
     assert channel.drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
 
 
-def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "blind")
@@ -198,7 +200,7 @@ def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(daemon: Daemon, restar
 
 
 def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
-    daemon: Daemon, restart: Callable[[], Client]
+    daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
     daemon.start()
     client = daemon.connect()
@@ -219,7 +221,7 @@ def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
     assert letter.headers["x-first-death-queue"] == "first"
 
 
-def test_a_circle_is_seen_that_began_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_a_circle_is_seen_that_began_before(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "one", "two", message_ttl=50)
@@ -228,13 +230,13 @@ def test_a_circle_is_seen_that_began_before(daemon: Daemon, restart: Callable[[]
     empty(client.channel(), "one")
     on_disk(client)
     assert restart().channel().count("two") == 1
-    daemon.ahead_s = HOUR_S
+    daemon.clock_ahead_s = HOUR_S
     channel = restart().channel()
     empty(channel, "two")
     assert channel.count("one") == 0
 
 
-def test_dead_letters_are_as_persistent_as_what_died(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_dead_letters_are_as_persistent_as_what_died(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "letters")
@@ -253,7 +255,7 @@ def test_dead_letters_are_as_persistent_as_what_died(daemon: Daemon, restart: Ca
 
 
 @pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
-def test_a_kill_finds_a_dying_message_in_one_queue_or_the_other(daemon: Daemon, reason: str) -> None:
+def test_a_kill_finds_a_dying_message_in_one_queue_or_the_other(daemon: BrokerProcess, reason: str) -> None:
     daemon.start()
     for number in range(4):
         client = daemon.connect()
@@ -276,12 +278,12 @@ def test_a_kill_finds_a_dying_message_in_one_queue_or_the_other(daemon: Daemon, 
         assert sorted(left) == BODIES
 
 
-def test_the_time_of_an_unused_queue_starts_anew(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_the_time_of_an_unused_queue_starts_anew(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "leased", expires=HOUR_MS)
     confirmed(client, "leased", [b"body"])
-    daemon.ahead_s = 2 * HOUR_S
+    daemon.clock_ahead_s = 2 * HOUR_S
     client = restart()
     assert exists(client, "leased")
     declare(client, "unused", expires=LEASE_MS)
@@ -292,7 +294,7 @@ def test_the_time_of_an_unused_queue_starts_anew(daemon: Daemon, restart: Callab
     assert exists(client, "held") and exists(client, "leased")
 
 
-def test_an_auto_delete_queue_waits_for_a_new_consumer(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_an_auto_delete_queue_waits_for_a_new_consumer(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     client.channel().declare("fleeting", durable=True, auto_delete=True)
@@ -309,7 +311,9 @@ def test_an_auto_delete_queue_waits_for_a_new_consumer(daemon: Daemon, restart: 
     missing.refused(404, Queue.Declare, queue="fleeting", passive=True)
 
 
-def test_a_queue_that_expired_or_was_auto_deleted_stays_away(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_a_queue_that_expired_or_was_auto_deleted_stays_away(
+    daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "leased", expires=50)
@@ -321,7 +325,7 @@ def test_a_queue_that_expired_or_was_auto_deleted_stays_away(daemon: Daemon, res
     assert client.channel().count("leased") == 0
 
 
-def test_one_consumer_is_served_after_a_restart_as_before(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_one_consumer_is_served_after_a_restart_as_before(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "single", single_active_consumer=True)
@@ -339,7 +343,7 @@ def test_one_consumer_is_served_after_a_restart_as_before(daemon: Daemon, restar
     client.channel().refused(406, Queue.Declare, queue="single", durable=True)
 
 
-def test_quorum_queues_stay_what_they_are(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_quorum_queues_stay_what_they_are(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "quorum", queue_type="quorum")
@@ -351,7 +355,7 @@ def test_quorum_queues_stay_what_they_are(daemon: Daemon, restart: Callable[[], 
     assert client.channel().drain("quorum") == [b"high", b"without"]
 
 
-def test_a_quorum_queue_keeps_all_its_messages(daemon: Daemon) -> None:
+def test_a_quorum_queue_keeps_all_its_messages(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     declare(client, "quorum", queue_type="quorum")

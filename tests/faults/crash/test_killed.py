@@ -11,11 +11,11 @@ import time
 import pytest
 
 from tests.support.amqp import Client
+from tests.support.broker_process import BrokerProcess
 from tests.support.received import Content
 
 from . import clients
 from .clients import BARRIER, COPIES, FANOUT, QUEUES, SOLO
-from .daemon import Daemon, doctor
 from .ledger import Ledger
 
 ROUNDS = int(os.environ.get("WARREN_CRASH_ROUNDS") or 3)
@@ -33,7 +33,7 @@ def declare(client: Client) -> None:
         channel.bind(queue, FANOUT)
 
 
-def load(daemon: Daemon, ledger: Ledger, dice: random.Random, round_: int) -> list[clients.Worker]:
+def load(daemon: BrokerProcess, ledger: Ledger, dice: random.Random, round_: int) -> list[clients.Worker]:
     """Start the clients."""
     workers: list[clients.Worker] = []
     for number in range(PUBLISHERS):
@@ -66,24 +66,24 @@ def drain(client: Client, ledger: Ledger, queue: str) -> None:
     channel.close()
 
 
-def restart(daemon: Daemon, dice: random.Random) -> float:
+def restart(daemon: BrokerProcess, dice: random.Random) -> float:
     """Start it on what was left; now and then it is killed once more while it reads that."""
     sync = dice.choice(["fsync", "os"])
     if dice.random() < 0.3:
-        daemon.launch(sync)
+        daemon.launch("--sync", sync)
         time.sleep(dice.uniform(0.05, 0.4))
         daemon.kill()
-    return daemon.start(sync)
+    return daemon.start("--sync", sync)
 
 
 @pytest.mark.sockets
 @pytest.mark.timeout(60 + 15 * ROUNDS)
-def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: Daemon) -> None:
+def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: BrokerProcess) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().getrandbits(32)
     print(f"\nWARREN_CRASH_SEED={seed}")
     dice = random.Random(seed)
     ledger = Ledger(QUEUES)
-    daemon.start(dice.choice(["fsync", "os"]))
+    daemon.start("--sync", dice.choice(["fsync", "os"]))
     declare(daemon.connect())
     for round_ in range(ROUNDS):
         before = ledger.count("confirmed")
@@ -107,5 +107,5 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: D
         assert confirmed >= LEAST_CONFIRMED
     assert ledger.unflagged == 0
     daemon.stop()
-    told = doctor(daemon.data)
+    told = daemon.doctor()
     assert told.returncode == 0, told.stdout + told.stderr

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.amqp import Client
+from tests.support.broker_process import BrokerProcess
 from tests.support.received import Content
 
-from .daemon import Daemon
 from .test_restarted import confirmed, restart
 
 __all__ = ["restart"]  # the fixture
@@ -23,7 +23,7 @@ def one(content: Content | None) -> Content:
     return content
 
 
-def test_messages_come_in_the_order_of_their_priorities(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_messages_come_in_the_order_of_their_priorities(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     client.channel().declare("ranked", durable=True, arguments={"x-max-priority": 5})
@@ -33,7 +33,7 @@ def test_messages_come_in_the_order_of_their_priorities(daemon: Daemon, restart:
 
 
 def test_a_deadline_is_kept_and_what_passed_it_while_the_broker_was_down_is_dead_lettered(
-    daemon: Daemon, restart: Callable[[], Client]
+    daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
     daemon.start()
     client = daemon.connect()
@@ -56,11 +56,11 @@ def test_a_deadline_is_kept_and_what_passed_it_while_the_broker_was_down_is_dead
     )
     assert channel.count("short") == 0
     assert channel.count("later") == 1
-    daemon.ahead_s = HOUR_S
+    daemon.clock_ahead_s = HOUR_S
     assert restart().channel().get("later") is None
 
 
-def test_a_history_of_deaths_goes_on_after_a_restart(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_a_history_of_deaths_goes_on_after_a_restart(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     channel = client.channel()
@@ -79,7 +79,7 @@ def test_a_history_of_deaths_goes_on_after_a_restart(daemon: Daemon, restart: Ca
     assert deaths == {"one": 2, "two": 1}
 
 
-def test_deliveries_are_counted_on_to_the_limit(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_deliveries_are_counted_on_to_the_limit(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     channel = client.channel()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pamqp.commands import Queue
 
+from tests.support.broker_process import BrokerProcess, run
 from warren.broker.core.access.passwords import hash_password
-
-from .daemon import ROOT, Daemon
 
 pytestmark = pytest.mark.sockets
 DOCUMENT: dict[str, Any] = {
@@ -33,12 +30,12 @@ def configure(folder: Path, document: Any, **more: str) -> Path:
     return folder / "warren.conf"
 
 
-def login(daemon: Daemon) -> Any:
+def login(daemon: BrokerProcess) -> Any:
     return daemon.connect(user="alice", password="secret", vhost="orders")
 
 
 def test_what_was_loaded_survives_a_killed_broker_and_takes_the_place_of_the_default_user(
-    daemon: Daemon, tmp_path: Path
+    daemon: BrokerProcess, tmp_path: Path
 ) -> None:
     daemon.start(config=configure(tmp_path, DOCUMENT))
     assert len(daemon.events("definitions_loaded")) == 1
@@ -53,7 +50,7 @@ def test_what_was_loaded_survives_a_killed_broker_and_takes_the_place_of_the_def
         daemon.connect()
 
 
-def test_what_has_not_changed_is_skipped_at_the_next_start(daemon: Daemon, tmp_path: Path) -> None:
+def test_what_has_not_changed_is_skipped_at_the_next_start(daemon: BrokerProcess, tmp_path: Path) -> None:
     config = configure(tmp_path, DOCUMENT, definitions__skip_if_unchanged="true")
     daemon.start(config=config)
     login(daemon).channel().call(Queue.Delete, queue="q")
@@ -67,13 +64,10 @@ def test_what_has_not_changed_is_skipped_at_the_next_start(daemon: Daemon, tmp_p
     assert login(daemon).channel().count("new") == 0
 
 
-def test_a_bad_file_ends_the_start_with_one_line_and_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_bad_file_ends_the_start_with_one_line_and_changes_nothing(daemon: BrokerProcess, tmp_path: Path) -> None:
     bad = DOCUMENT | {"bindings": [{"vhost": "orders", "source": "x", "destination": "q", "destination_type": "queue"}]}
     config = configure(tmp_path, bad)
-    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--data", str(daemon.data)]
-    done = subprocess.run(
-        [*line, "--config", str(config)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run("serve", "--amqp", "127.0.0.1:0", "--data", str(daemon.data), "--config", str(config))
     assert (done.returncode, done.stdout) == (78, "")
     (said,) = done.stderr.splitlines()
     told = json.loads(said)

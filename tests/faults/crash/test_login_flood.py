@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.amqp import Client
+from tests.support.broker_process import BrokerProcess
 from tests.support.received import Closed, Silence
-
-from .daemon import Daemon
 
 pytestmark = pytest.mark.sockets
 
@@ -39,13 +38,13 @@ class SocketOf:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    made = Daemon(tmp_path)
+def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
+    made = BrokerProcess(tmp_path)
     yield made
     made.close()
 
 
-def knock(daemon: Daemon, address: str, password: str) -> Client:
+def knock(daemon: BrokerProcess, address: str, password: str) -> Client:
     """A login that has been asked for."""
     client = Client(SocketOf(daemon.address, address))
     client.start()
@@ -63,7 +62,7 @@ def gets_in(client: Client) -> bool:
     return True
 
 
-def test_the_right_password_gets_in_beside_300_wrong_ones(daemon: Daemon) -> None:
+def test_the_right_password_gets_in_beside_300_wrong_ones(daemon: BrokerProcess) -> None:
     daemon.start()
     assert gets_in(knock(daemon, "127.0.0.1", "guest"))  # whose hash becomes one of argon2id
     wrong = [knock(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
@@ -77,7 +76,7 @@ def test_the_right_password_gets_in_beside_300_wrong_ones(daemon: Daemon) -> Non
     daemon.stop()
 
 
-def test_the_right_password_gets_in_from_the_address_of_the_wrong_ones_in_the_end(daemon: Daemon) -> None:
+def test_the_right_password_gets_in_from_the_address_of_the_wrong_ones_in_the_end(daemon: BrokerProcess) -> None:
     daemon.start()
     assert gets_in(knock(daemon, "127.0.0.1", "guest"))
     wrong = [knock(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]

@@ -10,9 +10,8 @@ from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support import codec
 from tests.support.amqp import Client
+from tests.support.broker_process import BrokerProcess, run
 from tests.support.received import Closed
-
-from .daemon import Daemon, doctor
 
 PERSISTENT = {"delivery_mode": 2}
 TRANSIENT = {"delivery_mode": 1}
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture(params=["killed", "stopped"])
-def restart(request: pytest.FixtureRequest, daemon: Daemon) -> Callable[[], Client]:
+def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[[], Client]:
     """Starts the broker again after its end, of either kind; a new connection."""
 
     def again() -> Client:
@@ -55,7 +54,7 @@ def missing(client: Client, queue: str = "", exchange: str = "") -> None:
 
 @pytest.mark.parametrize("frame_max", [4096, 131072])
 def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_octet(
-    daemon: Daemon, restart: Callable[[], Client], frame_max: int
+    daemon: BrokerProcess, restart: Callable[[], Client], frame_max: int
 ) -> None:
     daemon.start()
     client = daemon.connect(frame_max=frame_max)
@@ -83,7 +82,7 @@ def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_octet(
         assert channel.get(queue) is None
 
 
-def test_durable_objects_stay_and_all_others_go(daemon: Daemon, restart: Callable[[], Client]) -> None:
+def test_durable_objects_stay_and_all_others_go(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     channel = client.channel()
@@ -117,7 +116,9 @@ def test_durable_objects_stay_and_all_others_go(daemon: Daemon, restart: Callabl
     assert channel.drain("rest-q") == [b"e2e", b"gone", b"no such"]
 
 
-def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the_end_comes(daemon: Daemon) -> None:
+def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the_end_comes(
+    daemon: BrokerProcess,
+) -> None:
     daemon.start()
     for number in range(4):
         client = daemon.connect()
@@ -140,13 +141,13 @@ def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the
         channel.publish(f"x{number}", "key", b"through it")
         assert channel.drain(f"q{number}") == [b"through it"]
     assert channel.declare("gone0", durable=True).message_count == 0
-    assert doctor(daemon.data).returncode == 73
+    assert daemon.doctor().returncode == 73
     daemon.kill()
-    assert doctor(daemon.data).returncode == 0
+    assert daemon.doctor().returncode == 0
 
 
 def test_messages_that_are_not_persistent_go_and_the_others_keep_their_order(
-    daemon: Daemon, restart: Callable[[], Client]
+    daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
     daemon.start()
     client = daemon.connect()
@@ -164,7 +165,7 @@ def test_messages_that_are_not_persistent_go_and_the_others_keep_their_order(
     assert channel.get("mixed") is None
 
 
-def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(daemon: Daemon) -> None:
+def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     bodies = [b"%d" % number for number in range(2000)]
@@ -190,7 +191,7 @@ def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(daemon: Daemon) 
     assert daemon.connect().channel().count("orders") == 0
 
 
-def test_committed_acknowledgements_and_purges_hold_through_a_kill(daemon: Daemon) -> None:
+def test_committed_acknowledgements_and_purges_hold_through_a_kill(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     for queue in ("acked", "purged"):
@@ -210,21 +211,20 @@ def test_committed_acknowledgements_and_purges_hold_through_a_kill(daemon: Daemo
     assert channel.drain("purged") == [b"after"]
 
 
-def test_two_brokers_do_not_share_a_folder(daemon: Daemon, tmp_path: Path) -> None:
+def test_two_brokers_do_not_share_a_folder(daemon: BrokerProcess, tmp_path: Path) -> None:
     daemon.start()
-    second = Daemon(tmp_path)
-    second.log = tmp_path / "second.log"
+    second = BrokerProcess(tmp_path / "second", data=daemon.data)
     second.launch()
     try:
-        assert second.process.wait(10) == 73
-        (line,) = second.log.read_text().splitlines()
+        assert second.wait() == 73
+        (line,) = second.output.read_text().splitlines()
         assert f"is in use by another broker (pid {daemon.process.pid})" in line
     finally:
         second.close()
     assert daemon.connect().channel().declare().message_count == 0
 
 
-def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: Daemon) -> None:
+def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     client.channel().declare("hurt", durable=True)
@@ -235,14 +235,14 @@ def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: D
     data = bytearray(segment.read_bytes())
     data[data.index(b"body number 7")] ^= 1
     segment.write_bytes(data)
-    told = doctor(daemon.data)
+    told = daemon.doctor()
     assert told.returncode == 1 and "BAD at offset" in told.stdout, told.stdout + told.stderr
     daemon.start()
     channel = daemon.connect().channel()
     assert channel.drain("hurt") == bodies[:7] + bodies[8:]
 
 
-def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: Daemon) -> None:
+def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     client.channel().declare("torn", durable=True)
@@ -251,7 +251,7 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: Daemon) -> None:
     (segment,) = (daemon.data / "log").glob("*.log")
     with segment.open("ab") as file:
         file.write(segment.read_bytes()[20:60])
-    told = doctor(daemon.data)
+    told = daemon.doctor()
     assert told.returncode == 0 and "torn end of 40 bytes" in told.stdout, told.stdout + told.stderr
     daemon.start()
     client = daemon.connect()
@@ -261,7 +261,7 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: Daemon) -> None:
     assert daemon.connect().channel().drain("torn") == [b"whole", b"next"]
 
 
-def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: Daemon) -> None:
+def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     client.channel().declare("failing", durable=True)
@@ -282,12 +282,12 @@ def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: Daemon)
 
 
 def test_the_doctor_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
-    told = doctor(tmp_path / "none")
+    told = run("doctor", "--data", str(tmp_path / "none"))
     assert (told.returncode, told.stdout) == (66, "")
     assert not (tmp_path / "none").exists()
 
 
-def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon: Daemon) -> None:
+def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon: BrokerProcess) -> None:
     """An acknowledged get, then a confirmed publish on the same connection: the barrier holds for both."""
     daemon.start()
     for round_ in range(3):

@@ -135,7 +135,7 @@ class Crossing:
         self.up.launch()
         self.down.launch()
         for warren in (self.up, self.down):
-            warren.started()
+            warren.wait_ready()
             channel = warren.connect().channel()
             channel.exchange(EXCHANGE, "direct", durable=True)
         channel.declare(QUEUE, durable=True)

@@ -1,38 +1,28 @@
 """What a started broker makes of its configuration."""
 
-import json
 import signal
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
 import trustme
 
-from tests.faults.crash.daemon import ROOT, STOP_WITHIN_S, Daemon
+from tests.support.broker_process import STOP_WITHIN_S, BrokerProcess
 
 pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    started = Daemon(tmp_path)
+def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
+    started = BrokerProcess(tmp_path)
     yield started
     started.close()
 
 
-def configured(folder: Path, *lines: str) -> Path:
-    file = folder / "broker.conf"
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return file
-
-
 def test_the_default_user_and_virtual_host_are_made_at_the_first_start_alone(
-    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    daemon: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("USER", "PASS", "VHOST"):
         monkeypatch.setenv(f"RABBITMQ_DEFAULT_{name}", f"first-{name.lower()}")
@@ -48,15 +38,16 @@ def test_the_default_user_and_virtual_host_are_made_at_the_first_start_alone(
         daemon.connect(user="second-user", password="first-pass", vhost="first-vhost")
 
 
-def test_the_limits_of_the_configuration_are_those_that_are_proposed(daemon: Daemon, tmp_path: Path) -> None:
-    daemon.start(config=configured(tmp_path, "channel_max = 12", "frame_max = 16384", "heartbeat = 34"))
+def test_the_limits_of_the_configuration_are_those_that_are_proposed(daemon: BrokerProcess) -> None:
+    daemon.configure("channel_max = 12", "frame_max = 16384", "heartbeat = 34")
+    daemon.start()
     host, port = daemon.address
     with pika.BlockingConnection(pika.ConnectionParameters(host, port)) as connection:
         agreed = connection._impl.params
         assert (agreed.channel_max, agreed.frame_max, agreed.heartbeat) == (12, 16384, 34)
 
 
-def test_who_is_told_to_end_tells_its_clients_and_leaves_with_0(daemon: Daemon) -> None:
+def test_who_is_told_to_end_tells_its_clients_and_leaves_with_0(daemon: BrokerProcess) -> None:
     daemon.start()
     host, port = daemon.address
     connection = pika.BlockingConnection(pika.ConnectionParameters(host, port))
@@ -64,31 +55,24 @@ def test_who_is_told_to_end_tells_its_clients_and_leaves_with_0(daemon: Daemon) 
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
         connection.process_data_events(STOP_WITHIN_S)
     assert closed.value.reply_code == 320
-    assert daemon.process.wait(STOP_WITHIN_S) == 0
+    assert daemon.wait() == 0
 
 
 def test_without_plain_listeners_there_is_tls_and_nothing_else(tmp_path: Path) -> None:
     authority = trustme.CA()
     leaf = tmp_path / "leaf.pem"
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(leaf))
-    config = configured(
-        tmp_path,
-        *("listeners.tcp = none", "listeners.ssl.default = 127.0.0.1:0", "warren.memory = true"),
+    broker = BrokerProcess(tmp_path, memory=True, amqp=None)
+    broker.configure(
+        *("listeners.tcp = none", "listeners.ssl.default = 127.0.0.1:0"),
         *(f"ssl_options.certfile = {leaf}", f"ssl_options.keyfile = {leaf}", "management.tcp.port = 0"),
     )
-    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(config)]
-    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            events = (json.loads(text) for text in process.stderr)
-            ready: dict[str, Any] = next(event for event in events if event["event"] == "ready")
-            assert ready["amqp"] == []
-            (address,) = ready["amqps"]
-            context = ssl.create_default_context()
-            authority.configure_trust(context)
-            options = pika.SSLOptions(context, "localhost")
-            port = int(address.rpartition(":")[2])
-            with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, ssl_options=options)):
-                pass
-        finally:
-            process.kill()
+    with broker:
+        assert broker.addresses["amqp"] == []
+        (address,) = broker.addresses["amqps"]
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        options = pika.SSLOptions(context, "localhost")
+        port = int(address.rpartition(":")[2])
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, ssl_options=options)):
+            pass

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Queue
 
-from tests.faults.crash.daemon import Daemon
+from tests.support.broker_process import BrokerProcess
 
 COUNT = 200
 
@@ -13,7 +13,7 @@ COUNT = 200
 @pytest.mark.sockets
 def test_requests_that_each_wait_for_the_disk_are_all_answered(tmp_path: Path) -> None:
     """Only the first of them comes with a read; each of the others is served when the one before it was answered."""
-    daemon = Daemon(tmp_path)
+    daemon = BrokerProcess(tmp_path)
     try:
         daemon.start()
         client = daemon.connect()

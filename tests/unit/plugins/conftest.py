@@ -7,29 +7,29 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import Connect, dial
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that has not been started, for tests that stop it."""
-    daemon = Daemon(tmp_path)
+    daemon = BrokerProcess(tmp_path)
     yield daemon
     daemon.close()
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker for all tests of a module."""
-    daemon = Daemon(tmp_path_factory.mktemp("broker"))
+    daemon = BrokerProcess(tmp_path_factory.mktemp("broker"))
     daemon.start()
     yield daemon
     daemon.close()
 
 
 @pytest.fixture
-def connect(running: Daemon) -> Iterator[Connect]:
+def connect(running: BrokerProcess) -> Iterator[Connect]:
     """Opens connections, and closes those that the test left open."""
     opened: list[pika.BlockingConnection] = []
 

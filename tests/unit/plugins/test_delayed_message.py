@@ -8,8 +8,8 @@ import pytest
 from pamqp.commands import Exchange
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import dial, taken
+from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
 from tests.support.listening import Listening
 from tests.support.session import connected, new_node
@@ -161,7 +161,7 @@ def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(st
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_messages_and_their_times_survive_a_restart(daemon: Daemon, end: str) -> None:
+def test_messages_and_their_times_survive_a_restart(daemon: BrokerProcess, end: str) -> None:
     """Checks 205."""
     daemon.start()
     with dial(daemon.address) as connection:
@@ -179,7 +179,7 @@ def test_messages_and_their_times_survive_a_restart(daemon: Daemon, end: str) ->
         assert until(channel, 1, PATIENCE_S) == [b"soon"]
         assert until(channel, 1, 0.1) == []
     daemon.kill() if end == "kill" else daemon.stop()
-    daemon.ahead_s = HOUR_MS / 1000
+    daemon.clock_ahead_s = HOUR_MS / 1000
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()
@@ -188,7 +188,7 @@ def test_messages_and_their_times_survive_a_restart(daemon: Daemon, end: str) ->
 
 
 @pytest.mark.sockets
-def test_what_a_deleted_exchange_held_does_not_return(daemon: Daemon) -> None:
+def test_what_a_deleted_exchange_held_does_not_return(daemon: BrokerProcess) -> None:
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()

@@ -9,8 +9,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import Connect, dial, queue, taken
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.sockets
 
@@ -160,7 +160,7 @@ def test_without_a_queue_a_mandatory_message_comes_back(channel, exchange):
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_a_restart_moves_no_key(daemon: Daemon, end: str):
+def test_a_restart_moves_no_key(daemon: BrokerProcess, end: str):
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()

@@ -15,8 +15,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import Connect, dial, queue, taken
+from tests.support.broker_process import BrokerProcess
 from warren.broker.plugin import stable_hash
 
 pytestmark = pytest.mark.sockets
@@ -88,7 +88,7 @@ def test_binding_keys_are_ignored(channel, exchange):
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_routing_survives_restarts(daemon: Daemon, end: str):
+def test_routing_survives_restarts(daemon: BrokerProcess, end: str):
     """As long as the bindings to the exchange remain the same, messages with the same routing key will always be routed
     to exactly the same destination queue, even across node restarts."""
     daemon.start()
@@ -107,7 +107,7 @@ def test_routing_survives_restarts(daemon: Daemon, end: str):
 
 
 @contextmanager
-def order_taker(daemon: Daemon) -> Iterator[subprocess.Popen[str]]:
+def order_taker(daemon: BrokerProcess) -> Iterator[subprocess.Popen[str]]:
     """An application that handles what is in the shards, in a process of its own."""
     line = [sys.executable, str(Path(__file__).with_name("order_taker.py")), str(daemon.address[1]), str(SHARDS)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:

@@ -11,8 +11,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import Connect, dial, queue, taken
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.sockets
 SUMMARY = "x-presence-exchange-summary"
@@ -299,7 +299,7 @@ def test_the_end_of_the_presence_exchange_itself_is_not_told(channel, exchange, 
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_a_restart_replays_no_notices_and_forgets_no_presence(daemon: Daemon, end: str):
+def test_a_restart_replays_no_notices_and_forgets_no_presence(daemon: BrokerProcess, end: str):
     """What is there again after a restart has not appeared."""
     daemon.start()
     with dial(daemon.address) as connection:

@@ -6,8 +6,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import dial, taken
+from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
@@ -195,7 +195,7 @@ def send(channel: BlockingChannel, body: bytes, mode: int, **headers: Any) -> No
 
 
 @pytest.mark.sockets
-def test_the_history_of_a_durable_exchange_survives_a_killed_broker(daemon: Daemon) -> None:
+def test_the_history_of_a_durable_exchange_survives_a_killed_broker(daemon: BrokerProcess) -> None:
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.faults.crash.daemon import Daemon
 from tests.support.blocking import dial, queue, taken
+from tests.support.broker_process import BrokerProcess, run
 from tests.support.checkout import ROOT
 
 README = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def python(tmp_path: Path) -> str:
 
 @pytest.mark.sockets
 def test_a_plugin_of_another_distribution_works(tmp_path: Path, python: str) -> None:
-    daemon = Daemon(tmp_path, python)
+    daemon = BrokerProcess(tmp_path, python=python)
     try:
         daemon.start()
         with dial(daemon.address) as connection:
@@ -78,7 +78,6 @@ def test_a_plugin_of_another_distribution_works(tmp_path: Path, python: str) -> 
         daemon.stop()
     finally:
         daemon.close()
-    listed = subprocess.run(
-        [python, "-m", "warren.broker.cli", "plugins"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
+    listed = run("plugins", python=python)
+    assert listed.returncode == 0, listed.stderr
     assert "x-round-robin\twarren-round-robin 3.2.1\n" in listed.stdout

@@ -1,6 +1,5 @@
 """Debian's RabbitMQ, started on free ports, under a node name and in a folder of its own."""
 
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ from urllib.parse import quote
 from tests.support.broker import SocketPeer
 from tests.support.channel import Channel
 from tests.support.federation import Row, hyphened, until
-from tests.support.http import asked
+from tests.support.http import HTTPClient
 
 BIN = Path("/usr/lib/rabbitmq/bin")  # the commands themselves, without what Debian does for its own service
 STARTED_WITHIN_S = 90.0
@@ -80,7 +79,7 @@ class Rabbit:
     def _answers(self) -> bool:
         assert self._process is not None and self._process.poll() is None, (self.folder / "out.log").read_text()
         try:
-            return asked(self._http, "GET", "/api/health/checks/port-listener/" + str(self.port))[0] == 200
+            return HTTPClient(self._http).get(f"/health/checks/port-listener/{self.port}").status == 200
         except OSError:
             return False
 
@@ -113,10 +112,10 @@ class Rabbit:
         return self._peer.connect().channel()
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Of its HTTP API; `path` comes after /api."""
-        status, answer = asked(self._http, method, "/api" + path, body)
-        assert status < 300, (method, path, status, answer)
-        return json.loads(answer) if answer else None
+        """Return the document of a response of its HTTP API, which must report success; `path` follows /api."""
+        response = HTTPClient(self._http).request(method, path, body)
+        assert response.status < 300, (method, path, response)
+        return response.json if response.body else None
 
     def federate(self, pattern: str, *uris: str, **settings: Any) -> None:
         """All that the pattern finds, by upstreams called u0, u1 and so on."""

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Warrenctl, commanded, daemon
+from tests.support.warrenctl import Controlled, Ready, Warrenctl, broker_process, commanded
 
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
     """The addresses of a broker."""
-    with daemon(tmp_path_factory.mktemp("broker")) as (_, found):
-        yield found
+    with broker_process(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker.addresses
 
 
 @pytest.fixture

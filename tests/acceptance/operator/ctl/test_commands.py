@@ -9,7 +9,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.support.warrenctl import Ready, Warrenctl, commanded, daemon
+from tests.support.warrenctl import Ready, Warrenctl, broker_process, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
 from warren.broker.ctl.main import main
@@ -133,7 +133,8 @@ def test_definitions_go_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest
 def test_a_stopped_application_serves_nobody_and_a_started_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with daemon(tmp_path) as (_, ready):
+    with broker_process(tmp_path) as broker:
+        ready = broker.addresses
         warrenctl = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
         by_http = commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
         port = int(ready["amqp"][0].rpartition(":")[2])

@@ -6,7 +6,8 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.support.warrenctl import Ready, Warrenctl, commanded, until
+from tests.support.polling import until
+from tests.support.warrenctl import Ready, Warrenctl, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import LOCAL_ONLY
 

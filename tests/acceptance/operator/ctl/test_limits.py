@@ -3,7 +3,8 @@
 import pika
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Warrenctl, until
+from tests.support.polling import until
+from tests.support.warrenctl import Controlled, Ready, Warrenctl
 
 pytestmark = pytest.mark.sockets
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Warrenctl, until
+from tests.support.polling import until
+from tests.support.warrenctl import Controlled, Ready, Warrenctl
 from warren.broker import logs
 from warren.broker.ctl.api_client import LocalAPI
 from warren.broker.hosting import node_log

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.warrenctl import Controlled, Warrenctl, commanded, daemon
+from tests.support.warrenctl import Controlled, Warrenctl, broker_process, commanded
 from warren.broker.hosting import local_socket
 
 pytestmark = pytest.mark.sockets
@@ -105,7 +105,8 @@ def test_a_node_that_does_not_answer_in_time_is_told_with_75(tmp_path: Path, her
 def test_stop_returns_when_the_node_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with daemon(tmp_path) as (process, ready):
+    with broker_process(tmp_path) as broker:
+        process, ready = broker.process, broker.addresses
         run = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
         assert run("stop") == (0, "Stopping and halting node rabbit@here ...\n", "")
         assert process.wait(20) == 0

@@ -1,14 +1,10 @@
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT, installed
+from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.http import Api
-from tests.support.logging_broker import Broker
 from tests.support.warrenctl import Controlled
 from warren.plugins.management.api import routes
 from warren.plugins.management.http_api import HTTPAPI
@@ -28,25 +24,10 @@ def web_of(api: Api) -> HTTPAPI:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker process with the HTTP API, on free ports of loopback."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(tmp_path)), str(ROOT)])}
-    line = [
-        sys.executable,
-        "-m",
-        "warren.broker.cli",
-        "serve",
-        "--memory",
-        "--amqp",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-    ]
-    with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield Broker(process)
-        finally:
-            process.kill()
+    with BrokerProcess(tmp_path, "--http", ANY_PORT, memory=True) as broker:
+        yield broker
 
 
 @pytest.fixture

@@ -1,18 +1,15 @@
 """Requests of a browser: a page of another site gets nothing done with the credentials that the browser knows."""
 
-import base64
 import dataclasses
-import http.client
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
-from tests.support.logging_broker import Broker
 
 HOST = "mq.example:15672"
 NEW_ADMINISTRATOR = {"users": [{"name": "mallory", "password_hash": "", "tags": "administrator"}]}
@@ -134,15 +131,10 @@ def test_a_loopback_address_is_asked_by_names_of_this_machine_and_those_allowed(
 
 
 @pytest.mark.sockets
-def test_the_form_of_another_site_makes_no_administrator_and_a_script_does(broker: Broker) -> None:
-    (address,) = broker.ready["http"]
-
+def test_the_form_of_another_site_makes_no_administrator_and_a_script_does(broker: BrokerProcess) -> None:
     def posted(body: bytes, **headers: str) -> int:
-        basic = "Basic " + base64.b64encode(b"guest:guest").decode()
-        with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
-            named = {name.replace("_", "-"): text for name, text in headers.items()}
-            connection.request("POST", "/api/definitions", body, {"Authorization": basic} | named)
-            return connection.getresponse().status
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        return broker.http().post("/definitions", body, headers=named).status
 
     elsewhere = {"Origin": "http://evil.example", "Sec_Fetch_Site": "cross-site"}
     assert posted(FORM, Content_Type=FORM_TYPE, **elsewhere) == 403

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import scope_of
+from tests.support.http import asgi_scope
 from tests.support.scraping import Scraper
 from tests.turns.crowd import path_of, readable, stay
 from warren.plugins.management import pagination
@@ -96,7 +96,7 @@ def test_no_request_fails_because_of_what_ended_while_it_was_answered(populated:
     for turns in TURNS:
         broker = Populated()
         populated.append(broker)
-        scope, _ = scope_of("GET", path_of(route))
+        scope, _ = asgi_scope("GET", path_of(route))
         status, body = asyncio.run(broker.answer_while_all_ends(broker.api.application, scope, turns))
         assert status in (200, 204, 400, 401, 404, 503), body
         if status == 200 and body.startswith((b"[", b"{")):
@@ -108,7 +108,7 @@ def test_no_scrape_fails_because_of_what_ended_while_it_was_made(populated: list
     for turns in TURNS:
         broker = Populated()
         populated.append(broker)
-        scope, _ = scope_of("GET", path)
+        scope, _ = asgi_scope("GET", path)
         scope["raw_path"] = path.partition("?")[0].encode()
         status, body = asyncio.run(broker.answer_while_all_ends(broker._application, scope, turns))
         assert status == 200 and b"rabbitmq_build_info" in body and body.endswith(b"\n")

@@ -1,16 +1,12 @@
 """The same requests to a RabbitMQ, where WARREN_PEER_API names its API, as http://guest:guest@127.0.0.1:15672/api."""
 
-import base64
-import json
 import os
-import urllib.error
-import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.http import Api
+from tests.support.http import Api, HTTPClient
 
 PEER = os.environ.get("WARREN_PEER_API", "")
 QUEUE, EXCHANGE = "/queues/%2F/like-q", "/exchanges/%2F/like-e"
@@ -44,24 +40,14 @@ DIALOGUE: list[tuple[str, str, Any]] = [
 ]
 
 
-def ask(method: str, path: str, body: object) -> tuple[int, bytes, str | None]:
-    at = urlsplit(PEER)
-    pair = base64.b64encode(f"{at.username}:{at.password}".encode()).decode()
-    octets = None if body is None else json.dumps(body).encode()
-    url = f"{at.scheme}://{at.hostname}:{at.port}{at.path}{path}"
-    headers = {"Authorization": f"Basic {pair}", "Content-Type": "application/json"}
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, octets, headers, method=method)) as answer:
-            return answer.status, answer.read(), answer.headers.get("location")
-    except urllib.error.HTTPError as error:
-        return error.code, error.read(), None
-
-
 @pytest.mark.skipif(not PEER, reason="no RabbitMQ is named")
 def test_a_dialogue_about_objects_goes_as_with_rabbitmq(api: Api) -> None:
+    url = urlsplit(PEER)
+    peer = HTTPClient(f"{url.hostname}:{url.port}", url.path)
     for method, path, body in DIALOGUE:
-        status, octets, location = ask(method, path, body)
+        expected = peer.request(method, path, body, url.username, url.password)
         answer = api.request(method, path, body)
+        status, location = expected.status, expected.headers.get("location")
         assert (answer.status, answer.headers.get("location")) == (status, location), (method, path)
-        if octets:
-            assert answer.json == json.loads(octets), (method, path)
+        if expected.body:
+            assert answer.json == expected.json, (method, path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import Api, answered, scope_of
+from tests.support.http import Api, asgi_scope, call_application
 from warren.plugins.management.api import messages
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
@@ -203,7 +203,7 @@ def test_messages_are_taken_in_slices_and_go_back_if_their_reader_leaves(queue: 
 
     async def visit() -> None:
         body = {"count": 1_000, "ackmode": "ack_requeue_true", "encoding": "auto"}
-        asking = asyncio.ensure_future(answered(queue.application, *scope_of("POST", GET, body)))
+        asking = asyncio.ensure_future(call_application(queue.application, *asgi_scope("POST", GET, body)))
         while not asking.done():
             await asyncio.sleep(0)
             out.append(core.unacked)

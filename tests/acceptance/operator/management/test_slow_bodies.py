@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.hashing import FakeHashing
-from tests.support.http import Api, request, scope_of, until
+from tests.support.http import Api, asgi_scope, request
+from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import HTTPError
@@ -118,9 +119,9 @@ def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered
 
         async def send(event: Any) -> None: ...
 
-        scopes = [scope_of("POST", path, b"x" * 100, user)[0] for _ in range(http_api.REQUESTS_LIMIT + 1)]
+        scopes = [asgi_scope("POST", path, b"x" * 100, user)[0] for _ in range(http_api.REQUESTS_LIMIT + 1)]
         slow = [asyncio.ensure_future(web_of(scope, receive, send)) for scope in scopes]
-        await until(lambda: waiting == len(slow))
+        await until_async(lambda: waiting == len(slow))
         assert (await request(web_of, "GET", "/vhosts")).status == 200
         for task in slow:
             task.cancel()
@@ -141,7 +142,7 @@ def test_requests_in_work_of_one_source_leave_room_for_those_of_others(
     async def visit() -> None:
         api.host.node.users.loopback_only = frozenset()
         waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}, "2001:db8::1"))
-        await until(lambda: bool(callbacks))
+        await until_async(lambda: bool(callbacks))
         assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 503, "of the same network"
         assert (await request(web_of, "GET", "/health/checks/alarms", address="2001:db8::2")).status == 200
         assert (await request(web_of, "GET", "/vhosts", address="2001:db8:0:1::1")).status == 200
@@ -164,9 +165,9 @@ def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(a
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
         head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDp4\r\n"
         writer.write(f"{head}Content-Length: 9\r\n\r\n".encode())
-        await until(lambda: len(hashing.waiting) == 1)
+        await until_async(lambda: len(hashing.waiting) == 1)
         writer.close()
-        await until(lambda: not hashing.waiting)
+        await until_async(lambda: not hashing.waiting)
         await doors.close()
 
     asyncio.run(visit())

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import Api, request, until
+from tests.support.http import Api, request
+from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.asgi import while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
@@ -63,7 +64,7 @@ def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
 def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: HTTPAPI, full_disk: FullDisk) -> None:
     async def visit() -> None:
         asking = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
-        await until(lambda: bool(full_disk.callbacks))
+        await until_async(lambda: bool(full_disk.callbacks))
         assert not asking.done()
         full_disk.room()
         assert (await asking).status == 201
@@ -78,7 +79,7 @@ def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
 
     async def visit() -> None:
         waiting = [asyncio.ensure_future(request(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
-        await until(lambda: web_of._storing == 2)
+        await until_async(lambda: web_of._storing == 2)
         assert (await request(web_of, "PUT", "/queues/%2F/third", {})).status == 503
         assert (await request(web_of, "GET", "/vhosts")).status == 200
         full_disk.room()
@@ -94,7 +95,7 @@ def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
 
     async def visit() -> None:
         waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
-        await until(lambda: bool(full_disk.callbacks))
+        await until_async(lambda: bool(full_disk.callbacks))
         assert (await request(web_of, "GET", "/vhosts")).status == 503
         for path in (HEALTH, "/health/checks/alarms", "/healthchecks/node"):
             assert (await request(web_of, "GET", path)).status == 200
@@ -152,12 +153,12 @@ def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_healt
         await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
-        await until(lambda: web_of._storing == 50)
+        await until_async(lambda: web_of._storing == 50)
         reader, writer = await connected(listening.port, "GET", HEALTH)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
         for _, gone in leaving:
             gone.close()
-        await until(lambda: web_of._requests.used == web_of._storing == 0)
+        await until_async(lambda: web_of._requests.used == web_of._storing == 0)
         writer.close()
         await doors.close()
 

@@ -1,6 +1,5 @@
 """Routes beyond RabbitMQ's, and the API at the unix socket."""
 
-import http.client
 import json
 import os
 import socket
@@ -9,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import Api
-from tests.support.warrenctl import Controlled, commanded, until
+from tests.support.http import Api, HTTPClient
+from tests.support.polling import until
+from tests.support.warrenctl import Controlled, commanded
 from warren.broker.config import Config, HTTPListener, Management
 from warren.broker.ctl.api_client import LocalAPI, Missing, Refusal, UnixConnection, basic
 from warren.broker.hosting import local_socket
@@ -96,7 +96,7 @@ def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
     service = controlled.listening.run(serve())
     port = next(one.port for one in host.listening() if one.protocol == "http")
     controlled.listening.call(host.node.users.set_tags, "guest", ["administrator"])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = HTTPClient(f"127.0.0.1:{port}").connect()
     connection.request("GET", "/api/warren/events?pattern=user", headers={"Authorization": basic("guest", "guest")})
     response = connection.getresponse()
     local.put("users", "u", body={"password_hash": "", "tags": ""})

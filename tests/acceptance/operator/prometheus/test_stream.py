@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from tests.support.http import answered, scope_of
+from tests.support.http import asgi_scope, call_application
 from tests.support.scraping import Samples, Scraper
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.prometheus import application
@@ -55,7 +55,7 @@ def crowd(scraper: Scraper) -> Scraper:
 
 
 def request(scraper: Scraper, encoding: str = "identity") -> dict[str, Any]:
-    scope, _ = scope_of("GET", "/metrics/per-object", headers={"Accept-Encoding": encoding})
+    scope, _ = asgi_scope("GET", "/metrics/per-object", headers={"Accept-Encoding": encoding})
     return scope | {"raw_path": b"/metrics/per-object"}
 
 
@@ -124,7 +124,7 @@ def test_scrapers_that_read_slowly_keep_nobody_waiting(crowd: Scraper) -> None:
             for _ in range(application.AT_ONCE + 1)
         ]
         await asyncio.sleep(0)
-        assert (await answered(crowd._application, request(crowd), b"")).status == 200
+        assert (await call_application(crowd._application, request(crowd), b"")).status == 200
         assert not any(task.done() for task in slow)
         for task in slow:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The broker's command line with a wall clock that is ahead: `python -m tests.faults.crash.ahead SECONDS serve ...`.
+"""The broker's command line with a wall clock that is ahead: `python -m tests.support.clock_ahead SECONDS serve ...`.
 
 The broker reads the wall clock once, when it starts, and counts on from there: what was written before has aged by so
 much, and nobody has waited for it.

@@ -1,0 +1,48 @@
+"""Waiting for a condition that no event announces, with a time limit: `until` for threads, `until_async` for a loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+WITHIN_S = 60.0  # on a machine that others use as well
+POLL_S = 0.01
+STEADY_S = 0.25  # without a change, after which no further change is expected
+
+T = TypeVar("T")
+Condition = Callable[[], T | Literal[False] | None]
+Expected = str | Callable[[], object]
+"""What was expected, or a function that says how it is in place of that: the message of the failure."""
+
+
+def until(condition: Condition[T], expected: Expected = "it", within_s: float = WITHIN_S, every_s: float = POLL_S) -> T:
+    """Return the first true result of the condition. Raises AssertionError when there is none in that time."""
+    give_up = time.monotonic() + within_s
+    while not (result := condition()):
+        assert time.monotonic() < give_up, _failure(expected, within_s)
+        time.sleep(every_s)
+    return result
+
+
+async def until_async(
+    condition: Condition[T], expected: Expected = "it", within_s: float = WITHIN_S, every_s: float = 0.001
+) -> T:
+    """The same for a condition of the running loop, which goes on meanwhile."""
+    give_up = time.monotonic() + within_s
+    while not (result := condition()):
+        assert time.monotonic() < give_up, _failure(expected, within_s)
+        await asyncio.sleep(every_s)
+    return result
+
+
+def until_steady(look: Callable[[], object], for_s: float = STEADY_S) -> None:
+    """Return when the result of `look` has not changed for that time: what was to come has come by then."""
+    seen, since = look(), time.monotonic()
+    while time.monotonic() < since + for_s:
+        time.sleep(POLL_S)
+        if (now := look()) != seen:
+            seen, since = now, time.monotonic()
+
+
+def _failure(expected: Expected, within_s: float) -> str:
+    return f"not within {within_s:.0f} s: {expected() if callable(expected) else expected}"
