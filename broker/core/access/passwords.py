@@ -1,6 +1,6 @@
 """Hashes of passwords.
 
-RabbitMQ's are base64 of four octets of salt and one round of a digest over salt and password: quick to verify, and
+RabbitMQ's are base64 of four bytes of salt and one round of a digest over salt and password: quick to verify, and
 quick to guess. Our own is argon2id, which takes tens of milliseconds and is therefore left to the `Hashing` port.
 """
 
@@ -17,7 +17,7 @@ from ...amqp.errors import Invalid
 
 SHA256 = "rabbit_password_hashing_sha256"
 ARGON2ID = "argon2id"
-# Names that definitions give, RabbitMQ's and LavinMQ's -> the digest.
+# Names of algorithms in the definitions of RabbitMQ and LavinMQ -> the digest.
 DIGESTS = {
     SHA256: "sha256",
     "rabbit_password_hashing_sha512": "sha512",
@@ -28,18 +28,21 @@ DIGESTS = {
 }
 SALT_BYTES = 4
 
-# Nobody's: what is verified where there is no such user, so that this takes as long as for one that there is.
+# The hash that is verified for an unknown user, so that a refusal takes as long as for a known one.
 NOBODY = b"$argon2id$v=19$m=19456,t=2,p=1$" + b"A" * 22 + b"$" + b"A" * 43
 _ENCODED = re.compile(
     rb"\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,172}"
 )
-MEMORY_LIMIT_KIB = 262_144  # that a hash may ask for, so that no definition file exhausts the machine
+MEMORY_LIMIT_KIB = 262_144  # the most that a hash may require, so that no definitions file exhausts the machine
 PASSES_LIMIT = 16
 LANES_LIMIT = 16
 
 
 class Hashing:
-    """Argon2id aside from the loop, and salts. What it calls back it calls on the loop, at once where that is quick."""
+    """Password hashing outside the event loop, with argon2id, and salts.
+
+    Callbacks are called on the event loop, at once if the result is computed quickly.
+    """
 
     def verify(
         self,
@@ -49,19 +52,19 @@ class Hashing:
         name: str = "",
         source: str = "",
     ) -> Callable[[], None]:
-        """Tell `then` whether this is the password; None is "not now", as too many wait for an answer.
+        """Call `then` with whether the password is right, or with None if too many verifications wait.
 
-        The source is the address that asks, for a user of that name. What is returned forgets the question.
+        `name` and `source` are the user and the address of the client. The returned function cancels the call.
         """
         raise NotImplementedError
 
     def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:
-        """A hash of the password with a new salt, by argon2id or one of RabbitMQ's algorithms."""
+        """Call `then` with a hash of the password with a new salt, by argon2id or one of RabbitMQ's algorithms."""
         raise NotImplementedError
 
 
 class PasswordRules:
-    """What a password must be for RabbitMQ's credential validators: this long, and found by this expression."""
+    """The conditions of RabbitMQ's credential validators: a minimum length and a regular expression."""
 
     __slots__ = ("min_length", "regexp")
 
@@ -74,7 +77,7 @@ class PasswordRules:
             raise Invalid(f"credential_validator.regexp: {error}") from None
 
     def check(self, password: str) -> None:
-        """Raises Invalid."""
+        """Raise Invalid if a password breaks the rules."""
         if len(password) < self.min_length:
             raise Invalid(f"minimum required password length is set to {self.min_length}")
         if self.regexp.search(password) is None:
@@ -82,13 +85,13 @@ class PasswordRules:
 
 
 def hash_password(password: str | bytes, salt: bytes, algorithm: str = SHA256) -> bytes:
-    """RabbitMQ's hash, by one of its algorithms."""
+    """Return RabbitMQ's hash of a password, by one of its algorithms."""
     octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else password
     return base64.b64encode(salt + _digest(algorithm, salt + octets))
 
 
 def verify_password(password_hash: bytes, password: bytes, algorithm: str = SHA256) -> bool:
-    """Whether this is the password, by one of RabbitMQ's algorithms."""
+    """Return whether the password is right, for a hash by one of RabbitMQ's algorithms."""
     try:
         decoded = base64.b64decode(password_hash, validate=True)
     except binascii.Error:
@@ -97,7 +100,7 @@ def verify_password(password_hash: bytes, password: bytes, algorithm: str = SHA2
 
 
 def check_hash(password_hash: bytes, algorithm: str) -> None:
-    """Raises Invalid unless it is a hash of that algorithm, or empty, which no password has."""
+    """Raise Invalid unless the hash is one of that algorithm, or empty, which no password has."""
     if not password_hash and (algorithm in DIGESTS or algorithm == ARGON2ID):
         return
     if algorithm == ARGON2ID:

@@ -6,7 +6,7 @@ from ..metadata.patterns import Pattern
 
 
 class Permission:
-    """Patterns on names, one each for the right to configure, to write and to read."""
+    """The patterns of names that a user may configure, write and read."""
 
     __slots__ = ("configure", "write", "read", "_patterns")
 
@@ -18,19 +18,19 @@ class Permission:
         self._patterns = {"configure": Pattern(configure), "write": Pattern(write), "read": Pattern(read)}
 
     def allows(self, what: str, name: str) -> bool:
-        """`what` is configure, write or read."""
+        """Return whether a pattern matches the name. `what` is configure, write or read."""
         return self._patterns[what].found(name)
 
     @property
     def exhausted(self) -> list[str]:
-        """Patterns that refuse everything, as one search took too long."""
+        """The patterns that allow nothing any more, as a search took too long."""
         return [pattern.text for pattern in self._patterns.values() if pattern.exhausted]
 
 
 class TopicPermission:
     """Patterns on the routing keys of one topic exchange, in which `{username}` and `{vhost}` are variables.
 
-    `{client_id}` is one for protocols that have such an id; in AMQP 0-9-1 it stands for itself, as in RabbitMQ.
+    `{client_id}` is a variable for other protocols; in AMQP 0-9-1 it is literal text, as in RabbitMQ.
     """
 
     __slots__ = ("write", "read", "_patterns")
@@ -43,10 +43,10 @@ class TopicPermission:
         self._patterns = {"write": Pattern(write, variables), "read": Pattern(read, variables)}
 
     def allows(self, what: str, routing_key: str) -> bool:
-        """`what` is write or read."""
+        """Return whether a pattern matches the routing key. `what` is write or read."""
         return self._patterns[what].found(routing_key)
 
     @property
     def exhausted(self) -> list[str]:
-        """As of a Permission."""
+        """The patterns that allow nothing any more, as a search took too long."""
         return [pattern.text for pattern in self._patterns.values() if pattern.exhausted]

@@ -18,7 +18,7 @@ from .passwords import ARGON2ID, DIGESTS, NOBODY, SHA256, Hashing, PasswordRules
 from .permissions import Permission, TopicPermission
 
 TAGS_LIMIT = 32
-INSIDER = "none"  # the name that RabbitMQ shows; there may be a user who is called so as well
+INTERNAL_NAME = "none"  # the name that RabbitMQ shows; a user of this name is another one
 
 
 class User:
@@ -62,7 +62,7 @@ class InternalUser(User):
     """Internal user with full permissions in one virtual host; cannot log in."""
 
     def __init__(self, vhost: str) -> None:
-        super().__init__(StoredUser(INSIDER, b"", ("administrator", "impersonator")))
+        super().__init__(StoredUser(INTERNAL_NAME, b"", ("administrator", "impersonator")))
         self.permissions[vhost] = Permission(".*", ".*", ".*")
 
     @property
@@ -74,10 +74,10 @@ class RouteCaches:
     """The routes that virtual hosts cache, each after a check of the publisher's permissions."""
 
     def clear(self, vhost: str) -> None:
-        """A permission in this virtual host has changed: clear its cached routes. It may be deleted already."""
+        """Drop the routes cached in this virtual host, as a permission has changed. It may be deleted already."""
 
     def drop_user(self, user: str) -> None:
-        """The user has been deleted: drop the user's routes in all virtual hosts."""
+        """Drop the routes of a deleted user in all virtual hosts."""
 
 
 class Users:
@@ -98,7 +98,7 @@ class Users:
         self.rules = rules or PasswordRules()
         self.algorithm = algorithm
         self._users: dict[str, User] = {}
-        self._hashed: set[str] = set()  # whose new hash is on its way
+        self._hashed: set[str] = set()  # users whose new hash is being computed
         self.loopback_only = loopback_only
         self._vhosts: Container[str] = ()
         self._observers = ChangeObserver()
@@ -116,18 +116,18 @@ class Users:
         return self._users.get(name)
 
     def find(self, name: str) -> User:
-        """Raises Unknown."""
+        """Return the user. Raises Unknown."""
         user = self._users.get(name)
         if user is None:
             raise Unknown(f'User "{name}" does not exist')
         return user
 
     def all(self) -> list[User]:
-        """By name."""
+        """Return all users, sorted by name."""
         return [self._users[name] for name in sorted(self._users)]
 
     def unsorted(self) -> list[User]:
-        """All users in any order, for callers that sort very many in slices."""
+        """Return all users in any order, for callers that sort very many in slices."""
         return list(self._users.values())
 
     # Logging in
@@ -169,7 +169,9 @@ class Users:
         return self.hashing.verify(password_hash, password, verified, name, source)
 
     def admitted(self, name: str, loopback: bool) -> User | None:
-        """The user without a password check, or None if unknown, or only allowed to connect from this machine."""
+        """Return the user, unchecked; None if unknown, or if allowed to connect from this machine only and it is
+        another one.
+        """
         if not loopback and name in self.loopback_only:
             return None
         return self._users.get(name)
@@ -200,7 +202,7 @@ class Users:
 
         Raises Invalid for a password that the rules refuse.
         """
-        assert self.hashing is not None, "a node that operators can reach has it"
+        assert self.hashing is not None, "every node that operators can reach has it"
         self.rules.check(password)
         octets = password.encode("utf-8", "surrogateescape")
         self.hashing.hash(octets, self.algorithm, lambda password_hash: then(password_hash, self.algorithm))
@@ -239,11 +241,11 @@ class Users:
         user = self.find(name)
         self._drop_permissions(user, list(user.permissions), list(user.topic_permissions))
         del self._users[name]
-        self._tell(False, user.stored())
+        self._notify(False, user.stored())
         self._routes.drop_user(name)
 
     def change_password(self, name: str, password_hash: bytes, hashing_algorithm: str = SHA256) -> None:
-        """Raises Unknown, Invalid."""
+        """Set the hash of a new password. Raises Unknown, Invalid."""
         user = self.find(name)
         check_hash(password_hash, hashing_algorithm)
         self._set_password(user, password_hash, hashing_algorithm)
@@ -254,7 +256,7 @@ class Users:
         self._set_password(user, b"", user.hashing_algorithm)
 
     def set_tags(self, name: str, tags: Sequence[str]) -> None:
-        """Raises Unknown, Invalid."""
+        """Replace the tags. Raises Unknown, Invalid."""
         user = self.find(name)
         user.tags = checked_tags(tags)
         self._put(user)
@@ -265,32 +267,32 @@ class Users:
         self._put(user)
 
     def _put(self, user: User) -> None:
-        self._tell(True, user.stored())
+        self._notify(True, user.stored())
 
-    def _tell(self, put: bool, record: Record) -> None:
+    def _notify(self, put: bool, record: Record) -> None:
         change = Change(put, record)
         self._observers.configured(change)
 
     # Permissions
 
     def restore_permission(self, stored: StoredPermission) -> None:
-        """Raises Unknown, Invalid."""
+        """Add a stored permission, without notifying observers. Raises Unknown, Invalid."""
         permission = Permission(stored.configure, stored.write, stored.read)
         self.find(stored.user).permissions[stored.vhost] = permission
 
     def restore_topic_permission(self, stored: StoredTopicPermission) -> None:
-        """Raises Unknown, Invalid."""
+        """Add a stored topic permission, without notifying observers. Raises Unknown, Invalid."""
         permission = TopicPermission(stored.user, stored.vhost, stored.write, stored.read)
         self.find(stored.user).topic_permissions[stored.vhost, stored.exchange] = permission
 
     def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """Raises Unknown, Invalid."""
+        """Set the permission in a virtual host. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
         stored = StoredPermission(user, vhost, configure, write, read)
         self.restore_permission(stored)
         self._routes.clear(vhost)
-        self._tell(True, stored)
+        self._notify(True, stored)
 
     def clear_permission(self, user: str, vhost: str) -> None:
         """Delete the permission, if there is one. Raises Unknown."""
@@ -305,7 +307,7 @@ class Users:
         stored = StoredTopicPermission(user, vhost, exchange, write, read)
         self.restore_topic_permission(stored)
         self._routes.clear(vhost)
-        self._tell(True, stored)
+        self._notify(True, stored)
 
     def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
         """Delete the permission on one exchange, or on all, if there is any. Raises Unknown."""
@@ -324,13 +326,13 @@ class Users:
         for vhost, exchange in topics:
             topic = user.topic_permissions.pop((vhost, exchange))
             self._routes.clear(vhost)
-            self._tell(False, StoredTopicPermission(user.name, vhost, exchange, topic.write, topic.read))
+            self._notify(False, StoredTopicPermission(user.name, vhost, exchange, topic.write, topic.read))
         for vhost in vhosts:
             permission = user.permissions.pop(vhost, None)
             if permission is not None:
                 self._routes.clear(vhost)
                 given = (permission.configure, permission.write, permission.read)
-                self._tell(False, StoredPermission(user.name, vhost, *given))
+                self._notify(False, StoredPermission(user.name, vhost, *given))
 
     def _check_vhost(self, name: str) -> None:
         if name not in self._vhosts:

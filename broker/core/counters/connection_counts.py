@@ -1,10 +1,10 @@
-"""How many connections are open in each virtual host and by each user, and how many channels: what limits look at."""
+"""The numbers of open connections and channels by virtual host and by user, to which limits apply."""
 
 from __future__ import annotations
 
 
 class ConnectionCounts:
-    """`channels` are all of the node."""
+    """The open connections and channels of a node. `channels` counts those of all users."""
 
     __slots__ = ("channels", "_vhosts", "_users", "_channels")
 
@@ -15,11 +15,11 @@ class ConnectionCounts:
         self._channels: dict[str, int] = {}
 
     def in_vhost(self, vhost: str) -> int:
-        """Open connections."""
+        """Return the number of open connections to a virtual host."""
         return self._vhosts.get(vhost, 0)
 
     def of_user(self, user: str) -> int:
-        """Open connections."""
+        """Return the number of open connections of a user."""
         return self._users.get(user, 0)
 
     def channels_of_user(self, user: str) -> int:
@@ -43,7 +43,7 @@ class ConnectionCounts:
 
 
 def count(numbers: dict[str, int], name: str, by: int) -> None:
-    """Names whose number is 0 are forgotten: clients choose some of them."""
+    """Add `by` to the count of a name. Names with a count of 0 are removed, as clients choose some of them."""
     number = numbers.get(name, 0) + by
     assert number >= 0
     if number:

@@ -1,4 +1,4 @@
-"""How long something takes: counts by powers of two, so that a rare delay shows beside a million that were none."""
+"""A histogram of latencies by powers of two, in which a rare delay shows beside a million short ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ BOUNDS_S = tuple((1 << (UNIT_SHIFT + index)) / 1_000_000 for index in range(CLAS
 
 
 class LatencyHistogram:
-    """Of one kind of thing. `counts` are those below each of BOUNDS_S and not below the one before, and all others."""
+    """The latencies of one kind of operation.
+
+    `counts` has a count for each of BOUNDS_S, of the latencies up to it and above the bound before, and one for all
+    longer latencies.
+    """
 
     __slots__ = ("counts", "total_s")
 
@@ -17,7 +21,7 @@ class LatencyHistogram:
         self.total_s = 0.0
 
     def count(self, seconds: float) -> None:
-        """One more, that took so long."""
+        """Count one latency."""
         units = int(seconds * 1_000_000) >> UNIT_SHIFT
         self.counts[min(units.bit_length(), CLASSES) if units > 0 else 0] += 1
         self.total_s += max(seconds, 0.0)

@@ -1,7 +1,7 @@
-"""What is counted, by RabbitMQ's names: numbers that only grow, from the start of the broker on.
+"""The counters of messages, connections and logins, named as in RabbitMQ. They only grow while the broker runs.
 
-Each is added to where it happens, in whole batches: to those of the queue, exchange or channel, and to those of the
-virtual host. So the sums need no visit to what lives, and keep what is gone.
+Each batch of messages is added to the counters of its queue, exchange or channel and to those of the virtual host. So
+the sums need no visit to each object, and include deleted objects.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from typing import ClassVar
 
 from ..metadata.queue_types import CLASSIC, QUORUM
 
-SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)  # bounds in octets, inclusive
+SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)  # bounds in bytes, inclusive
 ENDLESS = 1 << 62
 DISABLED, AT_MOST_ONCE = "disabled", "at_most_once"  # strategies: without a dead letter exchange, and with one
 
 
 class PublishCounters:
-    """Of a channel, a virtual host, the node. What a queue refuses is published, but not confirmed."""
+    """The counters of messages that a channel, a virtual host or the node received from publishers.
+
+    A message that a queue rejects counts as published, not as confirmed.
+    """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish", "confirm", "return_unroutable", "drop_unroutable")
     __slots__ = FIELDS
@@ -40,9 +43,9 @@ class PublishCounters:
 
 
 class DeliveryCounters:
-    """Of a queue, a channel, a virtual host, the node. `no_ack` is what needs no acknowledgement.
+    """The counters of deliveries from a queue, to a channel, in a virtual host or in the node.
 
-    What is counted here counts in `total` as well, if there is one.
+    All counts are also added to `total`, if there is one. `no_ack` deliveries need no acknowledgement.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = (
@@ -69,11 +72,11 @@ class DeliveryCounters:
 
     @property
     def deliver_get(self) -> int:
-        """All that went out, either way."""
+        """The number of all deliveries, by basic.deliver and basic.get."""
         return self.deliver + self.deliver_no_ack + self.get + self.get_no_ack
 
     def delivered(self, count: int, no_ack: bool, redelivered: bool) -> None:
-        """To a consumer. HOT: bench A-M."""
+        """Count deliveries to a consumer. HOT: bench A-M."""
         if no_ack:
             self.deliver_no_ack += count
         else:
@@ -84,7 +87,7 @@ class DeliveryCounters:
             self._total.delivered(count, no_ack, redelivered)
 
     def got(self, no_ack: bool, redelivered: bool) -> None:
-        """By basic.get."""
+        """Count a message delivered by basic.get."""
         if no_ack:
             self.get_no_ack += 1
         else:
@@ -94,13 +97,13 @@ class DeliveryCounters:
             self._total.got(no_ack, redelivered)
 
     def found_nothing(self) -> None:
-        """By basic.get."""
+        """Count a basic.get from an empty queue."""
         self.get_empty += 1
         if self._total is not None:
             self._total.found_nothing()
 
     def acked(self, count: int) -> None:
-        """HOT: bench B, D, I, L."""
+        """Count acknowledgements. HOT: bench B, D, I, L."""
         self.ack += count
         if self._total is not None:
             self._total.acked(count)
@@ -116,9 +119,10 @@ class DeliveryCounters:
 
 
 class SizeHistogram:
-    """How many published bodies were how long.
+    """A histogram of the lengths of published bodies.
 
-    Bodies next to each other mostly are of one class: from above `low` to `high`, of which `run` have come.
+    Successive bodies mostly are of the same class: longer than `low`, at most `high`. The last `run` bodies were of it,
+    and are not in `_counts` yet.
     """
 
     __slots__ = ("low", "high", "run", "total_bytes", "_counts", "_class")
@@ -132,7 +136,7 @@ class SizeHistogram:
         self._class = 0
 
     def turn(self, body_bytes: int) -> None:
-        """The next are about that long."""
+        """Begin a run of bodies of the class of this length."""
         self._counts[self._class] += self.run
         self.run = 0
         self._class = index = bisect_left(SIZES, body_bytes)
@@ -140,7 +144,7 @@ class SizeHistogram:
         self.high = SIZES[index] if index < len(SIZES) else ENDLESS
 
     def counts(self) -> list[int]:
-        """For each of SIZES, and for all that is longer; those of one class alone, not all up to it."""
+        """Return the count of each class: one for each bound of SIZES, and one for all longer bodies."""
         counts = self._counts.copy()
         counts[self._class] += self.run
         return counts
@@ -152,13 +156,13 @@ class SizeHistogram:
 
 
 class Statistics:
-    """Of a virtual host, and of the node.
+    """The counters of a virtual host or of the node.
 
-    received_confirm  published on channels that confirm
-    routed            messages into queues: one that goes to three counts three times
+    received_confirm  messages published on channels with confirms
+    routed            messages put in queues; a message routed to three queues counts three times
     delivering        by the type of the queue
     dead_lettered     by type of the queue, strategy and reason
-    received_bytes    by connections that are closed; so are `sent_bytes`, `received_reads` and `sent_writes`
+    received_bytes    of closed connections; likewise `sent_bytes`, `received_reads` and `sent_writes`
     """
 
     __slots__ = (
@@ -187,14 +191,14 @@ class Statistics:
         self.sent_writes = 0
 
     def delivered(self) -> DeliveryCounters:
-        """From queues of all types."""
+        """Return the sum for queues of all types."""
         total = DeliveryCounters()
         for delivering in self.delivering.values():
             total.add(delivering)
         return total
 
     def count_dead_letters(self, type_: str, strategy: str, reason: str, count: int) -> None:
-        """Count messages that a queue of that type has dropped."""
+        """Count messages that a queue of this type has dropped or dead-lettered."""
         key = (type_, strategy, reason)
         self.dead_lettered[key] = self.dead_lettered.get(key, 0) + count
 
@@ -214,7 +218,7 @@ class Statistics:
 
 
 class LoginAttempts:
-    """To log in."""
+    """The attempts to log in."""
 
     __slots__ = ("succeeded", "failed")
 
@@ -228,7 +232,7 @@ class LoginAttempts:
 
 
 class Churn:
-    """What came and went in the node. `queue_declared` counts declarations of what was there as well."""
+    """The churn of connections, channels and queues. `queue_declared` counts declarations of existing queues too."""
 
     FIELDS: ClassVar[tuple[str, ...]] = (
         *("connection_created", "connection_closed", "channel_created", "channel_closed"),

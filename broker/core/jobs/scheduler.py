@@ -1,6 +1,6 @@
 """The scheduler of a node: the queues that wait to be pumped, and jobs that take more than one turn of the loop.
 
-Each call into the core runs to its end, and nothing else is served meanwhile. Whatever may concern 100,000 messages or
+Each call into the core runs to its end, and nothing else is served meanwhile. Work that may concern 100,000 messages or
 objects is therefore a job: it changes at once what an observer can see, and does the rest in slices.
 """
 
@@ -19,12 +19,12 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 SLICE = 500  # messages in one step of a job
 TURN_COST = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
-OBJECT_COST = 50  # of the end of one queue, exchange, channel or connection
-RETRY_MS = 1_000  # until a queue whose pump has failed is pumped again
+OBJECT_COST = 50  # of deleting one queue or exchange, or closing one channel or connection
+RETRY_MS = 1_000  # the wait after a failed pump
 
 
 class Pumpable(Protocol):
-    """A queue, as the scheduler sees it. `dirty` says that it is among `pending` already."""
+    """A queue, as the scheduler sees it. It is in `pending` while it is `dirty`."""
 
     name: str
     vhost: str
@@ -52,9 +52,9 @@ class Scheduler:
         self.report: Report = lambda event, level, fields: None
         self._clock = clock
         self._jobs: deque[tuple[str, Job, Callable[[], None]]] = deque()
-        self._left = TURN_COST  # what jobs may still cost in this turn
+        self._left = TURN_COST  # the rest of this turn's budget
         self._running = False
-        self._expected = False  # the next turn
+        self._expected = False  # a next turn is scheduled
 
     def __len__(self) -> int:
         """The number of unfinished jobs."""
@@ -69,17 +69,17 @@ class Scheduler:
             queue = pending.popleft()
             try:
                 queue.pump()
-            except Exception as error:  # a bug, or the disk: it must end no other queue's turn, nor a connection
+            except Exception as error:  # a bug, or the disk: other queues and connections must not suffer from it
                 self.pump_failed(queue, error)
 
     def pump_failed(self, queue: Pumpable, error: Exception) -> None:
         """Report a failed pump and retry after RETRY_MS, not before: each publish to the queue would fail again."""
         self.report("queue_failed", "error", {"queue": queue.name, "vhost": queue.vhost, "exc_info": error})
         if queue.dirty and queue not in self.pending:
-            return  # it waits already
+            return  # its retry is scheduled already
         if queue.dirty:
             self.pending.remove(queue)
-        queue.dirty = True  # so that nobody else marks it
+        queue.dirty = True  # so that nothing else makes it pending
 
         def again() -> None:
             queue.dirty = False
@@ -92,9 +92,9 @@ class Scheduler:
     # Jobs
 
     def start(self, name: str, job: Job, failed: Callable[[], None] = lambda: None) -> None:
-        """Run a job, this turn as far as the turn's budget goes; jobs take turns.
+        """Run a job as far as this turn's budget goes, and the rest in later turns, in turn with other jobs.
 
-        `name` is for the log. `failed` is called if the job raises, and releases its waiters.
+        `name` is for the log. `failed` is called if the job raises, to release its waiters.
         """
         self._jobs.append((name, job, failed))
         if not self._running:
@@ -110,7 +110,7 @@ class Scheduler:
             return
         [entry] = [entry for entry in self._jobs if entry[1] is job]
         self._jobs.remove(entry)
-        running, self._running = self._running, True  # so that what it starts waits for a turn
+        running, self._running = self._running, True  # jobs that it starts wait for a turn
         try:
             while self._step(*entry) is not None:
                 pass
@@ -133,7 +133,7 @@ class Scheduler:
             self._running = False
 
     def _step(self, name: str, job: Job, failed: Callable[[], None]) -> int | None:
-        """Run one step and return its cost, None if the job has ended. A job that raises ends alone."""
+        """Run one step and return its cost, or None if the job has ended. If it raises, other jobs go on."""
         try:
             return next(job)
         except StopIteration:
@@ -147,7 +147,7 @@ class Scheduler:
         return None
 
     def _expect(self) -> None:
-        """Schedule the next turn if jobs are left, or to reset the budget."""
+        """Schedule the next turn if there are jobs, or if the budget has to be reset."""
         if not self._expected and (self._jobs or self._left < TURN_COST):
             self._expected = True
             self._clock.call_at(self._clock.now_ms(), self._turn)

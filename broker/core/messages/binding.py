@@ -1,10 +1,10 @@
-"""What a binding is, and what it can lead to."""
+"""Bindings and their destinations."""
 
 from ...amqp.field_table import Table
 
 
 class Destination:
-    """A queue or an exchange, as the end of a binding."""
+    """A queue or an exchange, as the destination of a binding."""
 
     __slots__ = ("name",)
     kind = ""  # "queue" or "exchange"
@@ -14,7 +14,7 @@ class Destination:
 
 
 class Binding:
-    """One binding. Two are the same when source, destination, routing key and sorted arguments are."""
+    """A binding. Bindings with the same source, destination, routing key and sorted arguments are the same binding."""
 
     __slots__ = ("source", "destination", "routing_key", "arguments")
 

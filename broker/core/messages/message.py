@@ -1,7 +1,7 @@
-"""A message as the core holds it: where it was published, and its content in the very frames it came in.
+"""A message: the exchange and routing key it was published with, and its content in the frames it was received in.
 
-The content is kept as bytes and handed on verbatim wherever channel number and frame_max allow, so that what a
-publisher wrote is, to the octet, what a consumer reads. Properties are decoded only when something asks.
+The content is kept as bytes and delivered unchanged wherever channel number and frame_max allow, so a consumer gets the
+very bytes of the publisher. Properties are decoded only when they are needed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ DELIVERY_COUNT = "x-delivery-count"
 
 
 class Address:
-    """Exchange and routing key of a publish, shared by every message that was sent the same way.
+    """The exchange and routing key of a publish, shared by all messages that were published with both.
 
-    `encoded` is both as short strings, one after the other: how they stand in publish, deliver, return and get-ok.
-    `delivered` is how basic.deliver ends with them: not redelivered, exchange, routing key, end of frame.
-    Text that is not UTF-8 is kept with surrogate escapes, so it routes and goes out as the bytes it came as.
+    `encoded` is both as short strings, as in basic.publish, deliver, return and get-ok. `delivered` is the end of a
+    basic.deliver frame: not redelivered, exchange, routing key, end byte. Text that is not UTF-8 is kept with surrogate
+    escapes, so that it is routed and delivered as the same bytes.
     """
 
     __slots__ = ("exchange", "routing_key", "encoded", "delivered")
@@ -35,16 +35,16 @@ class Address:
 
 
 class Message:
-    """A published message: its address and its content, which is never changed; `with_properties` makes another one.
+    """A published message: its address and its content, which never changes; `with_properties` makes another message.
 
-    frames        the content header frame and the body frames, each whole with its end octet
-    channel       the channel number in those frames; 0 if they must be re-framed for each channel
-    body_bytes    length of the body
-    largest_frame bytes of the longest frame in `frames`; 0 if they must be re-framed
-    persistent    delivery mode 2
-    id, location  of its record in the journal; 0 if it is not stored
-    state         its state in the one queue that it is in, or None; a message without state may be in several queues
-    seq           its number in the message log; 0 if it has none
+    frames         the content header frame and the body frames, each with its end byte
+    channel        the channel number in those frames; 0 if they must be framed anew for each channel
+    body_bytes     length of the body
+    largest_frame  length of the longest of `frames`; 0 if they must be framed anew
+    persistent     delivery mode 2
+    id, location   of its record in the journal; 0 if it is not stored
+    state          its state in the one queue that it is in, or None; a message without state may be in several queues
+    seq            its number in the message log; 0 if it has none
     """
 
     __slots__ = (
@@ -75,13 +75,13 @@ class Message:
         self.seq = 0
 
     def copy_for_queue(self) -> Message:
-        """Return a copy that another queue can store and change the state of."""
+        """Return a copy with a state and a journal record of its own, for another queue."""
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, self.persistent)
         copy.state, copy.seq = self.state, self.seq
         return copy
 
     def as_republished(self) -> Message:
-        """Return a copy as if it was published now: its time to live begins."""
+        """Return a copy as if it were published now: its time to live starts anew."""
         raw = self.property_bytes
         persistent = delivery_mode(raw) == 2
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, persistent)
@@ -108,37 +108,37 @@ class Message:
 
     @property
     def dead_lettered(self) -> bool:
-        """Whether its x-death headers were written by a broker's queues, so that its history goes on."""
+        """True if its x-death header was written by a broker's queue, so that dead-lettering continues it."""
         return self.state is not None and self.state.dead_lettered
 
     @property
     def bcc_keys(self) -> tuple[str, ...]:
-        """Routing keys of its BCC header, which was removed."""
+        """The routing keys of its BCC header, which was removed."""
         return self.state.bcc_keys if self.state is not None else ()
 
     @property
     def header_end(self) -> int:
-        """Where the payload of the header frame ends in `frames`."""
+        """The end of the header frame's payload in `frames`."""
         return FRAME_HEAD + int.from_bytes(self.frames[3:7], "big")
 
     @property
     def property_bytes(self) -> bytes:
-        """Property flags and values, as they stand in the header frame after the body size."""
+        """The property flags and values, which follow the body size in the header frame."""
         return self.frames[FRAME_HEAD + CONTENT_FIXED : self.header_end]
 
     @property
     def properties(self) -> Properties:
-        """The fourteen basic properties, decoded anew at each call."""
+        """The fourteen basic properties, decoded at each access."""
         return Properties.decode(self.property_bytes)
 
     @property
     def headers(self) -> Table:
-        """The headers property; empty when the message has none."""
+        """The headers property, or an empty table."""
         return headers_of(self.property_bytes) or Table.EMPTY
 
     @property
     def body(self) -> bytes:
-        """The body, out of its frames."""
+        """The body, joined from its frames."""
         frames = self.frames
         at = self.header_end + 1
         if len(frames) - at == self.body_bytes + FRAME_OVERHEAD:
@@ -152,11 +152,11 @@ class Message:
 
 
 def framed(address: Address, properties: Properties, body: bytes) -> Message:
-    """A message that the broker itself makes. Its frames belong to no channel (0), so each consumer's are made new."""
+    """Return a message of the broker itself. Its channel is 0, as its frames are made anew for each consumer."""
     frames = content_frames(0, properties.encode(), body)
     return Message(address, frames, 0, len(body), 0, properties.delivery_mode == 2)
 
 
 def total_bytes(messages: list[Message]) -> int:
-    """The sum of their bodies. HOT: bench B, D, I, L."""
+    """Return the sum of the lengths of their bodies. HOT: bench B, D, I, L."""
     return sum([message.body_bytes for message in messages])

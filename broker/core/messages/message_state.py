@@ -1,9 +1,9 @@
-"""The state of a message in one queue, beyond its content. Few messages have any; theirs is `Message.state`."""
+"""The state of a message in one queue, beyond its content. Few messages have one: `Message.state`."""
 
 from __future__ import annotations
 
 NO_TTL = -1
-NEVER = 0  # as a deadline
+NEVER = 0  # a deadline: the message does not expire
 
 
 class MessageState:

@@ -12,16 +12,16 @@ from .message import Message
 if TYPE_CHECKING:
     from ..metadata.records import Change
 
-# The process, or the system, has no file or memory to spare now: it is tried again, as nothing is wrong with the disk.
+# The process or the system has no descriptors or memory to spare: operations are retried, as the disk is intact.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk without room is one to wait for; any other failure of one is final
+FULL = (errno.ENOSPC, errno.EDQUOT)  # operations are retried once the disk has room; any other failure is final
 
 
 class Timer:
     """A call that `Clock.call_at` has scheduled."""
 
     def cancel(self) -> None:
-        """Do not make the call, if it is still to come."""
+        """Cancel the call, unless it was made."""
         raise NotImplementedError
 
 
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Pages:
-    """Ids and places of the stored messages of one queue, in the order of the queue: 16 bytes a message."""
+    """The ids and locations of the stored messages of one queue, in the order of the queue: 16 bytes a message."""
 
     __slots__ = ("ids", "locations")
 
@@ -107,7 +107,7 @@ class Journal:
     but declarations survives a killed process, and a power cut only after `sync` or after a batch with messages: no
     confirm has depended on it until then.
 
-    written_bytes, read_bytes    bytes of files since the start of the broker
+    written_bytes, read_bytes    bytes of files, since the start of the broker
     reads, read_messages         reads of a file, each of many messages if possible; and the messages
     """
 
@@ -137,7 +137,7 @@ class Journal:
         raise NotImplementedError
 
     def behind(self) -> bool:
-        """Whether so much waits to be written that publishers must wait until it is durable."""
+        """Return whether publishers must wait, as too much is waiting to be written."""
         return False
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
@@ -160,7 +160,7 @@ class Journal:
         raise NotImplementedError
 
     def queue_deleted(self, queue: int) -> None:
-        """Record that the queue is deleted; what it settles from now on needs no record of its own."""
+        """Record that the queue is deleted; its messages need no settlement records from now on."""
         raise NotImplementedError
 
     def change(self, change: Change) -> None:
@@ -172,7 +172,7 @@ class Journal:
         raise NotImplementedError
 
     def unsynced(self) -> bool:
-        """Whether a power cut could still lose declarations."""
+        """Return whether a power cut could still lose declarations."""
         return False
 
     def sync(self) -> None:
@@ -188,12 +188,14 @@ class Journal:
         raise NotImplementedError
 
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Read stored messages by id and place, in this order, each with the attempts that this queue counted.
+        """Read stored messages by id and location, in this order, each with the delivery attempts that this queue
+        counted.
 
-        A page that was read is used up: the message has its present `id` and `location`. None stands for a page that is
-        damaged or that the disk refuses; it may be read again later, and its location has been logged. The list ends in
-        front of such a page if it follows one that could be read: pages missing at the end were not tried. The list is
-        empty if the system has no descriptor or memory to spare; then nothing is known of any page.
+        A page that was read must not be read again: the message now has its `id` and `location`. A page that is
+        damaged, or that the disk could not read, gives None; it may be read again later, and its location has been
+        logged. If such a page follows one that could be read, the list ends before it, and the pages from there on were
+        not tried. The list is empty if the system has no descriptors or memory to spare; nothing is known of any page
+        then.
         """
         raise NotImplementedError
 
@@ -208,5 +210,7 @@ class Journal:
         return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
-        """Call `fn` once `durable` reaches the ticket, which it has not yet. Calls are made in the order of tickets."""
+        """Call `fn` once `durable` reaches the ticket, which must be in the future. Calls are made in the order of
+        tickets.
+        """
         raise NotImplementedError

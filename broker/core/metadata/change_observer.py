@@ -1,4 +1,4 @@
-"""The interface of observers of stored settings, which lies below virtual hosts, users and parameters."""
+"""The interface of observers of stored settings. Virtual hosts, users and parameters notify it."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ class ChangeObserver:
     """Notified of each change to virtual hosts, users, permissions, topic permissions and parameters."""
 
     def configured(self, change: Change) -> None:
-        """A record was put or dropped; policies are parameters."""
+        """Notify of a record that was put or deleted. Policies are parameters."""

@@ -1,11 +1,10 @@
-"""The syntax of operators' regular expressions: a translation from PCRE to `regex`, and a bound of the compiled size.
+"""The syntax of operators' regular expressions: translation from PCRE to `regex`, and a limit of the compiled size.
 
-The library unrolls repetitions when it compiles: `a+` is two copies of `a` and `a{9}` is ten, so nested ones multiply,
-and a short pattern could take minutes and gigabytes. `translate` counts the elements before anything is compiled. It
-writes the pattern anew, with each character that is not an operator escaped, so that the library cannot read another
-structure than the one that was counted. Refused are syntax that would change how the rest is read (comments, flags
-other than i, m and s) and syntax that names of queues have no use for and that has no bound (recursion, conditions,
-verbs).
+The library unrolls repetitions when it compiles: `a+` is two copies of `a` and `a{9}` is ten. Nested ones multiply, so
+a short pattern could take minutes and gigabytes. `translate` counts the elements before anything is compiled. It writes
+the pattern anew and escapes each character that is not an operator, so that the library reads the structure that was
+counted. It refuses syntax that changes how the rest is read (comments, flags other than i, m and s), and syntax without
+a bound that names of queues do not need (recursion, conditions, verbs).
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections.abc import Callable, Mapping
 from ...amqp.errors import Invalid
 
 REPETITIONS = 65_535  # PCRE's largest count
-DEEPEST = 50  # groups in groups: the library recurses into them
-GROUP, SET, REPETITION = 8, 4, 2  # elements: what each takes to compile besides what is in it, a character being one
+DEEPEST = 50  # nested groups: the library recurses into them
+GROUP, SET, REPETITION = 8, 4, 2  # the elements that each adds to those within it; a character is one element
 WRITTEN_OUT = {"\\X": 16, "\\R": 16, "\\p": 4, "\\P": 4}  # escapes that are more than one element
 
 _ESCAPE = r"\\(?:[pP]\{\^?[A-Za-z0-9_]+(?:[:=][A-Za-z0-9_]+)?\}|x\{[0-9A-Fa-f]{1,6}\}|.)"
@@ -43,15 +42,18 @@ _OPERATORS = frozenset("^$.|")
 
 
 def translate(text: str, variables: Mapping[str, str], largest: int) -> str:
-    """The pattern as `regex` reads it, `{name}` replaced by the variable's value; raises Invalid.
+    """Return the pattern in the syntax of `regex`, `{name}` replaced by the variable's value. Raises Invalid.
 
-    `largest` is how many elements it may have once its repetitions are unrolled.
+    It may have at most `largest` elements once its repetitions are unrolled.
     """
     return Translation(text, variables, largest).text
 
 
 def most_elements(text: str) -> int:
-    """More elements than a pattern of any syntax can have, as if each repetition were of all others and the text."""
+    """Return an upper bound of the elements of a pattern of any syntax.
+
+    Each repetition is counted as if it repeated all others and the whole text.
+    """
     elements = len(text) + WRITTEN_OUT["\\X"] * text.count("\\") + GROUP * text.count("(") + SET * text.count("[")
     for braces in re.findall(r"\{[^}]*\}", text):
         elements *= 1 + max([int(count[:6]) for count in re.findall("[0-9]+", braces)], default=0)
@@ -59,7 +61,7 @@ def most_elements(text: str) -> int:
 
 
 class Translation:
-    """The pass over one pattern. `_open` has the count of elements of each group that is open."""
+    """The translation of one pattern. `_open` has the count of elements of each open group."""
 
     __slots__ = ("text", "_pattern", "_variables", "_largest", "_open", "_last")
 
@@ -106,7 +108,7 @@ class Translation:
         return "[^\\n]" if token[0] == "\\N" else self._character(token[0])
 
     def _character(self, escape: str) -> str:
-        """An escape as it stands, `\\x{41}` as the character."""
+        """Return the character for `\\x{41}`, any other escape unchanged."""
         if not escape.startswith("\\x{"):
             return escape
         code = int(escape[3:-1], 16)
@@ -165,7 +167,7 @@ class Translation:
         return re.escape(literal)
 
     def _other(self, token: re.Match[str]) -> str:
-        if token[0] in "\\[(":  # an escape, a set or a group that is cut off, or of a kind that is refused
+        if token[0] in "\\[(":  # an incomplete or unsupported escape, set or group
             raise self._invalid()
         self._add(1)
         return token[0] if token[0] in _OPERATORS else re.escape(token[0])

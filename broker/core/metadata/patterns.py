@@ -1,9 +1,9 @@
-"""Regular expressions that operators write and that clients' names are searched with.
+"""Regular expressions that operators write, to search in names that clients choose.
 
-RabbitMQ's are PCRE. `regex` is nearer to it than the standard library is (possessive groups, POSIX classes), and it can
-stop: a pattern such as `^(a|aa)+$` takes longer than anybody can wait on the wrong name, and clients choose the names.
-A search that takes SEARCH_S of processor time is given up, and from then on searches with that pattern have AGAIN_S:
-enough for ordinary names, and little for the next of that kind.
+RabbitMQ uses PCRE. `regex` is closer to it than the standard library (possessive groups, POSIX classes) and has a
+timeout, which is needed: a pattern such as `^(a|aa)+$` takes longer than anybody can wait for certain names. A search
+stops after SEARCH_S of processor time. From then on searches with that pattern get AGAIN_S: enough for ordinary names,
+and little for more of those.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ if TYPE_CHECKING:
 
 LONGEST_BYTES = 8_192  # of a pattern
 LARGEST = 8_192  # elements of a pattern once its repetitions are unrolled: 0.1 s to compile, and 5 MiB
-QUERY_LONGEST_BYTES, QUERY_LARGEST = 1024, 512  # the same for a pattern in a request: 5 ms, and any name of a queue
+QUERY_LONGEST_BYTES, QUERY_LARGEST = 1024, 512  # for a pattern in a request: 5 ms to compile, any queue name fits
 SEARCH_S = 0.02  # an ordinary search takes a microsecond or three
 AGAIN_S = 0.0003
-LONGEST_NAME = 255  # characters: with more, the library prepares long literals for seconds, and looks at no clock
-QUERY_SEARCH_S = 0.005  # of one name with a pattern in a request
+LONGEST_NAME = 255  # characters: the library prepares longer literals for seconds, without regard to its timeout
+QUERY_SEARCH_S = 0.005  # to search one name for a pattern in a request
 EVERYTHING = frozenset((".*", "^.*", ".*$", "^.*$"))
-NOTHING = frozenset(("", "^$"))  # but the empty name
+NOTHING = frozenset(("", "^$"))  # except the empty name
 
 
 class Pattern:
-    """A pattern to be searched for, not matched whole; the empty one is found in the empty name alone.
+    """A regular expression that is searched for in names. An empty one is found in the empty name only.
 
-    Of the `variables`, `{name}` stands for the value as it is, whatever characters it has. With `ignore_case` it finds
-    upper and lower case alike.
+    `{name}` in it is replaced by the value of that variable, as literal text.
     """
 
     __slots__ = ("text", "exhausted", "_compiled")
@@ -46,7 +45,10 @@ class Pattern:
         largest: int = LARGEST,
         stored: bool = False,
     ) -> None:
-        """Raises Invalid. One that was `stored` may have syntax that earlier versions took and this one refuses."""
+        """Compile the pattern. Raises Invalid.
+
+        A `stored` pattern may have syntax that earlier versions accepted and this one refuses.
+        """
         check_text("a regular expression", text, longest_bytes)
         self.text = text
         self.exhausted = False  # a search took too long
@@ -55,7 +57,7 @@ class Pattern:
             self._compiled = compiled(text, variables or {}, ignore_case, largest, stored)
 
     def search(self, name: str, within_s: float = SEARCH_S) -> bool | None:
-        """Whether it is found in the name; None if that takes longer, or the name is longer than any of AMQP."""
+        """Return whether the pattern is found in the name; None if the search or the name is too long."""
         if self._compiled is None:
             return not name or self.text in EVERYTHING
         if len(name) > LONGEST_NAME:
@@ -67,20 +69,20 @@ class Pattern:
             return None
 
     def found(self, name: str, within_s: float = SEARCH_S) -> bool:
-        """Whether it is found in the name; it is not if that takes longer."""
+        """Return whether the pattern is found in the name in time."""
         return self.search(name, within_s) is True
 
 
 def query_pattern(text: str, ignore_case: bool = False) -> Pattern:
-    """A pattern that comes in a request, from anybody: a small one. Raises Invalid."""
+    """Return a pattern from a request, with the limits for those. Raises Invalid."""
     return Pattern(text, None, ignore_case, QUERY_LONGEST_BYTES, QUERY_LARGEST)
 
 
 def compiled(
     text: str, variables: dict[str, str], ignore_case: bool, largest: int, stored: bool = False
 ) -> regex.Pattern[str]:
-    """Raises Invalid for what is no pattern, or too large."""
-    import regex  # here, as most brokers have no pattern but `.*`, and it takes 2 MiB
+    """Return the compiled pattern. Raises Invalid if it is invalid or too large."""
+    import regex  # imported here, as it takes 2 MiB and most brokers have no pattern but `.*`
 
     try:
         translated = translate(text, variables, largest)
@@ -89,7 +91,7 @@ def compiled(
             raise
         translated = text
     try:
-        # The library would keep the last 500 patterns of whoever asked.
+        # The library would cache the last 500 patterns, those of requests too.
         return regex.compile(translated, regex.IGNORECASE if ignore_case else 0, cache_pattern=False)
     except (regex.error, RecursionError, ValueError, OverflowError, TypeError):
         raise Invalid(f"regular expression '{text[:100]}' is invalid") from None

@@ -1,4 +1,4 @@
-"""A policy as a value: which queues and exchanges it matches, and the settings it gives them."""
+"""A policy: the queues and exchanges it matches, and the settings it gives them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .patterns import Pattern
 
-Definition = Mapping[str, object]  # key of a policy, as `max-length` -> its value
+Definition = Mapping[str, object]  # key of a policy, such as `max-length` -> its value
 
 MIRRORING = (  # keys of RabbitMQ 3, accepted so that its definitions can be imported; they have no effect
     *("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size"),
@@ -56,7 +56,8 @@ class Policy:
         self._compiled = Pattern(pattern or ".*", stored=True)
 
     def applies(self, kind: str, queue_type: str, name: str) -> bool | None:
-        """Whether the policy matches a queue or exchange in its virtual host; None if the search takes too long.
+        """Return whether the policy applies to a queue or exchange of its virtual host; None if the search takes too
+        long.
 
         `kind` is "queue" or "exchange"; `queue_type` is "classic" or "quorum", and ignored for an exchange.
         """
@@ -71,5 +72,5 @@ class Policy:
         return self._compiled.search(name)
 
     def search_times_out(self, name: str) -> bool:
-        """Whether searching this name for the pattern takes too long."""
+        """Return whether the search for the pattern in this name takes too long."""
         return self._compiled.search(name) is None

@@ -1,4 +1,4 @@
-"""The records of what survives a restart, as plain values: virtual hosts, users, parameters, durable topology."""
+"""The records of the metadata store, as plain values: virtual hosts, users, parameters and the durable topology."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class StoredTopicPermission:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredParameter:
-    """A runtime parameter: also a policy, or the limits of a virtual host.
+    """A runtime parameter. Policies and the limits of virtual hosts are parameters too.
 
-    `value` is JSON. `user` is the name of the user who set it, empty for the node itself.
+    `value` is JSON. `user` is the name of the user who set it, or empty if the node did.
     """
 
     vhost: str
@@ -68,7 +68,7 @@ class StoredParameter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredGlobalParameter:
-    """A parameter of the whole broker. `value` is JSON."""
+    """A global parameter. `value` is JSON."""
 
     name: str
     value: str
@@ -107,7 +107,9 @@ class StoredQueue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBinding:
-    """A binding between durable ends. `kind` is that of the destination: "queue" or "exchange"."""
+    """A binding of a durable exchange to a durable queue or exchange. `kind` is "queue" or "exchange", of the
+    destination.
+    """
 
     vhost: str
     source: str
@@ -155,17 +157,17 @@ class Definitions:
 
     @property
     def numbers(self) -> set[int]:
-        """The numbers that the journal may have messages of."""
+        """The numbers of queues and exchanges that may have messages in the journal."""
         numbers = {queue.number for queue in self.queues} | {exchange.number for exchange in self.exchanges}
         return numbers - {0}
 
     @property
     def empty(self) -> bool:
-        """Whether they have never been used: a broker whose last virtual host was deleted still has users."""
+        """True for a broker that was never started: one whose last virtual host was deleted still has users."""
         return not self.vhosts and not self.users
 
     def changes(self) -> list[Change]:
-        """The changes that create all of them, in the order of their dependencies."""
+        """Return the changes that create all of them, in the order of their dependencies."""
         records: list[Record] = [*self.vhosts, *self.users, *self.permissions, *self.topic_permissions]
         records += [*self.parameters, *self.global_parameters]
         records += [*self.exchanges, *self.queues, *self.bindings]
@@ -175,9 +177,9 @@ class Definitions:
 def first_definitions(
     vhost: str, users: list[StoredUser], permission: tuple[str, str, str] = (".*", ".*", ".*")
 ) -> Definitions:
-    """The definitions of a new broker: one virtual host, in which these users have the permission.
+    """Return the definitions of a new broker: one virtual host, in which these users have the permission.
 
-    `permission` are the patterns for configure, write and read.
+    `permission` has the patterns for configure, write and read.
     """
     first = Definitions()
     first.vhosts.append(StoredVHost(vhost, "Default virtual host"))

@@ -1,7 +1,8 @@
-"""The shape of a parameter's value: which keys it has and what each may hold, told in RabbitMQ's words.
+"""Validation of the values of parameters: the keys that a value may have, and the value of each, reported as in
+RabbitMQ.
 
-Values are what JSON knows: dict, list, str, int, float, bool and None. A rule gives the line that says what is wrong
-with a value, empty where nothing is.
+Values are those of JSON: dict, list, str, int, float, bool and None. A rule returns a line that says what is wrong with
+a value, or an empty string.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Rule = Callable[[str, object], str]
 
 
 def term(value: object) -> str:
-    """A value of JSON as Erlang writes it, such as `[{<<"max-length">>,-1}]` without the brackets."""
+    """Return a JSON value as an Erlang term, such as `[{<<"max-length">>,-1}]` without the brackets."""
     if isinstance(value, dict):
         return "#{" + ",".join([f"{term(key)} => {term(part)}" for key, part in value.items()]) + "}"
     if isinstance(value, list):
@@ -29,12 +30,12 @@ def term(value: object) -> str:
 
 
 def fields_of(value: dict[str, object]) -> str:
-    """Its keys and values as a list of pairs."""
+    """Return the keys and values as a list of pairs, as an Erlang term."""
     return "[" + ",".join([f"{{{term(key)},{term(part)}}}" for key, part in sorted(value.items())]) + "]"
 
 
 def whole(value: object) -> int | None:
-    """The integer that it is, also as `5.0`; None for all else, and for what no counter can hold."""
+    """Return an integer, also for a number such as `5.0`; None for all else, and for what 64 bits cannot hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not value.is_integer():
@@ -43,7 +44,7 @@ def whole(value: object) -> int | None:
 
 
 def number(key: str, value: object) -> str:
-    """An integer or a fraction, of any size."""
+    """Check for an integer or a fraction of any size."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return ""
     return f"{key} should be a number, actually was {term(value)}"
@@ -71,7 +72,8 @@ def one_of(*names: str) -> Rule:
 
 
 def check_text(what: str, value: str, most: int, least: int = 0) -> None:
-    """Whether it can be stored: octets from `least` to `most`, and no half of a surrogate pair, which JSON can name.
+    """Check that a text can be stored: from `least` to `most` bytes of UTF-8, and no lone surrogate, which JSON can
+    have.
 
     Raises Invalid.
     """
@@ -84,7 +86,7 @@ def check_text(what: str, value: str, most: int, least: int = 0) -> None:
 
 
 def misshapen(name: str, value: object, rules: dict[str, Rule], mandatory: tuple[str, ...] = ()) -> list[str]:
-    """All that is wrong with the value of the parameter of that name."""
+    """Return lines for all that is wrong with the value of the parameter with this name."""
     if not isinstance(value, dict):
         return [f"Unrecognised terms {term(value)} in {name}"]
     lines = []

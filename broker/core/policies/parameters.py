@@ -129,7 +129,7 @@ class Parameters:
         user = self.user() if known is not None and known.acts_for_user else ""
         if old is None or old.user != user or not same_json(old.value, value):
             self._store(Parameter(vhost, component, name, json.loads(stored), user))
-            self._tell(Change(True, StoredParameter(vhost, component, name, stored, user)))
+            self._notify(Change(True, StoredParameter(vhost, component, name, stored, user)))
         return old is None
 
     def check(self, vhost: str, component: str, name: str, value: object, planned: int = 0) -> str:
@@ -163,7 +163,7 @@ class Parameters:
         new = name not in self._globals
         if new or not same_json(self._globals[name], value):
             self._globals[name] = json.loads(stored)
-            self._tell(Change(True, StoredGlobalParameter(name, stored)))
+            self._notify(Change(True, StoredGlobalParameter(name, stored)))
         return new
 
     def check_global(self, name: str, value: object) -> str:
@@ -180,7 +180,7 @@ class Parameters:
         """Raises Unknown."""
         if name not in self._globals:
             raise Unknown(MISSING)
-        self._tell(Change(False, StoredGlobalParameter(name, to_json(self._globals.pop(name)))))
+        self._notify(Change(False, StoredGlobalParameter(name, to_json(self._globals.pop(name)))))
 
     # At the start
 
@@ -211,7 +211,7 @@ class Parameters:
     def _remove(self, key: tuple[str, str, str]) -> None:
         parameter = self._parameters.pop(key)
         self._changed(parameter, None)
-        self._tell(Change(False, StoredParameter(*key, to_json(parameter.value))))
+        self._notify(Change(False, StoredParameter(*key, to_json(parameter.value))))
 
     def _changed(self, parameter: Parameter, value: object) -> None:
         component = self._components.get(parameter.component)
@@ -222,7 +222,7 @@ class Parameters:
         if name not in self._vhosts:
             raise unknown_vhost(name)
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         self._observers.configured(change)
 
 

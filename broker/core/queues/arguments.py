@@ -1,6 +1,6 @@
-"""Arguments of queue.declare: which are known, which values they take, and which must agree on a redeclaration.
+"""The arguments of queue.declare: known names, their values, and those that must be equal in a redeclaration.
 
-Arguments that are not known are kept and mean nothing.
+Unknown arguments are stored and have no effect.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,10 +10,10 @@ from ...amqp.field_table import Table, Value, same, text_of, type_name
 from ...amqp.limits import LONGEST_MS, SHORT_STRING
 
 INTEGERS = "bBsuIilL"
-CACHE_LIMIT = 10_000_000  # values that a deduplication may remember; each takes some 250 octets
+CACHE_LIMIT = 10_000_000  # the most values that a deduplication cache may hold; each takes about 250 bytes
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 QUEUE_TYPE = "x-queue-type"
-ARGUMENTS_BYTES = 16_384  # of the arguments of one declaration, binding or consumer, which stay in memory with it
+ARGUMENTS_BYTES = 16_384  # for one declaration, binding or consumer, as its arguments stay in memory
 
 
 def refused(key: str, where: str, reason: str) -> PreconditionFailed:
@@ -21,7 +21,7 @@ def refused(key: str, where: str, reason: str) -> PreconditionFailed:
 
 
 def integer(key: str, value: Value, where: str) -> int:
-    """Raises PreconditionFailed (406) where the value is of no integer type."""
+    """Return the integer. Raises PreconditionFailed (406) for a value of another type."""
     kind, number = value
     if kind not in INTEGERS or not isinstance(number, int):
         raise refused(key, where, f'"expected integer, got {type_name(value)}"')
@@ -122,7 +122,7 @@ def cache_size(key: str, value: Value, where: str) -> None:
         raise refused(key, where, f'"expected an integer from 1 to {CACHE_LIMIT}, got {number}"')
 
 
-CLASSIC_ALONE = ("x-max-priority", "x-queue-mode")  # a quorum queue has its own priorities, and one mode
+CLASSIC_ALONE = ("x-max-priority", "x-queue-mode")  # quorum queues have fixed priorities and one mode
 
 Check = Callable[[str, Value, str], object]
 
@@ -132,7 +132,7 @@ DEDUPLICATION: dict[str, Check] = {
     "x-cache-ttl": duration,
     "x-deduplication-header": any_text,
 }
-EXCHANGE_ARGUMENTS: dict[str, Check] = {"x-delayed-exchange": boolean, **DEDUPLICATION}  # of any type
+EXCHANGE_ARGUMENTS: dict[str, Check] = {"x-delayed-exchange": boolean, **DEDUPLICATION}  # of exchanges of all types
 
 KNOWN: dict[str, Check] = {
     "x-expires": expiry,
@@ -157,14 +157,14 @@ KNOWN: dict[str, Check] = {
 
 
 def check_size(arguments: Table) -> None:
-    """Raises PreconditionFailed (406)."""
+    """Raise PreconditionFailed (406) for arguments that are too large."""
     size = len(arguments.raw)
     if size > ARGUMENTS_BYTES:
         raise PreconditionFailed(f"arguments of {size} bytes are larger than the limit of {ARGUMENTS_BYTES}")
 
 
 def check_queue_arguments(arguments: Table, where: str) -> None:
-    """Raises PreconditionFailed (406) for the first argument whose value cannot be; `where` is `queue 'q' in ...`."""
+    """Raise PreconditionFailed (406) for the first invalid argument. `where` is `queue 'q' in ...`."""
     for key, value in arguments.items():
         check = KNOWN.get(key)
         if check is not None:
@@ -174,7 +174,7 @@ def check_queue_arguments(arguments: Table, where: str) -> None:
 
 
 def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
-    """Raises PreconditionFailed (406) for what a quorum queue cannot be."""
+    """Raise PreconditionFailed (406) for properties and arguments that quorum queues do not support."""
     if arguments.text(QUEUE_TYPE) != "quorum":
         return
     for forbidden, property_ in (
@@ -190,14 +190,14 @@ def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: boo
 
 
 def with_queue_type(arguments: Table, type_: str) -> Table:
-    """The arguments, with this type where it is one and they name none."""
+    """Return the arguments, with this queue type if they have none and it is not empty."""
     if not type_ or QUEUE_TYPE in arguments:
         return arguments
     return arguments.with_items([(QUEUE_TYPE, ("S", type_.encode()))])
 
 
 def differing_queue_argument(received: Table, current: Table) -> str | None:
-    """The first known argument in which the two differ; a queue type that is not given is `classic`."""
+    """Return the first known argument in which the two differ, or None. A missing queue type is `classic`."""
     for key in KNOWN:
         new, old = received.get(key), current.get(key)
         if key == QUEUE_TYPE:
@@ -208,12 +208,12 @@ def differing_queue_argument(received: Table, current: Table) -> str | None:
 
 
 def plain(value: object) -> str:
-    """As RabbitMQ prints it."""
+    """Return the value as RabbitMQ prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_same_flags(where: str, flags: Iterable[tuple[str, object, object]]) -> None:
-    """Raises PreconditionFailed (406) for the first, as (name, received, current), that differs."""
+    """Raise PreconditionFailed (406) for the first (name, received, current) in which the values differ."""
     for what, received, current in flags:
         if received != current:
             raise inequivalent(what, where, plain(received), plain(current))
@@ -225,7 +225,7 @@ def inequivalent(what: str, where: str, received: str, current: str) -> Precondi
 
 
 def inequivalent_argument(key: str, where: str, received: Table, current: Table) -> PreconditionFailed:
-    """The two forms of the text: both there, or one of them `none`."""
+    """Return the error for a differing argument; its text says `none` for a missing value."""
     new, old = received.get(key), current.get(key)
     if key == QUEUE_TYPE:
         new, old = new or ("S", b"classic"), old or ("S", b"classic")

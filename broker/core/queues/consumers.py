@@ -1,7 +1,7 @@
-"""The consumers of one queue and whose turn it is.
+"""The consumers of one queue, and the order in which they get messages.
 
-The highest priority with a consumer that has room is served first; within a priority the turn goes round. A consumer
-without room leaves the turn and comes back at its tail, so a delivery never looks at consumers that wait.
+Consumers of the highest priority with room are served first, in turn within a priority. A consumer without room leaves
+the turn and rejoins it at the tail, so that a delivery looks at no consumer that waits for room.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..messages.message import Message
 if TYPE_CHECKING:
     from .queue import Queue
 
-WAITING = "waiting"  # activity status of a consumer that another one is served before
+WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
 class Consumer:
     """A consumer of a queue, as the queue sees it: a port that sessions and federation links implement.
 
-    output   where its deliveries are written; consumers with the same output keep the order of all their deliveries
+    output   the output of its deliveries; consumers with the same output keep the order of all their deliveries
     waiting  it had no room when last asked, and gets no turn until it calls `Queue.wake`; set by the queue alone
     shares   it shares its room with other consumers
     unacked  deliveries that it has not settled
@@ -41,11 +41,11 @@ class Consumer:
 
     @property
     def ended(self) -> bool:
-        """Whether its channel is closed; the queue loses the consumer later, when the channel is released in slices."""
+        """True if its channel is closed. Its queue removes it later, when the channel is released in slices."""
         return False
 
     def finish(self) -> None:
-        """Leave the queue now if `ended`; the queue resumes deliveries once it has the unacknowledged messages back."""
+        """Leave the queue now if `ended`. The queue delivers again once it has the unacknowledged messages back."""
         raise NotImplementedError
 
     def room(self, body_bytes: int) -> int:
@@ -57,7 +57,10 @@ class Consumer:
         raise NotImplementedError
 
     def cancelled(self) -> None:
-        """The queue is deleted, or the right to read it was revoked. The queue has already removed the consumer."""
+        """Notify of a cancellation by the broker: the queue was deleted, or the permission to read it revoked.
+
+        The queue has already removed the consumer.
+        """
         raise NotImplementedError
 
 
@@ -66,6 +69,8 @@ def is_active(consumer: Consumer) -> bool:
 
 
 class Consumers:
+    """The consumers of one queue, in turn within each priority."""
+
     __slots__ = ("_all", "_counts", "_turns", "_order", "exclusive")
 
     def __init__(self) -> None:
@@ -73,30 +78,30 @@ class Consumers:
         self._counts: dict[int, int] = {}  # by priority
         self._turns: dict[int, deque[Consumer]] = {}
         self._order: list[int] = []  # the priorities, highest first
-        self.exclusive = False  # one of them asked to be the only one
+        self.exclusive = False  # the only consumer is exclusive
 
     def __len__(self) -> int:
         return len(self._all)
 
     def all(self) -> list[Consumer]:
-        """All of them, in the order in which they came."""
+        """Return all consumers, in the order in which they were added."""
         return list(self._all)
 
     def ended(self) -> list[Consumer]:
-        """Those whose channel is over."""
+        """Return the consumers whose channel is closed."""
         return [consumer for consumer in self._all if consumer.ended]
 
     @property
     def all_ended(self) -> bool:
-        """Whether there are some, and none whose channel goes on."""
+        """Return whether there are consumers, and the channels of all are closed."""
         return len(self._all) > 0 and all(consumer.ended for consumer in self._all)
 
     def activity_status(self, consumer: Consumer) -> str:
-        """RabbitMQ's word for whether the consumer gets deliveries: up, single_active or waiting."""
+        """Return RabbitMQ's activity status of the consumer: up, single_active or waiting."""
         return "up"
 
     def add(self, consumer: Consumer) -> None:
-        """One that is `waiting` gets its first turn when it is woken."""
+        """Add a consumer. If it is `waiting`, it joins the turn when it is woken."""
         self._all[consumer] = None
         self._counts[consumer.priority] = self._counts.get(consumer.priority, 0) + 1
         self.exclusive = consumer.exclusive
@@ -105,7 +110,9 @@ class Consumers:
             turn.append(consumer)
 
     def remove(self, consumer: Consumer) -> bool:
-        """False when it was not there: a consumer can end and its queue go at the same time."""
+        """Remove a consumer; return False if it was not there, as its cancellation and the queue's deletion may
+        coincide.
+        """
         if consumer not in self._all:
             return False
         del self._all[consumer]
@@ -123,27 +130,27 @@ class Consumers:
         return True
 
     def wake(self, consumer: Consumer) -> None:
-        """It has room again."""
+        """Return a consumer that has room again to the turn."""
         if consumer.waiting:
             consumer.waiting = False
             self._turn(consumer.priority).append(consumer)
 
     def put_off(self) -> None:
-        """Take those without room out of the turn before there is anything for them: each wakes when it has room."""
+        """Take consumers without room out of the turn without a delivery; each calls `wake` when it has room."""
         for turn in self._turns.values():
             for consumer in [one for one in turn if one.room(0) <= 0]:
                 turn.remove(consumer)
                 consumer.waiting = True
 
     def any_ready(self) -> bool:
-        """Whether some consumer is in a turn, as far as is known."""
+        """Return whether a consumer is in the turn; it may have lost its room since."""
         return any(self._turns.values())
 
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
-        """Up to `wanted` consumers whose turn it is, in their order, and how many messages each of them can take.
+        """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.
 
-        The list is empty when nobody has room. With `n` consumers, message i is for consumer i mod n. Who shares room
-        with others is taken alone, since a delivery to one of them leaves less for the next.
+        The list is empty if none has room. Of `n` consumers, consumer i mod n gets message i. A consumer that shares
+        its room is returned alone, since a delivery to one leaves less room for the others.
         """
         for priority in self._order:
             turn = self._turns[priority]
@@ -170,12 +177,12 @@ class Consumers:
         return [], 0
 
     def rotate(self, takers: list[Consumer], served: int) -> None:
-        """The takers were served one by one, `served` messages in all: the one after the last is first again."""
+        """Continue the turn after the last taker that got one of `served` messages, dealt out one by one."""
         turn = self._turns.get(takers[0].priority)
         if turn is None:
             return
         if served < len(takers):
-            turn.rotate(len(takers) - served)  # long messages: those that got none come before all others
+            turn.rotate(len(takers) - served)  # messages were long: consumers that got none are next
         elif len(turn) == len(takers):
             turn.rotate(-(served % len(takers)))
 
@@ -189,9 +196,10 @@ class Consumers:
 
 
 class SingleActiveConsumers(Consumers):
-    """One of them is served, the others wait for it to go.
+    """The consumers of a queue with a single active consumer: one is served, the others wait.
 
-    With `preempts` it also gives way to a consumer of a higher priority, once it has settled what it has.
+    With `preempts`, as in quorum queues, a consumer of a higher priority becomes active once the active one has settled
+    all its deliveries.
     """
 
     __slots__ = ("active", "preempts")
@@ -214,7 +222,7 @@ class SingleActiveConsumers(Consumers):
         if consumer is self.active:
             self.active = self._best()
         elif self.preempts and self.active is not None:
-            self.wake(self.active)  # it may have given way to this one
+            self.wake(self.active)  # it may have been put off for the removed one
         return there
 
     def put_off(self) -> None:
@@ -245,5 +253,5 @@ class SingleActiveConsumers(Consumers):
         return [active], room
 
     def _best(self) -> Consumer | None:
-        """The highest priority, and of these the one that came first."""
+        """Return the first consumer of the highest priority."""
         return max(self._all, key=lambda consumer: consumer.priority, default=None)

@@ -1,10 +1,9 @@
 """Dead-lettering: messages that a queue drops are republished to its dead letter exchange.
 
-To dead-letter a message costs as much as to publish it, and a new limit, a deadline of many messages or one basic.nack
-can drop any number at once. So they wait in the queue's outbox, and a slice of them is published whenever the queue is
-pumped. Nothing is dead-lettered from within anything else: a chain of queues, each the dead letter queue of the one
-before, may be as long as a client likes. The journal keeps for the queue what waits in the outbox, so a killed broker
-finds it in the queue again. The x-death headers are made in `x_death`.
+Dead-lettering costs as much as publishing, and a new limit, a common deadline or one basic.nack can drop any number of
+messages at once. So they wait in the queue's outbox, and a slice of them is published whenever the queue is pumped.
+Dead-lettering never recurses: clients may declare a chain of any number of queues, each the dead letter queue of the
+one before. Messages in the outbox stay in the journal, so after a crash they are in the queue again.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from .x_death import REJECTED, copied, cycles, dead_lettered, routing_keys
 if TYPE_CHECKING:
     from .queue import Queue
 
-SLICE = 200  # messages dead-lettered at once, beyond as many as were published: some milliseconds
-REST_SLICE, COST = 50, 10  # of a deleted queue: messages in one step of a job, and what each costs (`scheduler`)
-MANY = 10_000  # while so many wait, no more are delivered, expired or dropped
+SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
+REST_SLICE, COST = 50, 10  # for a deleted queue: messages in one step of a job, and the cost of each (`scheduler`)
+MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 
 
 class DeadLetterOutbox:
     """The messages that one queue has dropped and that wait to be dead-lettered.
 
-    waiting           message, reason, and whether the message was ever in the queue
-    persistent_count  those of them that the journal keeps for the queue
+    waiting           (message, reason, whether the message was ever in the queue)
+    persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     """
 
@@ -47,11 +46,11 @@ class DeadLetterOutbox:
 
     @property
     def many(self) -> bool:
-        """Whether the queue must not drop more for now."""
+        """True if the queue must not drop more messages for now."""
         return len(self.waiting) > MANY
 
     def add(self, messages: list[Message], reason: str, queued: bool = True) -> None:
-        """Add messages; `queued` is False for messages that the queue refused."""
+        """Add messages. `queued` is False for messages that the queue rejected."""
         queue = self._queue
         queue.host.statistics.count_dead_letters(queue.settings.type, AT_MOST_ONCE, reason, len(messages))
         self.waiting.extend([(message, reason, queued) for message in messages])
@@ -59,22 +58,24 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def publish_slice(self, published: int) -> None:
-        """Publish SLICE messages and as many more as the queue got meanwhile, so that no flow outruns it."""
+        """Publish SLICE messages and as many more as were published to the queue meanwhile, so that publishers cannot
+        outrun it.
+        """
         self._publish_first(min(SLICE + published, len(self.waiting)))
 
     def publish_all(self) -> None:
-        """Publish all messages: the node is about to stop."""
+        """Publish all messages, as the node stops."""
         self._publish_first(len(self.waiting))
 
     def publish_rest(self) -> Job:
-        """Publish all messages in slices: the queue is deleted."""
+        """Publish all messages of a deleted queue, in slices."""
         while self.waiting:
             before = len(self.waiting)
             self._publish_first(min(REST_SLICE, before))
             yield COST * (before - len(self.waiting))
 
     def _publish_first(self, count: int) -> None:
-        """Publish the first messages, runs with the same reason together."""
+        """Publish the first messages. Successive ones with the same reason are published together."""
         queue, waiting = self._queue, self.waiting
         while count:
             _, reason, queued = waiting[0]
@@ -82,7 +83,7 @@ class DeadLetterOutbox:
             while count and waiting and waiting[0][1] == reason and waiting[0][2] == queued:
                 messages.append(waiting.popleft()[0])
                 count -= 1
-            self.publish(messages, reason)  # copies are durable before the journal drops these
+            self.publish(messages, reason)  # the copies must be durable before the journal drops the originals
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
@@ -93,10 +94,10 @@ class DeadLetterOutbox:
         self.persistent_bytes += sign * total_bytes(stored)
 
     def publish(self, messages: list[Message], reason: str) -> None:
-        """Publish messages to the queue's dead letter exchange; if that is missing they are dropped.
+        """Publish messages to the queue's dead letter exchange, or drop them if there is none.
 
-        A message that is like the one before, its body apart, gets a copy of that one's properties and the same route.
-        Most do.
+        A message that differs from the one before in its body only, as most do, gets a copy of its properties and its
+        route.
         """
         queue = self._queue
         host, settings = queue.host, queue.settings
@@ -121,13 +122,13 @@ class DeadLetterOutbox:
         self._enqueue(copies, targets)
 
     def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...]) -> None:
-        """Enqueue messages that are all persistent, or all not."""
+        """Enqueue messages, of which either all or none are persistent."""
         if messages and queues:
             self._queue.host.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)
 
 
 def alike(one: Message, other: Message) -> bool:
-    """Whether two messages differ in nothing but their bodies."""
+    """Return whether two messages differ in their bodies only."""
     return (
         one.address.encoded == other.address.encoded
         and one.property_bytes == other.property_bytes

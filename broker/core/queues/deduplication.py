@@ -1,6 +1,6 @@
-"""Duplicates, told by a header. Queues and exchanges with `x-message-deduplication` drop them.
+"""Deduplication of messages by a header: queues and exchanges with `x-message-deduplication` drop duplicates.
 
-What was seen is kept in memory alone: the first of its kind to come after a restart is no duplicate.
+The cache is in memory only, so no message is a duplicate of one from before a restart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CACHE_SIZE = 128
 
 
 class Deduplication:
-    """Remembers the last `size` values of the header `header`, each for `ttl_ms` or for as long as the cache has room.
+    """A cache of the last `size` values of the header `header`, which expire after `ttl_ms` if that is set.
 
-    `duplicates` counts what was dropped. A message without the header is none.
+    `duplicates` counts dropped messages. A message without the header is never a duplicate.
     """
 
     __slots__ = ("header", "size", "ttl_ms", "duplicates", "_expires_ms")
@@ -31,22 +31,22 @@ class Deduplication:
         self.size = arguments.integer("x-cache-size") or CACHE_SIZE
         self.ttl_ms = arguments.integer(TTL)
         self.duplicates = 0
-        self._expires_ms: OrderedDict[bytes, int] = OrderedDict()  # by value, the first seen in front
+        self._expires_ms: OrderedDict[bytes, int] = OrderedDict()  # by value, the oldest first
 
     def is_duplicate(self, message: Message, now_ms: int) -> bool:
-        """Whether its like was seen lately; it is counted then."""
+        """Return whether the value is in the cache, and count the message as a duplicate if so."""
         seen = self.has_seen(message, now_ms)
         self.duplicates += seen
         return seen
 
     def has_seen(self, message: Message, now_ms: int) -> bool:
-        """Whether its like was added, and is not forgotten yet."""
+        """Return whether the value is in the cache and has not expired."""
         key = self._key(message)
         expires_ms = self._expires_ms.get(key) if key else None
         return expires_ms is not None and not NEVER < expires_ms <= now_ms
 
     def add(self, message: Message, now_ms: int) -> None:
-        """One that is no duplicate has been taken."""
+        """Put the value of an accepted message in the cache."""
         key = self._key(message)
         if not key:
             return
@@ -60,7 +60,7 @@ class Deduplication:
         seen[key] = NEVER if ttl_ms is None else now_ms + max(ttl_ms, 0)
 
     def _key(self, message: Message) -> bytes:
-        """Of its value, however long that is; empty where there is none. Equal integers are equal in any width."""
+        """Return a hash of the header's value, empty without the header. Integers of any width are equal."""
         found = headers(message.property_bytes)
         value = found.get(self.header) if found is not None else None
         if value is None:

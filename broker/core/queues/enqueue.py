@@ -1,6 +1,6 @@
-"""Publishing to queues that look at each message: for priorities, times to live, limits that refuse, duplicates.
+"""Publishing to queues that look at each message: for priorities, times to live, limits that reject, deduplication.
 
-All other queues get their messages from `QueueHost.enqueue` alone, many at once.
+All other queues get their messages from `QueueHost.enqueue`, many at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EnqueueResult:
     """The result of publishing messages together.
 
     stored   whether a confirm has to wait for the journal
-    refused  indexes of the messages that a queue refused
+    refused  indexes of the messages that a queue rejected
     """
 
     __slots__ = ("stored", "refused")
@@ -41,9 +41,9 @@ DURABLE, ACCEPTED = EnqueueResult(True), EnqueueResult(False)
 def enqueue_per_message(
     messages: list[Message], targets: tuple[RouteTarget, ...], source: str, shared: bool, log: MessageLog | None
 ) -> EnqueueResult:
-    """Give messages one by one to each target, which makes and stores a copy of its own if others have them as well.
+    """Publish messages one by one to each target, which stores copies of its own if other targets get them too.
 
-    `shared` says that targets beside these have them.
+    `shared` is True if targets other than these get them.
     """
     if len(targets) > 1:
         if not shared and source and log is not None:
@@ -63,7 +63,7 @@ def enqueue_per_message(
 def store(
     journal: Journal, messages: list[Message], body_bytes: int, targets: tuple[RouteTarget, ...], numbers: list[int]
 ) -> list[Message]:
-    """Store messages once for all targets that are durable, which have these numbers; return those to push.
+    """Store messages once for all durable targets, which have these numbers; return the messages to push.
 
     HOT: bench D.
     """
@@ -113,10 +113,10 @@ class PerMessageEnqueue:
         self._property_level = 0
 
     def add(self, message: Message) -> bool:
-        """Add a message; return False if the queue refuses it."""
+        """Add a message; return False if the queue rejects it."""
         deduplication = self.queue.deduplication
         if deduplication is not None and deduplication.is_duplicate(message, self.now_ms):
-            self.stored = True  # its confirm waits for the original, which the journal may still have
+            self.stored = True  # its confirm waits for the original, which may not be durable yet
             return True
         if self.settings.rejects_publish and not self._has_room(message):
             return False
@@ -140,7 +140,7 @@ class PerMessageEnqueue:
         if ttl_ms == 0:
             self._hand_over(message)
         elif self.settings.rejects_publish:
-            self.push()  # it counts for the next one
+            self.push()  # the limits apply to the next message
         return True
 
     def push(self) -> None:
@@ -159,7 +159,7 @@ class PerMessageEnqueue:
         queue.push_at(self.level, run, run_bytes)
 
     def _hand_over(self, message: Message) -> None:
-        """Deliver a message with a time to live of 0 to a consumer that is ready for it, or let it expire."""
+        """Deliver a message with a time to live of 0 to a consumer with room, or let it expire."""
         queue, state = self.queue, message.state
         assert state is not None
         queue.host.feed(queue)  # first the messages before it

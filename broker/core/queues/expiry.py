@@ -13,13 +13,13 @@ from .queue_settings import NONE
 if TYPE_CHECKING:
     from .queue import Queue
 
-PUMP_COST = 20  # of one queue that has nothing to do (`scheduler`)
+PUMP_COST = 20  # of a queue with nothing to deliver or expire (`scheduler`)
 
 
 class MessageExpiry:
     """The timer of one queue for the deadline of its next message.
 
-    A timer that fires early, for a message that has left meanwhile, only waits for the next one.
+    A timer that fires for a message that has left meanwhile is set again for the next one.
     """
 
     __slots__ = ("_queue", "_timer", "_when_ms")
@@ -36,7 +36,7 @@ class MessageExpiry:
             self._call_at(when_ms)
 
     def pump_again(self) -> None:
-        """Have the queue pumped again after other queues had their turn: more is left than one turn may do."""
+        """Have the queue pumped again after other queues, as one turn of the loop may not do all."""
         self._call_at(self._queue.host.clock.now_ms())
 
     def cancel(self) -> None:
@@ -59,7 +59,7 @@ class MessageExpiry:
         queue.host.pump()
 
     def _pump(self) -> Job:
-        """Pump the queue as a job of one step, so that of many queues each turn of the loop does some."""
+        """Pump the queue as a job of one step, so that each turn of the loop expires messages of some queues only."""
         queue = self._queue
         dropped, waiting = queue.expired + queue.dropped, len(queue.outbox)
         queue.schedule_pump()
@@ -70,9 +70,10 @@ class MessageExpiry:
 
 
 class QueueExpiry:
-    """The timer of one queue for `x-expires`: it deletes a queue that was unused for that long.
+    """The timer of one queue for `x-expires`, which deletes the queue when it was unused for that time.
 
-    A consumer counts as use; the time restarts when the last one leaves, with a declaration and with a basic.get.
+    The queue is in use while it has consumers; the time restarts when the last one leaves, and with each declaration
+    and basic.get.
     """
 
     __slots__ = ("_queue", "_used_ms", "_timer")
@@ -89,7 +90,7 @@ class QueueExpiry:
             self._schedule()
 
     def reconfigure(self) -> None:
-        """Follow a changed `expires`."""
+        """Apply a changed `expires`."""
         running = self._timer is not None
         self.cancel()
         if not running:
@@ -120,7 +121,7 @@ class QueueExpiry:
             queue.host.pump()
 
     def _expire(self) -> Job:
-        """Delete the queue as a job of one step, so that of many queues each turn of the loop deletes some."""
+        """Delete the queue as a job of one step, so that each turn of the loop deletes some queues only."""
         queue = self._queue
         unused = queue.host.clock.now_ms() >= self._used_ms + queue.settings.expires_ms
         if unused and not len(queue.consumers) and not queue.deleted and queue.settings.expires_ms != NONE:

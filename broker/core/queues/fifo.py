@@ -1,13 +1,13 @@
-"""The ready messages of one queue that have one priority, oldest first. A queue without priorities has one of these.
+"""The ready messages of one queue and one priority, oldest first. A queue without priorities has one fifo.
 
-A position numbers the messages of one fifo in the order in which they were published. Fresh messages, never delivered
-before, need no number of their own: the first of `fresh` has position `head`, the next one `head` + 1, and so on. A
-requeued message was delivered before all that are still fresh, so requeued messages form a heap in front of them, and
-every message returns to its original place.
+A position numbers the messages of one fifo in the order in which they were published. Fresh messages, which were never
+delivered, need no stored position: the first of `fresh` has position `head`, the next one `head` + 1, and so on. A
+requeued message was delivered before all fresh ones, so requeued messages form a heap in front of them, and every
+message returns to its original position.
 
-When the node's memory for messages is spent, new messages are stored in the journal and only their location is kept:
-the backlog, behind all that is fresh, which is read back when that has been delivered. Messages of it that the disk
-does not return are set aside and read again later; they return to their places as requeued messages do.
+When the node's memory for messages is used up, new messages are stored in the journal and only their location is kept:
+the backlog, which follows the fresh messages and is read back once these are delivered. Messages of it that the disk
+does not return are set aside and read again later; they return to their positions like requeued messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .queue_journal import QueueJournal
 if TYPE_CHECKING:
     from .ready_messages import ReadyMessages
 
-LEVEL_SHIFT = 48  # a position's bits above it are the priority level (`QueueSettings.level`)
-BATCH_BYTES = 1 << 20  # handed over at once, however many messages: those in front may be longer than the average
+LEVEL_SHIFT = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
+BATCH_BYTES = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
-UNREAD_LIMIT = 10_000  # messages that are set aside at once, one after the other, because they cannot be read
-UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages that are read back at once, and bytes by their average
+UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read
+UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages read back at once, and bytes estimated from their average
 
 
 class Removed:
@@ -52,7 +52,7 @@ class Fifo:
     returned        requeued messages: a heap of (position, message, redelivered)
     backlog         messages behind `fresh` that are in the journal alone
     unread          messages of the backlog that could not be read and are not ready; None if there are none
-    exhausted       the backlog could not be read for lack of a descriptor or memory: it stays as it is
+    exhausted       the backlog could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
     """
@@ -95,7 +95,7 @@ class Fifo:
         return self.head + len(self.fresh) + len(self.backlog)
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
-        """Append messages without deadlines, stored if they must be; `body_bytes` is their sum. HOT: bench A-M."""
+        """Append messages without deadlines, already stored if need be. `body_bytes` is their sum. HOT: bench A-M."""
         if len(self.backlog) or (self._budget.exceeded and len(self.fresh) > PAGE_ABOVE):
             self._page_out(messages)
         else:
@@ -128,10 +128,11 @@ class Fifo:
         self.backlog.restore(pages)
 
     def ensure_loaded(self) -> Message | None:
-        """Return the first message, read back if necessary.
+        """Return the first message, which is read back if necessary, or None.
 
-        Messages that cannot be read are set aside. None if no message is left; or if some are left in the backlog, but
-        so many could not be read that others must have their turn first, or the fifo is `exhausted`.
+        Messages that cannot be read are set aside. Returns None if no message is left, or if the backlog cannot be read
+        now: very many messages could not be read, so that other queues have their turn first, or the fifo is
+        `exhausted`.
         """
         if self.returned:
             return self.returned[0][1]
@@ -169,8 +170,8 @@ class Fifo:
     def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
         """Remove fresh messages from the front; return them and the sum of their bodies.
 
-        No message has been requeued, and the first is not due. Returns at most `count` messages: fewer if they
-        are long, or if one of them is due. HOT: bench A-M.
+        `returned` must be empty and the first message not due. Returns at most `count` messages; fewer if they are long
+        or one of them is due. HOT: bench A-M.
         """
         fresh, ready = self.fresh, self._ready
         if count == ready.count and 0 <= ready.body_bytes <= BATCH_BYTES and not self.timed:
@@ -194,13 +195,13 @@ class Fifo:
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int) -> list[Message]:
-        """Remove at most `limit` messages from the front that are due. Only the front expires, as in RabbitMQ."""
+        """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ."""
         dead: list[Message] = []
         message = self.ensure_loaded()
         while message is not None and len(dead) < limit and due(message, now_ms):
             dead.append(self._pop()[1])
             message = self.ensure_loaded()
-        if message is None and not self.backlog:  # else it is one that the disk does not return now
+        if message is None and not self.backlog:  # else the disk does not return the next one now
             self.timed = False
         return dead
 
@@ -210,7 +211,7 @@ class Fifo:
         return message.state.deadline_ms if message is not None and message.state is not None else NEVER
 
     def remove_all(self) -> Removed:
-        """Remove all messages at once, however many; the budget and the journal still count them (`release`)."""
+        """Remove all messages at once. The budget and the journal still count them until `release`."""
         if self.unread is not None:
             self.backlog.extend(self.unread.pages)
             self.unread = None
@@ -223,12 +224,12 @@ class Fifo:
     # Paging
 
     def _page_out(self, messages: list[Message]) -> None:
-        """Keep only the location of each message; the journal stores those that it has not for this queue already."""
+        """Keep the location of each message only; the journal stores those that it does not have for this queue."""
         for page in self._journal.page_out(messages):
             self.backlog.append(page.id, page.location, page.seq)
 
     def _page_in(self, average_bytes: int) -> int:
-        """Read the next messages of the backlog, set aside those that cannot be read, and return how many these are."""
+        """Read the next messages of the backlog, set aside those that cannot be read, and return their number."""
         read = self._journal.read(self.backlog.peek(slice_of(average_bytes)))
         self.exhausted = not read
         seqs = self.backlog.seqs(len(read))
@@ -253,13 +254,13 @@ class Fifo:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be read into memory than consumers ask for."""
+        """True if messages may be read into memory before consumers need them."""
         return not self._budget.exceeded or len(self.fresh) + len(self.returned) <= PAGE_ABOVE
 
     def reread(self) -> tuple[int, int]:
         """Read some of the unread messages again and requeue those that can be read; return (tried, requeued).
 
-        Tries none if there are none, or if the system has no descriptor or memory to spare.
+        None is tried if there are none, or if the system has no descriptors or memory to spare.
         """
         if self.unread is None:
             return 0, 0
@@ -278,18 +279,18 @@ class Fifo:
         return len(read), requeued
 
     def _resident(self, message: Message, seq: int) -> Message:
-        """Return a message that was read as it was before it was paged out."""
+        """Return a message that was read back with the state and headers that it had before it was paged out."""
         message.seq = seq
         self._journal.page_in(message)
         return message.with_delivery_count(message.state) if message.state and message.state.attempts else message
 
 
 def slice_of(average_bytes: int) -> int:
-    """Return how many messages with bodies of about that size are read at once."""
+    """Return the number of messages to read at once, for bodies of about this length."""
     return min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
 
 
 def due(message: Message, now_ms: int) -> bool:
-    """Whether the deadline of the message has passed, so that it must not be delivered."""
+    """Return whether the deadline of the message has passed, so that it must not be delivered."""
     state = message.state
     return state is not None and NEVER < state.deadline_ms <= now_ms

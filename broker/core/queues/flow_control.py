@@ -1,4 +1,4 @@
-"""Flow control of publishers: a queue holds them back while it has more than its consumers keep up with."""
+"""Flow control of publishers: a queue holds them back while its consumers do not keep up."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .queue import Queue
 
-# While a queue has consumers that drain it, publishers are held back above the first mark until it falls to the second,
-# in messages and in octets: enough to keep a consumer busy for some milliseconds, little enough to bound memory, to
-# stay in the processor's cache, and to be short of a latency that anybody sees.
+# Publishers to a queue with consumers are held back above the first mark, until the queue falls to the second, in
+# messages and in bytes: enough to keep a consumer busy for some milliseconds; little enough to bound memory and
+# latency, and to stay in the processor's cache.
 HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
 RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
 class Publisher:
-    """A connection that publishes, as the queues see it that hold it back: a port that sessions implement."""
+    """A publishing connection, as the queues see it that hold it back: a port that sessions implement."""
 
     __slots__ = ()
 
     @property
     def ended(self) -> bool:
-        """Whether the connection is closed; its consumers and exclusive queues follow in slices."""
+        """True if the connection is closed; its consumers and exclusive queues are removed in slices."""
         return False
 
     def drained(self, queue: Queue) -> None:
-        """The queue has drained or was deleted: publish on."""
+        """Continue publishing: the queue has drained or was deleted."""
         raise NotImplementedError
 
     def disowned(self, queue: Queue) -> None:
-        """An exclusive queue of this connection was deleted."""
+        """Forget an exclusive queue of this connection, which was deleted."""
 
 
 class HeldPublishers:
-    """The publishers that wait for one queue to drain."""
+    """The publishers that are held back until one queue has drained."""
 
     __slots__ = ("_queue", "held")
 
@@ -42,7 +42,7 @@ class HeldPublishers:
         self.held: list[Publisher] = []
 
     def hold(self, publisher: Publisher) -> None:
-        """Call `Publisher.drained` when the queue has drained."""
+        """Hold the publisher back, and call `Publisher.drained` when the queue has drained."""
         if publisher not in self.held:
             self.held.append(publisher)
 

@@ -1,8 +1,8 @@
-"""The port for a log of every message, which is called with each batch of messages that enters or leaves a queue.
+"""The port of a message log: it is called with each batch of messages that enters or leaves a queue.
 
-A virtual host has one, or None: then each batch costs one look at an attribute, and no message anything. It is called
-beside the counters that count the same (`statistics`), before the queue or the client gets the messages. Callers keep
-no list that they pass, and implementations must not change one.
+A virtual host has one or None; None costs a look at one attribute per batch. It is called where the counters of
+`statistics` are, before the queue or the client gets the messages. Callers keep no list that they pass, and
+implementations must not change one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .route_target import RouteTarget
 if TYPE_CHECKING:
     from .queue import Queue
 
-# Sources of messages that no client has published here (`enqueued`), and reasons for which one returns to its queue.
+# Sources of messages that no client has published here (`enqueued`), and reasons for the requeueing of messages.
 DEAD_LETTERED, DELAYED, MADE = "dlx", "delayed", "made"
 NACK, REJECT, RECOVER, CHANNEL = "nack", "reject", "recover", "channel"
 PURGED, DELETED = "purged", "deleted"
 
 
 class Origin:
-    """The channel that publishes or is delivered to, as the firehose and the message log record it.
+    """The channel of a publish or a delivery, as the firehose and the message log record it.
 
     connection, channel, vhost, user  names of the connection, the virtual host and the user; the number of the channel
-    upstream, link                    of a federation link: the upstream's name, and the queue there that it consumes
-    unconfirmed                       the message log's notes until publishes are confirmed; None while it has none
+    upstream, link                    of a federation link: the upstream's name, and the queue that it consumes there
+    unconfirmed                       the message log's record of unconfirmed publishes, or None
     """
 
     __slots__ = ("connection", "channel", "vhost", "user", "upstream", "link", "unconfirmed")
@@ -44,9 +44,9 @@ class Origin:
 
 
 class MessageLog:
-    """A recorder of messages; this one ignores all of them.
+    """A recorder of messages; this one ignores them.
 
-    `Message.seq` is the recorder's own number for a message, 0 until it has given one.
+    `Message.seq` is the recorder's own number of a message, or 0.
     """
 
     __slots__ = ()
@@ -58,13 +58,13 @@ class MessageLog:
         """
 
     def returned(self, origin: Origin, messages: list[Message]) -> None:
-        """Messages without a queue go back to the publisher."""
+        """Messages that were routed to no queue return to the publisher."""
 
     def published(self, targets: tuple[RouteTarget, ...]) -> None:
         """The messages of the last `publishing` were offered to all of these targets, their whole route."""
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
-        """A federation link drops a message, for one with too many hops, or a duplicate."""
+        """A federation link drops a message, which has too many hops or is a duplicate."""
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
@@ -73,7 +73,7 @@ class MessageLog:
         """Messages enter each of these queues; `source` is empty for those of the last `publishing`."""
 
     def made(self, messages: list[Message]) -> None:
-        """Messages of the broker itself get copies for several queues: each copy is the same message."""
+        """The broker makes messages that get copies for several queues; each copy counts as the same message."""
 
     def delivered(
         self,
@@ -86,7 +86,7 @@ class MessageLog:
         redelivered: bool,
         no_ack: bool,
     ) -> None:
-        """Messages go to the consumer with that tag, or to a basic.get if it is empty.
+        """Messages are delivered to the consumer with this tag, or to basic.get if it is empty.
 
         Positions are those of `Consumer.deliver`. HOT: bench A-M.
         """
@@ -95,16 +95,16 @@ class MessageLog:
         """Acknowledged messages leave the queue. HOT: bench B, D, I, L."""
 
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
-        """A client nacks or rejects a message; `requeued` or `left` follows."""
+        """A client nacks or rejects a message; a call of `requeued` or `left` follows."""
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
-        """A message returns to its queue; the reason is NACK, REJECT, RECOVER, or CHANNEL when that closes."""
+        """A message returns to its queue. The reason is NACK, REJECT, RECOVER, or CHANNEL if that was closed."""
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        """Messages leave the queue; the reason is one of dead-lettering (`x_death`), PURGED or DELETED."""
+        """Messages leave the queue. The reason is one of dead-lettering (`x_death`), PURGED or DELETED."""
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        """Messages that are not in memory leave the queue, PURGED or DELETED; `seqs` has each `Message.seq`."""
+        """Messages that are not in memory leave the queue, PURGED or DELETED. `seqs` has each `Message.seq`."""
 
     def cleared(self, queue: Queue) -> None:
-        """All ready messages leave the queue; `left` and `left_paged` follow, perhaps for many turns."""
+        """All ready messages leave the queue; calls of `left` and `left_paged` follow, perhaps for many turns."""

@@ -1,4 +1,4 @@
-"""The part of a queue that lies on the disk: for each message its id and place in the journal, 16 octets in memory."""
+"""The part of a queue that is on the disk: the id and location in the journal of each message, 16 bytes in memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ..messages.ports import Pages
 
 
 class PagedTail:
-    """Pages, first in, first out: each an id and a place, and with a message log what that knows the message by."""
+    """A FIFO of pages: the id and the location of each message, and its `Message.seq` if there is a message log."""
 
     __slots__ = ("_ids", "_locations", "_seqs", "_first")
 
     def __init__(self) -> None:
         self._ids = array("Q")
         self._locations = array("Q")
-        self._seqs = array("Q")  # shorter than the others where those behind have none
+        self._seqs = array("Q")  # may be shorter than the others: the last pages have none
         self._first = 0
 
     def __len__(self) -> int:
@@ -29,11 +29,11 @@ class PagedTail:
         self._locations.append(location)
 
     def restore(self, pages: Pages) -> None:
-        """Take over all of these; it had none."""
+        """Take over all of these pages, while empty."""
         self._ids, self._locations = pages.ids, pages.locations
 
     def extend(self, other: PagedTail) -> None:
-        """Add all that another has."""
+        """Append all pages of another."""
         seqs = other._seqs[other._first :]
         if seqs:
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
@@ -42,21 +42,21 @@ class PagedTail:
         self._locations.extend(other._locations[other._first :])
 
     def seqs(self, count: int) -> list[int]:
-        """Of the first pages, that many or as many as there are; `Message.seq` of each."""
+        """Return `Message.seq` of the first pages, at most `count`."""
         end = min(self._first + count, len(self._ids))
         known = self._seqs[self._first : end].tolist()
         return known + [0] * (end - self._first - len(known))
 
     def peek(self, count: int) -> list[tuple[int, int]]:
-        """The first pages, that many or as many as there are."""
+        """Return the first pages, at most `count`."""
         end = min(self._first + count, len(self._ids))
         return list(zip(self._ids[self._first : end], self._locations[self._first : end], strict=True))
 
     def take(self, count: int) -> list[tuple[int, int]]:
-        """Likewise, and they leave."""
+        """Remove and return the first pages, at most `count`."""
         pages = self.peek(count)
         self._first = end = self._first + len(pages)
-        if end * 2 > len(self._ids):  # what was taken is as long as what is left: let go of it
+        if end * 2 > len(self._ids):  # more was taken than is left: free its memory
             del self._ids[:end]
             del self._locations[:end]
             del self._seqs[:end]
@@ -65,9 +65,9 @@ class PagedTail:
 
 
 class Unread:
-    """Pages that the disk did not give when it was their turn, each with the position that is kept for its message.
+    """Pages that could not be read when they were due, each with the position of its message in the fifo.
 
-    `average_bytes` is about what a body takes.
+    `average_bytes` is an estimate of the length of a body.
     """
 
     __slots__ = ("pages", "average_bytes", "_positions")
@@ -85,11 +85,11 @@ class Unread:
         self._positions.append(position)
 
     def peek(self, count: int) -> list[tuple[int, int, int, int]]:
-        """The first of them, that many or as many as there are: position, id, place and `Message.seq` of each."""
+        """Return (position, id, location, `Message.seq`) of the first pages, at most `count`."""
         positions, pages, seqs = self._positions[:count], self.pages.peek(count), self.pages.seqs(count)
         return [(at, *page, seq) for at, page, seq in zip(positions, pages, seqs, strict=True)]
 
     def take(self, count: int) -> None:
-        """The first of them leave."""
+        """Remove the first `count` pages."""
         del self._positions[:count]
         self.pages.take(count)

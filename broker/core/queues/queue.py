@@ -1,7 +1,6 @@
-"""A queue: its ready messages in lines, what is out with consumers, and the hand-over between the two.
+"""A queue: ready messages, unacknowledged deliveries and consumers.
 
-What a queue does beyond that is in its settings: messages and queues that expire, limits of length, priorities, dead
-letters, messages that come back too often. Each costs only the queues that have it.
+Expiry, length limits, priorities, dead-lettering and delivery limits cost only the queues that have them.
 """
 
 from __future__ import annotations
@@ -36,13 +35,16 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-SLICE = 2_000  # messages that expire or are dropped at once, beyond as many as were published: some milliseconds
+SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
 class Queue(RouteTarget):
-    """`number` is what the journal knows it by, 0 where it is not durable.
+    """A queue: ready messages, unacknowledged deliveries and consumers.
 
-    `owner` is the connection that has it exclusively, or None. A `dirty` queue stands in line to be pumped.
+    number   identifies a durable queue in the journal; 0 for all others
+    owner    the connection of an exclusive queue, or None
+    dirty    the queue waits to be pumped
+    unacked  the number of unacknowledged messages
     """
 
     __slots__ = (
@@ -104,20 +106,20 @@ class Queue(RouteTarget):
         self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.dirty = False
-        self.paused = 0  # jobs that bring back what is to be delivered first
-        self._resumed: list[Callable[[], None]] = []  # whoever waits for the end of them
+        self.paused = 0  # jobs that requeue messages which must be delivered first
+        self._resumed: list[Callable[[], None]] = []  # callbacks for their end
         self.published = self.delivered_bytes = 0
         self.delivering = DeliveryCounters(host.statistics.delivering[self.settings.type])
-        self.dropped = self.expired = 0  # for a limit of length; for a time to live
+        self.dropped = self.expired = 0  # by a length limit; by a time to live
         self.held_publishers = HeldPublishers(self)
         self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
         self.expiry = QueueExpiry(self)
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
-        self.demand_followers: tuple[Callable[[], None], ...] = ()  # what looks whether consumers here want more
+        self.demand_followers: tuple[Callable[[], None], ...] = ()  # called when the consumers' demand changes
         self._came_back = self._feeding = False
-        self._pumped = 0  # of what was published, when last pumped
-        self._slice = SLICE  # how many more may expire or be dropped now
+        self._pumped = 0  # `published` when it was last pumped
+        self._slice = SLICE  # messages that may still expire or be dropped in this pump
         self.expiry.renew()
 
     def __str__(self) -> str:
@@ -125,26 +127,26 @@ class Queue(RouteTarget):
 
     @property
     def ready(self) -> int:
-        """How many messages wait to be delivered."""
+        """The number of ready messages."""
         return self.ready_messages.count
 
     @property
     def ready_bytes(self) -> int:
-        """The sum of their bodies; an estimate while some cannot be read (`ReadyMessages`)."""
+        """The sum of their bodies, an estimate while some cannot be read (`ReadyMessages`)."""
         return max(self.ready_messages.body_bytes, 0)
 
     def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
-        """Work by these policies from now on. What is queued keeps the deadline that it has."""
+        """Apply these policies from now on. Messages in the queue keep their deadlines."""
         self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
         self.settings = self.host.settings_cache.get(self.arguments, effective)
         self.per_message = self.settings.per_message
         self.expiry.reconfigure()
         self.schedule_pump()
 
-    # What comes in
+    # Messages enter
 
     def push(self, messages: list[Message], body_bytes: int) -> None:
-        """Take messages at the tail, stored if they are to be; `body_bytes` is all their bodies. HOT: bench A-M."""
+        """Add messages, already stored if need be, at the tail; `body_bytes` is their sum. HOT: bench A-M."""
         self.ready_messages.default.push(messages, body_bytes)
         self.published += len(messages)
         if not self.dirty:
@@ -152,7 +154,7 @@ class Queue(RouteTarget):
             self.host.pending.append(self)
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
-        """Likewise, at the tail of what has that priority; any of them may have a deadline."""
+        """Add messages at the tail of their priority level; any of them may have a deadline."""
         self.ready_messages.at(level).push_timed(messages, body_bytes)
         self.published += len(messages)
         self.schedule_pump()
@@ -180,7 +182,7 @@ class Queue(RouteTarget):
     def has_room(self, body_bytes: int) -> bool:
         if not self.settings.rejects_publish or not self._is_full(body_bytes):
             return True
-        self.host.feed(self)  # messages that can be delivered do not count
+        self.host.feed(self)  # deliverable messages do not count
         self.schedule_pump()
         return not self._is_full(body_bytes)
 
@@ -193,9 +195,9 @@ class Queue(RouteTarget):
         return (ready.count > HOLD_ABOVE or ready.body_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
-        """A delivered message comes back to its original place, to be delivered as redelivered.
+        """Return a delivered message to its original position, to be redelivered.
 
-        In a quorum queue it does not count as a failed attempt where a consumer `nacked` it.
+        A quorum queue does not count it as a delivery attempt if a consumer `nacked` it.
         """
         if not self._take_back(message):
             return
@@ -213,24 +215,24 @@ class Queue(RouteTarget):
         self.schedule_pump()
 
     def restore(self, recovered: RecoveredQueue) -> None:
-        """Take over the messages that recovery found, as redelivered."""
+        """Take over recovered messages, as redelivered."""
         self.journal.add(len(recovered), recovered.body_bytes)
         self.ready_messages.restore(recovered, self.settings.max_priority > 0)
         if recovered.deadlines_ms is not None or self.settings.drops_head:
             self.schedule_pump()
 
     def schedule_pump(self) -> None:
-        """Have the node pump this queue soon: something may be deliverable."""
+        """Have the node pump this queue soon, as something may be deliverable."""
         if not self.dirty:
             self.dirty = True
             self.host.pending.append(self)
 
     def pause(self) -> None:
-        """Deliver nothing until `resume` was called as often as this."""
+        """Suspend deliveries until `resume` was called as often as this."""
         self.paused += 1
 
     def resume(self) -> None:
-        """A job has brought back what is to be delivered first."""
+        """Resume deliveries, unless other jobs still requeue messages that must be delivered first."""
         self.paused -= 1
         self.schedule_pump()
         if not self.paused:
@@ -242,10 +244,13 @@ class Queue(RouteTarget):
         """Call `fn` once the queue is not paused any more."""
         self._resumed.append(fn)
 
-    # What goes out
+    # Messages are delivered
 
     def pump(self) -> None:
-        """Feed consumers, and see off what the queue has given up; soon again where that is much. HOT: bench A-M."""
+        """Deliver, expire and drop messages and dead-letter a slice of them; schedule another pump if some remain.
+
+        HOT: bench A-M.
+        """
         self.dirty = False
         self.feed()
         if self.outbox.waiting:
@@ -257,9 +262,9 @@ class Queue(RouteTarget):
             self._message_expiry.pump_again()
 
     def feed(self) -> None:
-        """Hand ready messages to consumers until either run out, and let go of what may not stay. HOT: bench A-M."""
+        """Deliver ready messages to consumers until either run out; expire and drop messages. HOT: bench A-M."""
         if self._feeding:
-            return  # what it delivers is traced, into this very queue
+            return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
         self._slice = 0 if self.outbox.waiting and self.outbox.many else SLICE + self.published - self._pumped
         try:
@@ -267,14 +272,14 @@ class Queue(RouteTarget):
             if timed:
                 self._expire()
             if self._came_back and self.settings.drops_head:
-                self._trim()  # what comes back to a full queue goes, though somebody could take it
+                self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
             self._came_back = False
             if len(self.consumers) and self._slice and not self.paused:
                 self._deliver()
             if self.settings.drops_head:
                 self._trim()
             if timed:
-                self._expire()  # what is in front now
+                self._expire()  # the messages now in front
                 self._message_expiry.schedule()
         finally:
             self._feeding = False
@@ -294,11 +299,11 @@ class Queue(RouteTarget):
                 fifo.ensure_loaded()
                 if not fifo.fresh:
                     if len(fifo.backlog):
-                        if not fifo.exhausted:  # very many cannot be read: others have their turn first
+                        if not fifo.exhausted:  # very many cannot be read: other queues have their turn first
                             self._message_expiry.pump_again()
                         return
                     continue
-            # Requeued messages go first, one by one: they are rare, and each has a position of its own.
+            # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), ready.average_bytes)
             if not takers:
                 return
@@ -342,7 +347,7 @@ class Queue(RouteTarget):
         consumer.deliver(messages, position, step, redelivered)
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
-        """The next message as (position, message, redelivered) for basic.get, or None when nothing is ready."""
+        """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready."""
         self.expiry.renew()
         if self.ready_messages.timed:
             self._slice = SLICE
@@ -351,9 +356,9 @@ class Queue(RouteTarget):
         fifo = self.ready_messages.first_loaded()
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
             self.delivering.found_nothing()
-            return None  # of very many that are due, some are left
+            return None  # very many are due: some are left
         position, message, redelivered = fifo.pop()
-        self._expire()  # what was due behind it does not count as left
+        self._expire()  # due messages behind it are not counted as remaining
         self.delivering.got(no_ack, redelivered)
         if not no_ack:
             self.unacked += 1
@@ -362,10 +367,10 @@ class Queue(RouteTarget):
             self.release([message])
         return position, message, redelivered
 
-    # What ends
+    # Messages leave
 
     def settle(self, messages: list[Message]) -> None:
-        """Delivered messages are acknowledged. HOT: bench B, D, I, L."""
+        """Acknowledge delivered messages. HOT: bench B, D, I, L."""
         body_bytes = total_bytes(messages)
         self.unacked -= len(messages)
         self.unacked_bytes -= body_bytes
@@ -373,12 +378,12 @@ class Queue(RouteTarget):
         self.release(messages, body_bytes)
 
     def reject(self, position: int, message: Message) -> None:
-        """A delivered message is refused for good."""
+        """Drop a delivered message, or dead-letter it."""
         if self._take_back(message):
             self.dead_letter_or_drop([message], REJECTED)
 
     def _take_back(self, message: Message) -> bool:
-        """No consumer has it any more; False where that is its end, as the queue has gone."""
+        """Take a message back from its consumer; return False if the queue is deleted, and the message with it."""
         self.unacked -= 1
         self.unacked_bytes -= message.body_bytes
         if self.deleted:
@@ -387,7 +392,7 @@ class Queue(RouteTarget):
         return not self.deleted
 
     def dead_letter_or_drop(self, messages: list[Message], reason: str) -> None:
-        """They will not be delivered: to the dead letter exchange with them, if there is one."""
+        """Dead-letter messages that left the queue, or drop them without a dead letter exchange."""
         self.host.left(self, messages, reason)
         if self.settings.dead_letter_exchange is not None:
             self.outbox.add(messages, reason)
@@ -398,7 +403,9 @@ class Queue(RouteTarget):
         self.release(messages)
 
     def release(self, messages: list[Message], body_bytes: int = -1) -> None:
-        """Have the journal drop messages that left; `body_bytes` is the sum of all, -1 if unknown. HOT: bench D."""
+        """Have the journal drop messages that left; `body_bytes` is the sum of their bodies or -1 if unknown. HOT:
+        bench D.
+        """
         if self.number:
             self.journal.settle(messages, body_bytes)
 
@@ -410,7 +417,7 @@ class Queue(RouteTarget):
             self.dead_letter_or_drop(dead, EXPIRED)
 
     def _trim(self) -> None:
-        """Drop from the front what is too much."""
+        """Drop messages from the front that exceed the length limits."""
         dropped = self.ready_messages.drop_excess(self.settings.max_length, self.settings.max_bytes, self._slice)
         if dropped:
             self._slice -= len(dropped)
@@ -423,10 +430,10 @@ class Queue(RouteTarget):
         finished: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
     ) -> int:
-        """Drop what is ready, not what is out; how many there were.
+        """Drop all ready messages, but not unacknowledged ones; return their number.
 
-        They are gone at once for everybody. `finished` is called, perhaps some turns later, when the journal knows; or
-        `failed` where a bug keeps it from that.
+        They disappear at once. `finished` is called when the journal has dropped them, perhaps some turns later;
+        `failed` is called if a bug prevents that.
         """
         self.host.cleared(self)
         count, average_bytes = self.ready_messages.count, self.ready_messages.average_bytes
@@ -435,7 +442,7 @@ class Queue(RouteTarget):
             self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
         )
         self.held_publishers.release()
-        if count or any(len(fifo.backlog) for fifo in removed):  # also what the disk did not give, and is not ready
+        if count or any(len(fifo.backlog) for fifo in removed):  # unread messages are not in `count`
             job = release(self, removed, average_bytes, reason, finished)
             self.host.scheduler.start(f"purge of {self}", job, failed)
         else:
@@ -443,7 +450,7 @@ class Queue(RouteTarget):
         return count
 
     def on_deleted(self) -> None:
-        """It is deleted: nothing is ready, and nothing will be. What it has given up is still dead-lettered."""
+        """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
         if self.outbox.waiting:
             self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
@@ -458,7 +465,9 @@ class Queue(RouteTarget):
         self.schedule_pump()
 
     def remove_consumer(self, consumer: Consumer) -> bool:
-        """False when it was not there: a consumer can end and its queue go at the same time."""
+        """Remove a consumer; return False if it was not there, as its cancellation and the queue's deletion may
+        coincide.
+        """
         if not self.consumers.remove(consumer):
             return False
         if not len(self.consumers):
@@ -467,12 +476,12 @@ class Queue(RouteTarget):
         return True
 
     def finish_ended(self) -> None:
-        """Have consumers leave now whose channel is over: a successor must not wait for the slices of its end."""
+        """Remove consumers of closed channels now, so that their successors need not wait for the release in slices."""
         for consumer in self.consumers.ended():
             consumer.finish()
 
     def wake(self, consumer: Consumer) -> None:
-        """The consumer has room again."""
+        """Note that a consumer has room again."""
         self.consumers.wake(consumer)
         if self.ready:
             self.schedule_pump()
@@ -480,6 +489,6 @@ class Queue(RouteTarget):
             self._demand_changed()
 
     def _demand_changed(self) -> None:
-        """The queue is empty, or a consumer of an empty queue has room."""
+        """Notify followers that the queue is empty and a consumer may have room."""
         for follower in self.demand_followers:
             follower()

@@ -61,14 +61,14 @@ class QueueHost:
             self.message_log.requeued(queue, message, reason)
 
     def pump(self) -> None:
-        """Pump all queues that wait for it, also those that a delivery makes ready."""
+        """Pump all pending queues, also those that a delivery makes pending."""
         self.scheduler.pump()
 
     def feed(self, queue: Queue) -> None:
-        """Deliver from this queue in the middle of a publish that has to know how many messages remain."""
+        """Deliver from this queue in the middle of a publish, which needs to know how many messages remain."""
         try:
             queue.feed()
-        except Exception as error:  # of a consumer or of the disk, not of who publishes
+        except Exception as error:  # a fault of a consumer or of the disk, not of the publisher
             self.scheduler.pump_failed(queue, error)
 
     def delete_expired(self, queue: Queue) -> None:
@@ -87,8 +87,8 @@ class QueueHost:
     ) -> EnqueueResult:
         """Store messages once for all durable targets, and give them to all targets.
 
-        `body_bytes` is the sum of their bodies; `persistent` says whether any of them is. Either all of them have a
-        `MessageState` or none. `source` says what publishes in place of a client (`message_log`). HOT: bench A-M.
+        `body_bytes` is the sum of their bodies; `persistent` is True if any of them is. Either all of them have a
+        `MessageState` or none. `source` is that of `message_log`, empty for a client. HOT: bench A-M.
         """
         if messages[0].state is not None:
             return enqueue_per_message(messages, targets, source, False, self.message_log) if targets else ACCEPTED
@@ -112,7 +112,7 @@ class QueueHost:
         targets: tuple[RouteTarget, ...],
         source: str,
     ) -> EnqueueResult:
-        """Enqueue if some targets look at each message: the others share one stored copy."""
+        """Enqueue where some targets look at each message; the other targets share one stored copy."""
         plain = tuple([target for target in targets if not target.per_message])
         per_message = tuple([target for target in targets if target.per_message])
         if not plain:
@@ -124,9 +124,9 @@ class QueueHost:
         return result if result.stored or not stored else EnqueueResult(True, result.refused)
 
     def has_exchange(self, name: str) -> bool:
-        """Whether the exchange exists."""
+        """Return whether the exchange exists."""
         raise NotImplementedError
 
     def route_to(self, exchange: str, keys: tuple[str, ...], message: Message) -> tuple[tuple[RouteTarget, ...], bool]:
-        """Route a message from an exchange that exists: its targets, and whether the keys alone decide that."""
+        """Route a message from an existing exchange; return the targets, and whether they depend on the keys alone."""
         raise NotImplementedError

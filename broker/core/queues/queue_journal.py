@@ -7,7 +7,7 @@ from ..messages.ports import Journal
 
 
 class QueueNumbers:
-    """A sequence of numbers for durable queues and exchanges; none is given twice. `next` is the next one."""
+    """The numbers of durable queues and exchanges. `next` is the next one; none is used twice."""
 
     __slots__ = ("next",)
 
@@ -21,13 +21,13 @@ class QueueNumbers:
 
 
 class QueueJournal:
-    """One queue's view of the journal: it stores, settles and reads its messages, and sums up what is stored.
+    """The messages of one queue in the journal, and their totals.
 
     number      of the queue in the journal; 0 for a queue that is not durable, of which only paged messages are stored
-    count       persistent messages that are ready or out with consumers
+    count       persistent messages that are ready or unacknowledged
     body_bytes  the sum of their bodies
 
-    After a purge while messages of both delivery modes are out, the totals may be too large by what was out then.
+    After a purge while messages of both delivery modes are unacknowledged, the totals may be too large by those.
     """
 
     __slots__ = ("number", "count", "body_bytes", "_journal")
@@ -41,7 +41,7 @@ class QueueJournal:
     # Persistent messages of a durable queue
 
     def store(self, messages: list[Message]) -> None:
-        """Store persistent messages for this queue alone; each gets its `id` and `location`."""
+        """Store persistent messages for this queue only; each gets its `id` and `location`."""
         self._journal.append([self.number], messages)
         self.count += len(messages)
         self.body_bytes += total_bytes(messages)
@@ -52,7 +52,7 @@ class QueueJournal:
         self.body_bytes += body_bytes
 
     def settle(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
-        """Settle those of the messages that are stored for this queue.
+        """Settle messages, except for those that are not stored for this queue.
 
         `body_bytes` is the sum of all their bodies, or -1 if unknown. `moved` messages were stored anew for other
         queues in this batch (`Journal.settle_moved`). HOT: bench D.
@@ -66,40 +66,42 @@ class QueueJournal:
         self.body_bytes -= body_bytes if body_bytes >= 0 and len(stored) == len(messages) else total_bytes(stored)
 
     def count_delivery(self, message: Message, attempts: int) -> None:
-        """Record how often the message has come back to the queue, if it is stored."""
+        """Record the number of requeues of the message, if it is stored."""
         if self.number and message.persistent:
             self._journal.record_delivery_count(self.number, message.id, message.location, attempts)
 
     def forget(self) -> None:
-        """Record that the queue is deleted: what it settles from now on needs no record of its own."""
+        """Record that the queue is deleted; its messages need no settlement records from now on."""
         if self.number:
             self._journal.queue_deleted(self.number)
 
-    # Purged messages, which `purge` takes out of the totals at once
+    # Purged messages, which `purge` subtracts from the totals at once
 
     def purge(self, count: int, body_bytes: int) -> None:
-        """Reduce the totals to what is out with consumers, which is at most this."""
+        """Reduce the totals to unacknowledged messages, of which there are at most these."""
         self.count = min(self.count, count)
         self.body_bytes = min(self.body_bytes, body_bytes)
 
     def settle_purged(self, messages: list[Message]) -> None:
-        """Settle those of the messages that are stored for this queue; the totals do not count them any more."""
+        """Settle purged messages, which the totals no longer count, except for those that are not stored for this
+        queue.
+        """
         if self.number:
             for message in messages:
                 if message.persistent:
                     self._journal.settle(self.number, message.id, message.location)
 
     def settle_pages(self, pages: list[tuple[int, int]]) -> None:
-        """Settle purged messages that are in the journal alone, by id and place."""
+        """Settle purged messages that are only in the journal, by id and location."""
         for id_, location in pages:
             self._journal.settle(self.number, id_, location)
 
     # Paging
 
     def page_out(self, messages: list[Message]) -> list[Message]:
-        """Have each of the messages in the journal; return them, or copies, with `id` and `location`.
+        """Store messages that the journal does not have yet; return them, or copies, with `id` and `location`.
 
-        What is not stored for this queue already is stored for none: it does not survive a restart.
+        Messages that were not stored for this queue are stored for no queue, and do not survive a restart.
         """
         pages = [message if self.number and message.persistent else message.copy_for_queue() for message in messages]
         loose = [page for page in pages if not page.id]
@@ -108,15 +110,15 @@ class QueueJournal:
         return pages
 
     def page_in(self, message: Message) -> None:
-        """Drop the journal's copy of a message that was read back, if it was stored for paging alone."""
+        """Drop the journal's copy of a message that was read back, if it was stored for paging only."""
         if not (self.number and message.persistent):
             self._journal.settle(0, message.id, message.location)
             message.id = message.location = 0
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read messages by id and place up to the first that cannot be read (`Journal.read`)."""
+        """Read messages by id and location, up to the first that cannot be read (`Journal.read`)."""
         return self._journal.read(pages, self.number)
 
     def read_all(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read messages by id and place, to the end (`Journal.read_all`)."""
+        """Read messages by id and location, to the end (`Journal.read_all`)."""
         return self._journal.read_all(pages, self.number)

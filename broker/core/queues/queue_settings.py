@@ -8,7 +8,7 @@ from ...amqp.field_table import Table
 from ..metadata.queue_types import CLASSIC, QUORUM
 
 NO_POLICY: dict[str, object] = {}
-NONE = -1  # no time to live, no limit
+NONE = -1  # no limit or time is set
 SETTINGS_CACHE_LIMIT = 1024  # settings cached for a virtual host; beyond it the cache is emptied
 DROP_HEAD, REJECT_DLX = "drop-head", "reject-publish-dlx"
 QUORUM_DELIVERY_LIMIT = 20
@@ -63,7 +63,7 @@ class QueueSettings:
         limited = self.max_length != NONE or self.max_bytes != NONE
         overflow = text(arguments, policy, "overflow") or DROP_HEAD
         if quorum and overflow == REJECT_DLX:
-            overflow = DROP_HEAD  # a quorum queue has no such thing
+            overflow = DROP_HEAD  # quorum queues do not support it
         self.rejects_publish = limited and overflow != DROP_HEAD
         self.drops_head = limited and not self.rejects_publish
         self.dead_letters_rejected = self.rejects_publish and overflow == REJECT_DLX

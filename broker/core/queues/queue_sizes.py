@@ -1,14 +1,14 @@
-"""Sizes of a queue: messages and bytes, ready and in memory, by RabbitMQ's names."""
+"""The sizes of a queue: messages and bytes, ready and in memory, by RabbitMQ's names."""
 
 from __future__ import annotations
 
 from .queue import Queue
 
-MESSAGE_BYTES = 600  # that a message in memory takes beside its body, about
+MESSAGE_BYTES = 600  # about what a message in memory takes in addition to its body
 
 
 def queue_sizes(queue: Queue) -> dict[str, int]:
-    """Count what is not in the journal alone, to be read back, as in memory."""
+    """Return the sizes. All messages count as in memory, except for those of the backlog."""
     away = sum(len(fifo.backlog) for fifo in queue.ready_messages.all)
     ram = queue.ready - away
     ram_bytes = max(queue.ready_bytes - away * queue.ready_messages.average_bytes, 0) + queue.unacked_bytes

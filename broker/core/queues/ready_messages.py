@@ -1,4 +1,4 @@
-"""All ready messages of one queue: a fifo for each priority that was used, the highest priority first."""
+"""All ready messages of one queue: a fifo for each priority in use, the highest priority first."""
 
 from __future__ import annotations
 
@@ -62,14 +62,16 @@ class ReadyMessages:
 
     @property
     def timed(self) -> bool:
-        """Whether some messages may have a deadline."""
+        """True if some messages may have a deadline."""
         if len(self.all) == 1:
             return self.default.timed
         return any(fifo.timed for fifo in self.all)
 
     @property
     def paged(self) -> bool:
-        """Whether some messages are in the journal alone; then new ones go there too, whatever their delivery mode."""
+        """True if some messages are only in the journal; new ones are stored there too then, whatever their delivery
+        mode.
+        """
         return any(len(fifo.backlog) for fifo in self.all)
 
     @property
@@ -111,9 +113,9 @@ class ReadyMessages:
         return None
 
     def first_loaded(self) -> Fifo | None:
-        """Return the fifo with the next message, which is read back if necessary.
+        """Return the fifo with the next message, which is read back if necessary; None if there is none.
 
-        None also if very many messages cannot be read, and some are still to be tried.
+        None also if very many messages could not be read, and others have not been tried.
         """
         fifo = self.first_nonempty()
         while fifo is not None and fifo.ensure_loaded() is None:
@@ -123,7 +125,7 @@ class ReadyMessages:
         return fifo
 
     def after_page_in(self, fifo: Fifo, unread: int, average_bytes: int) -> None:
-        """Correct the totals after a read in which so many messages, each of about that length, could not be read."""
+        """Correct the totals after a read in which `unread` messages of this average length could not be read."""
         if fifo.exhausted:
             self._queue.host.rereading.add(self._queue, EXHAUSTED_MS)
         if not unread and not self._estimated:
@@ -138,11 +140,11 @@ class ReadyMessages:
             self._estimated = False
 
     def start_rereading(self) -> None:
-        """Read unread messages again, as others have left memory."""
+        """Read unread messages again, as there is room in memory."""
         self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, now_ms: int, limit: int) -> list[Message]:
-        """Remove messages that are due from the front of each fifo, at most `limit`."""
+        """Remove and return due messages from the front of each fifo, at most `limit`."""
         dead: list[Message] = []
         for fifo in self.all:
             if fifo.timed:
@@ -150,7 +152,7 @@ class ReadyMessages:
         return dead
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> list[Message]:
-        """Remove messages from the front that exceed these limits, each NONE for no limit; at most `limit`."""
+        """Remove and return messages from the front that exceed these limits (NONE for no limit), at most `limit`."""
         dropped: list[Message] = []
         while len(dropped) < limit and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes):
             fifo = self.first_loaded()
@@ -160,7 +162,7 @@ class ReadyMessages:
         return dropped
 
     def resident(self) -> list[Message]:
-        """Return the messages that are in memory."""
+        """Return all messages that are in memory."""
         messages: list[Message] = []
         for fifo in self.all:
             messages += [message for _, message, _ in fifo.returned]
@@ -168,7 +170,7 @@ class ReadyMessages:
         return messages
 
     def next_deadline_ms(self) -> int:
-        """Return when the next message is due, NEVER if none is."""
+        """Return the earliest deadline of the first messages, or NEVER."""
         earliest_ms = NEVER
         for fifo in self.all:
             if fifo.timed and fifo.ensure_loaded() is not None:
@@ -178,7 +180,7 @@ class ReadyMessages:
         return earliest_ms
 
     def remove_all(self) -> list[Removed]:
-        """Remove all messages at once, however many; the budget and the journal still count them (`release`)."""
+        """Remove all messages at once. The budget and the journal still count them until `release`."""
         self.count = 0
         self.body_bytes = 0
         self._estimated = self.awaits_room = False

@@ -1,6 +1,6 @@
-"""The release of what a purge, or the end of a queue, removed from it, as a job: there may be millions.
+"""The release of the messages of a purged or deleted queue, possibly millions, as a job.
 
-Nobody can see these messages any more. What is left to do is to give up their memory and what the journal keeps.
+The messages are no longer visible. The job frees their memory and settles them in the journal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: str, finished: Callable[[], None]) -> Job:
-    """`finished` is called when all is settled in the journal; `average_bytes` is that of a body."""
+    """Release removed messages, and call `finished`. `average_bytes` is the average length of a body."""
     for fifo in removed:
         while fifo.fresh:
             fresh = fifo.fresh
@@ -35,7 +35,7 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
 
 
 def _settle(queue: Queue, messages: list[Message], reason: str) -> int:
-    """Messages that are in memory; how many they are."""
+    """Release messages that are in memory; return their number."""
     host = queue.host
     host.left(queue, messages, reason)
     host.budget.add(-len(messages), -total_bytes(messages))

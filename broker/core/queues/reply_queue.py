@@ -8,10 +8,10 @@ from .x_death import MAXLEN
 
 
 class ReplyQueue(Queue):
-    """A queue without bindings that lives as long as its one consumer, for direct reply-to.
+    """A queue without bindings for direct reply-to, which exists as long as its one consumer.
 
-    Replies that the consumer does not read pile up here to a limit. The newest beyond it are dropped, since the promise
-    of direct reply-to is at most once.
+    It keeps at most LIMIT replies that the consumer does not read, and drops newer ones: direct reply-to promises
+    delivery at most once.
     """
 
     __slots__ = ()

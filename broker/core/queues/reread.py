@@ -1,8 +1,8 @@
-"""Another attempt, by and by, at what could not be read when a queue wanted it.
+"""Retries of reads that failed.
 
-Messages that the disk did not give are asked for again every ten seconds, and all at once when it gives them: slice by
-slice, as a job, as far as there is memory for them. A backlog for which the system had no descriptor or memory to spare
-is read on a second later.
+Messages that the disk did not return are read again every ten seconds; once it returns them, all of them, in slices, as
+far as there is memory for them. A backlog that the system had no descriptors or memory to read is read again after a
+second.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 REREAD_MS = 10_000
 EXHAUSTED_MS = 1_000
-REFUSED_LIMIT = 10_000  # messages of one queue that the disk does not give, in one attempt
-READ_COST = 5  # of one message that is read (`scheduler`)
+REFUSED_LIMIT = 10_000  # messages of one queue that may fail in one attempt
+READ_COST = 5  # of reading one message (`scheduler`)
 
 
 class Reread:
-    """The queues of one virtual host that are to be looked at again, each with its time, and the timer for them."""
+    """The queues of one virtual host with unread messages, each with the time of its next attempt, and the timer for
+    them.
+    """
 
     __slots__ = ("_clock", "_scheduler", "_queues", "_reading", "_timer", "_when_ms")
 
@@ -36,13 +38,13 @@ class Reread:
         self._when_ms = 0
 
     def add(self, queue: Queue, wait_ms: int = REREAD_MS) -> None:
-        """Look at the queue after so long, or earlier where that was said before."""
+        """Try the queue again after this time, or at an earlier time that is already set."""
         when_ms = self._clock.now_ms() + wait_ms
         self._queues[queue] = min(when_ms, self._queues.get(queue, when_ms))
         self._expect(when_ms)
 
     def start(self, queue: Queue) -> None:
-        """Look at the queue now."""
+        """Try the queue again now."""
         if queue not in self._reading and not queue.deleted:
             self._reading.add(queue)
             self._scheduler.start(f"rereading of {queue}", self._job(queue))
@@ -66,12 +68,12 @@ class Reread:
         self._scheduler.pump()
 
     def _job(self, queue: Queue) -> Job:
-        """Each message that could not be read is tried once; none is forgotten, whatever happens."""
+        """Try each unread message once. Those that fail stay unread."""
         wait_ms = REREAD_MS
         ready = queue.ready_messages
         ready.awaits_room = False
         try:
-            queue.schedule_pump()  # its backlog may be readable again
+            queue.schedule_pump()  # its backlog may be readable now
             yield PUMP_COST
             for fifo in list(ready.all):
                 left, refused = fifo.unread_count, 0

@@ -1,4 +1,4 @@
-"""The ends of a route, to which messages are published."""
+"""The targets of a route, to which messages are published."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class RouteTarget(Destination):
-    """An end of a route: a queue, a reply queue, or the sink of an exchange type.
+    """A target of a route: a queue, a reply queue, or the sink of an exchange type.
 
     number       of a durable queue in the journal; 0 for all others
-    per_message  messages are given to `accept`, which looks at each of them, and not to `push`
+    per_message  messages are passed to `accept`, which looks at each of them, and not to `push`
     deleted      it takes no more messages
 
-    `internal` targets are reported to no observer, and counted for no operator.
+    Observers are not notified of `internal` targets, and statistics do not count them.
     """
 
     __slots__ = ("number", "per_message", "deleted")
@@ -36,9 +36,9 @@ class RouteTarget(Destination):
         raise NotImplementedError
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
-        """Store and add messages one by one, or refuse them.
+        """Store and add messages one by one, or reject them.
 
-        `source` is that of the message log, empty for those of a client. `shared` messages are also given to others.
+        `source` is that of the message log, empty for a client. `shared` messages are also added to other targets.
         """
         raise NotImplementedError
 
@@ -47,18 +47,18 @@ class RouteTarget(Destination):
 
     @property
     def paged(self) -> bool:
-        """Whether new messages go to the disk whatever their delivery mode, as the queue is paged out."""
+        """True if new messages are stored on the disk whatever their delivery mode, as the queue is paged out."""
         return False
 
     @property
     def rejects_overflow(self) -> bool:
-        """Whether messages are refused while a limit of the queue is reached."""
+        """True if messages beyond a length limit of the queue are rejected."""
         return False
 
     def has_room(self, body_bytes: int) -> bool:
-        """Whether a message with a body of that size would not be refused for a limit of the queue."""
+        """Return whether a message with a body of this length would not be rejected."""
         return True
 
     def congested(self) -> bool:
-        """Whether publishers should wait for the consumers of the queue."""
+        """Return whether publishers should wait for the consumers of the queue."""
         return False

@@ -1,7 +1,7 @@
-"""The dead-lettered copy of a message, with its x-death header. Pure.
+"""The dead-lettered copy of a message, with its x-death header. Pure functions.
 
-Its history stands in the `x-death` header, the latest death first, one entry for each queue and reason. A history that
-a client sent is none of ours (`Message.dead_lettered` tells): the first death in this broker replaces it.
+The `x-death` header has an entry for each queue and reason, the latest first. An `x-death` header that a client sent is
+not continued but replaced (`Message.dead_lettered`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FIRST = ("x-first-death-reason", "x-first-death-queue", "x-first-death-exchange"
 LAST = ("x-last-death-reason", "x-last-death-queue", "x-last-death-exchange")
 DELIVERY_COUNT = "x-delivery-count"
 HISTORY = (*LAST, *FIRST, DEATHS, DELIVERY_COUNT)
-REMEMBERED = 256  # deaths whose octets are kept: of many messages that die in a second, all but one are then cheap
-COUNT_BYTES = 15  # of the field `count`, with which an entry begins
+REMEMBERED = 256  # cached entries: of many messages that are dead-lettered in the same second, all but one are cheap
+COUNT_BYTES = 15  # of the field `count` at the start of an entry
 
 
 def dead_lettered(
     message: Message, queue: str, reason: str, exchange: str, routing_key: str | None, timestamp_s: int
 ) -> Message:
-    """The copy that goes to `exchange`, with the configured routing key or, without one, its own."""
+    """Return the copy for `exchange`, with the configured routing key or else the message's own."""
     address = Address(exchange, message.address.routing_key if routing_key is None else routing_key)
     bcc_keys = message.bcc_keys if routing_key is None else ()
     return copied(message, address, properties_of_dead(message, queue, reason, timestamp_s), bcc_keys)
@@ -42,7 +42,7 @@ def copied(message: Message, address: Address, property_bytes: bytes, bcc_keys: 
 
 
 def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: int) -> bytes:
-    """Its properties with this death in its history, and without the expiration."""
+    """Return the properties with this death in the x-death header, and without the expiration."""
     raw = message.property_bytes
     headers = properties.headers(raw) or Table.EMPTY
     own = message.address
@@ -68,7 +68,7 @@ def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: i
 
 
 def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
-    """What a message that dies is routed by: the configured key alone, or all of its own."""
+    """Return the routing keys of a dead letter: the configured one, or all of the message's own."""
     if configured is not None:
         return (configured,)
     headers = properties.headers(message.property_bytes) or Table.EMPTY
@@ -76,10 +76,12 @@ def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
 
 
 def cycles(message: Message, queue: str) -> bool:
-    """Whether a dead-lettered copy must not go to this queue: it died there before, and nobody rejected it since."""
+    """Return whether the queue must not get the dead letter, as it was in that queue before and no consumer rejected
+    it.
+    """
     raw = message.property_bytes
     if queue.encode("utf-8", "surrogateescape") not in raw:
-        return False  # the usual answer, given without decoding
+        return False  # the usual case, found without decoding
     for death in _deaths(properties.headers(raw) or Table.EMPTY):
         if death.text("reason") == REJECTED:
             return False
@@ -89,7 +91,7 @@ def cycles(message: Message, queue: str) -> bool:
 
 
 def _deaths(headers: Table) -> list[Table]:
-    """The entries of x-death, the latest first."""
+    """Return the entries of x-death, the latest first."""
     value = headers.get(DEATHS)
     if value is None or not isinstance(value[1], list):
         return []
@@ -97,9 +99,9 @@ def _deaths(headers: Table) -> list[Table]:
 
 
 def _taken(deaths: list[Table], queue: str, reason: str) -> bytes | None:
-    """The entry of that queue and reason, off the list and one death richer; all else in it is of the first death.
+    """Remove and return the entry of this queue and reason, its count incremented; None if there is none.
 
-    The entries are ours, so what they begin with is known: only octets are compared.
+    Entries are encoded here, with the fields in this order, so their first bytes can be compared.
     """
     wanted = Table.encode_items([("reason", _text(reason)), ("queue", _text(queue))])
     for index, death in enumerate(deaths):
@@ -114,7 +116,7 @@ def _taken(deaths: list[Table], queue: str, reason: str) -> bytes | None:
 def _entry(
     queue: str, reason: str, exchange: str, keys: tuple[str, ...], expiration: str | None, timestamp_s: int
 ) -> bytes:
-    """The entry of a first death in this queue for this reason."""
+    """Return the entry of the first death in this queue for this reason."""
     fields: list[tuple[str, Value]] = [
         ("count", ("l", 1)),
         ("reason", _text(reason)),
@@ -132,22 +134,22 @@ def _entry(
 def _first_death(
     queue: str, reason: str, exchange: str, keys: tuple[str, ...], expiration: str | None, timestamp_s: int
 ) -> bytes:
-    """All the headers of a message that never died before. HOT: bench S, X."""
+    """Return all headers of a message's first death. HOT: bench S, X."""
     entry = Table(_entry(queue, reason, exchange, keys, expiration, timestamp_s))
     fields = _names(LAST, queue, reason, exchange) + _names(FIRST, queue, reason, exchange)
     return Table.encode_items([*fields, (DEATHS, ("A", [("F", entry)]))])
 
 
 def _names(keys: tuple[str, str, str], queue: str, reason: str, exchange: str) -> list[tuple[str, Value]]:
-    """Under these keys: why and where it died, and where it had been published."""
+    """Return the headers with these three keys: reason, queue and exchange."""
     return list(zip(keys, [_text(reason), _text(queue), _text(exchange)], strict=True))
 
 
 def _own_keys(message: Message, headers: Table, deaths: list[Table]) -> tuple[str, ...]:
-    """The routing key and CC.
+    """Return the routing key and the keys of the CC header.
 
-    A configured key replaces them all, yet the CC header stays. So CC counts no more once a message has died under
-    another routing key than the one it has now.
+    A configured routing key replaces them all, but the CC header stays. So CC is ignored once the message was
+    dead-lettered with another routing key than its present one.
     """
     own = message.address.routing_key
     copied = headers.get("CC")

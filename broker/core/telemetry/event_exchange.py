@@ -91,7 +91,7 @@ class Events(Observer):
     def alarm_changed(self, resource: str, on: bool) -> None:
         self.emit(f"alarm.{'set' if on else 'cleared'}", {"source": resource, "node": self._exchange.node_name})
 
-    def _tell(self, name: str, fields: dict[str, object]) -> None:
+    def _publish_event(self, name: str, fields: dict[str, object]) -> None:
         fields["user_who_performed_action"] = self.actor
         self.emit(name, fields)
 
@@ -109,11 +109,11 @@ class Events(Observer):
                 "arguments": format_arguments(exchange.arguments),
                 "policy": exchange.policy.name if exchange.policy is not None else "",
             }
-            self._tell("exchange.created", fields)
+            self._publish_event("exchange.created", fields)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         if self.heard:
-            self._tell("exchange.deleted", {"name": exchange.name, "vhost": exchange.vhost})
+            self._publish_event("exchange.deleted", {"name": exchange.name, "vhost": exchange.vhost})
 
     def queue_declared(self, queue: Queue) -> None:
         if self.heard:
@@ -127,11 +127,11 @@ class Events(Observer):
                 "owner_pid": str(queue.owner or ""),
                 "arguments": format_arguments(queue.arguments),
             }
-            self._tell("queue.created", fields)
+            self._publish_event("queue.created", fields)
 
     def queue_deleted(self, queue: Queue) -> None:
         if self.heard:
-            self._tell("queue.deleted", {"name": queue.name, "vhost": queue.vhost})
+            self._publish_event("queue.deleted", {"name": queue.name, "vhost": queue.vhost})
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
         self._binding("binding.created", vhost, binding)
@@ -150,7 +150,7 @@ class Events(Observer):
                 "routing_key": binding.routing_key,
                 "arguments": format_arguments(binding.arguments),
             }
-            self._tell(name, fields)
+            self._publish_event(name, fields)
 
     def policy_changed(self, target: Queue | Exchange) -> None:
         """Told of queues alone, as in RabbitMQ."""
@@ -159,11 +159,11 @@ class Events(Observer):
         fields: dict[str, object] = {"name": target.name, "vhost": target.vhost, "type": queue_type(target)}
         policy = target.policy or target.operator_policy
         if policy is None:
-            self._tell("queue.policy.cleared", fields)
+            self._publish_event("queue.policy.cleared", fields)
             return
         fields |= {"pattern": policy.pattern, "definition": dict(policy.definition)}
         fields |= {"priority": policy.priority, "apply-to": policy.apply_to}
-        self._tell("queue.policy.updated", fields)
+        self._publish_event("queue.policy.updated", fields)
 
     # What operators configure
 
@@ -175,17 +175,17 @@ class Events(Observer):
             fields: dict[str, object] = {"component": "global", "name": record.name}
             if change.put:
                 fields["value"] = redacted(record.name, json.loads(record.value))
-            self._tell(f"parameter.{'set' if change.put else 'cleared'}", fields)
+            self._publish_event(f"parameter.{'set' if change.put else 'cleared'}", fields)
         elif isinstance(record, StoredPermission):
             fields = {"user": record.user, "vhost": record.vhost}
             if change.put:
                 fields |= {"configure": record.configure, "write": record.write, "read": record.read}
-            self._tell(f"permission.{'created' if change.put else 'deleted'}", fields)
+            self._publish_event(f"permission.{'created' if change.put else 'deleted'}", fields)
         elif isinstance(record, StoredTopicPermission):
             fields = {"user": record.user, "vhost": record.vhost, "exchange": record.exchange}
             if change.put:
                 fields |= {"write": record.write, "read": record.read}
-            self._tell(f"topic.permission.{'created' if change.put else 'deleted'}", fields)
+            self._publish_event(f"topic.permission.{'created' if change.put else 'deleted'}", fields)
         elif isinstance(record, StoredVHost):
             self._vhost(change.put, record)
         elif isinstance(record, StoredUser):
@@ -200,25 +200,25 @@ class Events(Observer):
             fields: dict[str, object] = {"vhost": record.vhost, "component": component, "name": record.name}
             if put:
                 fields["value"] = redacted(record.name, value)
-            self._tell(f"parameter.{'set' if put else 'cleared'}", fields)
+            self._publish_event(f"parameter.{'set' if put else 'cleared'}", fields)
         if component in POLICIES:
             fields = {"vhost": record.vhost, "name": record.name}
             if isinstance(value, dict):
                 fields |= value
             cleared = "policy.cleared" if component == "policy" else "operator.policy.cleared"
-            self._tell("policy.set" if put else cleared, fields)
+            self._publish_event("policy.set" if put else cleared, fields)
         elif component == VHOST_LIMITS:
             fields = {"vhost": record.vhost, "name": record.name}
             if isinstance(value, dict):
                 fields |= value
-            self._tell(f"vhost.limits.{'set' if put else 'cleared'}", fields)
+            self._publish_event(f"vhost.limits.{'set' if put else 'cleared'}", fields)
 
     def _vhost(self, put: bool, record: StoredVHost) -> None:
         """A new one comes with its exchanges. Other metadata of one that was there is no event."""
         name = record.name
         if not put:
             self._vhosts.discard(name)
-            self._tell("vhost.deleted", {"name": name})
+            self._publish_event("vhost.deleted", {"name": name})
             return
         if name in self._vhosts:
             return
@@ -233,27 +233,27 @@ class Events(Observer):
             "tracing": False,
             "cluster_state": {self._exchange.node_name: "running"},
         }
-        self._tell("vhost.created", fields)
+        self._publish_event("vhost.created", fields)
 
     def _user(self, put: bool, record: StoredUser) -> None:
         """What of it is another than before. That the broker itself hashes a password anew changes nothing."""
         name = record.name
         if not put:
             self._users.pop(name, None)
-            self._tell("user.deleted", {"name": name})
+            self._publish_event("user.deleted", {"name": name})
             return
         old = self._users.get(name)
         self._users[name] = record
         if old is None:
-            self._tell("user.created", {"name": name})
+            self._publish_event("user.created", {"name": name})
             old = StoredUser(name, record.password_hash, ())
         if record.password_hash != old.password_hash and self.actor != INTERNAL:
-            self._tell(f"user.password.{'changed' if record.password_hash else 'cleared'}", {"name": name})
+            self._publish_event(f"user.password.{'changed' if record.password_hash else 'cleared'}", {"name": name})
         if record.tags != old.tags:
-            self._tell("user.tags.set", {"name": name, "tags": list(record.tags)})
+            self._publish_event("user.tags.set", {"name": name, "tags": list(record.tags)})
         if record.limits != old.limits:
             fields: dict[str, object] = {"name": "limits", "username": name}
-            self._tell(f"user.limits.{'set' if record.limits else 'cleared'}", fields | record.limits)
+            self._publish_event(f"user.limits.{'set' if record.limits else 'cleared'}", fields | record.limits)
 
 
 def queue_type(queue: Queue) -> str:

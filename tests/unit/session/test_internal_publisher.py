@@ -13,7 +13,7 @@ from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, SyntaxFa
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.access.users import INSIDER
+from warren.broker.core.access.users import INTERNAL_NAME
 from warren.broker.core.exchanges.exchange_context import ExchangeContext
 from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.messages.binding import Destination
@@ -225,7 +225,7 @@ def test_a_route_is_forgotten_when_a_binding_changes(house: House) -> None:
 def test_any_user_id_is_taken_and_a_user_of_the_insiders_name_gains_nothing(house: House) -> None:
     taken = house.inflow.publish("amq.direct", "q", [content(user_id="somebody")])
     assert not taken.invalid
-    assert INSIDER not in house.vhost.routes
+    assert INTERNAL_NAME not in house.vhost.routes
 
 
 def test_the_firehose_names_the_link(house: House) -> None:
