@@ -1,9 +1,9 @@
-"""Blocking of connections by resource alarms: a connection is served until it publishes, and then no further.
+"""Blocking of connections by resource alarms: a connection is served until it publishes.
 
-The turning point is the content header. A message without a body is whole by then and is taken; any other waits, with
-all that came behind it, until every alarm is over. While memory is low a declaration or binding of something new waits
-likewise beyond the first MADE_LIMIT of a connection, as it stays in memory: so many are enough for a worker to declare
-what it needs before it consumes, and frees more than they take. What is there already is declared and bound as ever.
+It blocks at the content header. A message without a body is complete then and is taken; any other waits, with all input
+after it, until every alarm has cleared. While memory is low, a declaration or binding of something new waits as well
+once a connection has made MADE_LIMIT of them, because they stay in memory. That many let a worker declare what it needs
+before it consumes, which frees more than they take. What exists already can be declared and bound without limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..core.messages.binding import Destination
     from .connection import Connection
 
-BODY_SIZE = slice(11, 19)  # of a header frame: the octets that tell the size of the body
+BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
 MADE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
 MAKING = frozenset(
     (
@@ -51,7 +51,7 @@ def makes(connection: Connection, event: Method) -> bool:
     try:
         method, arguments = method_decoder.decode(event.index, event.payload)
     except AMQPError:
-        return False  # which is told when it is handled
+        return False  # the error is reported when the method is handled
     if isinstance(method, commands.Queue.Declare):
         name = method.queue or ""
         return not method.passive and not name.startswith(REPLY_TO) and name not in vhost.queues
@@ -102,4 +102,4 @@ def unblock(connection: Connection) -> None:
         notice = b""
         if "connection.blocked" in connection.capabilities:
             notice = method_encoder.method(0, method_encoder.CONNECTION_UNBLOCKED)
-        connection.send(notice)  # which has us called again
+        connection.send(notice)  # even if empty: this requests a flush, after which the input is handled again

@@ -1,4 +1,4 @@
-"""One channel: its state, and which function serves which method."""
+"""One channel: its state, and the table of functions that serve its methods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Channel", Any, Table], None]
 
-CONSUMER_COST = 10  # of the end of one consumer (`core.scheduler`)
+CONSUMER_COST = 10  # of the removal of one consumer, in the scheduler's units
 
 HANDLERS: dict[int, Handler] = {
     commands.Channel.Flow.index: basic.flow,
@@ -59,15 +59,14 @@ HANDLERS: dict[int, Handler] = {
     commands.Tx.Commit.index: tx.commit,
     commands.Tx.Rollback.index: tx.rollback,
 }
-# Answers to methods that the broker sends without need of an answer.
+# Replies to methods of the broker that need none.
 IGNORED = (commands.Basic.CancelOk.index, commands.Channel.FlowOk.index)
 
 
 class Channel:
-    """State of one channel of a connection: its user's rights, consumers, unsettled deliveries, confirms and
-    transaction.
+    """State of one channel: its user's rights, consumers, unsettled deliveries, confirms and transaction.
 
-    prefetch         limit of unsettled deliveries of each consumer to come, 0 for none
+    prefetch         limit of unsettled deliveries of each new consumer, 0 for none
     shared_prefetch  the limit of all consumers together
     """
 
@@ -77,20 +76,20 @@ class Channel:
         self.number = number
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
-        self.closing = False  # one of both sides has closed it
-        self._counted = True  # as an open one
-        self._paused: set[Queue] = set()  # until it has given back what is out
+        self.closing = False  # either side has closed it
+        self._counted = True  # as an open channel
+        self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
         self.last_queue = ""
         self.delivery_tag = 0
         self.unacked = UnackedDeliveries()
-        self._job: tuple[Callable[[], None], ...] | None = None  # sends replies that wait for its job
+        self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
         self.consumers: dict[str, ChannelConsumer] = {}
         self.prefetch = connection.settings.default_consumer_prefetch
         self.shared_prefetch = SharedPrefetch(self.consumers)
         self.confirms: confirms.Confirms | None = None
         self.transaction: tx.Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
-        # The properties of the last publish, and whether they make messages persistent, or need a closer look.
+        # The properties of the last publish, whether they make it persistent, and whether they need inspection.
         self.last_properties = b""
         self.last_persistent = False
         self.needs_inspection = False
@@ -141,7 +140,7 @@ class Channel:
         except AMQPError as error:
             raise with_method_ids(error, ACK) from None
 
-    # What the functions that serve methods share
+    # For the functions that serve methods
 
     def send(self, frames: bytes) -> None:
         self.connection.send(frames)
@@ -173,8 +172,7 @@ class Channel:
             self.check("configure", kind, name)
 
     def check_topic(self, what: str, exchange: str, routing_key: str) -> None:
-        """Check the user's topic permission for a routing key, if the exchange is a topic exchange and the user has
-        one.
+        """Check the user's topic permission, if there is one and the exchange is a topic exchange.
 
         Raises AccessRefused (403). An exchange that does not exist is no error here.
         """
@@ -182,12 +180,12 @@ class Channel:
         permission = topics.get((self.vhost.name, exchange)) if topics else None
         if permission is None or permission.allows(what, routing_key):
             return
-        there = self.vhost.exchanges.get(exchange)
-        if there is not None and there.type_name == "topic":
+        topic = self.vhost.exchanges.get(exchange)
+        if topic is not None and topic.type_name == "topic":
             if permission.exhausted:
                 self._report_exhausted(permission.exhausted)
             raise AccessRefused(
-                f"{what} access to topic '{routing_key}' in {there} refused for user '{self.user.name}'"
+                f"{what} access to topic '{routing_key}' in {topic} refused for user '{self.user.name}'"
             )
 
     def _report_exhausted(self, patterns: list[str]) -> None:
@@ -195,8 +193,7 @@ class Channel:
         self.connection.transport.report("permission_takes_too_long", "error", fields)
 
     def queue_name(self, name: str | None) -> str:
-        """Return the name, or for an empty one the name of the queue declared last; raises NotFound (404) if there is
-        none."""
+        """Return the name, or that of the queue declared last if it is empty. Raises NotFound (404) without one."""
         if name:
             return name
         if not self.last_queue:
@@ -204,8 +201,10 @@ class Channel:
         return self.last_queue
 
     def set_shared_prefetch(self, count: int) -> None:
-        """Change the limit of all consumers together, 0 for none. Unsettled deliveries count, those of a transaction
-        that is not committed too."""
+        """Change the limit of all consumers together, 0 for none.
+
+        Unsettled deliveries count, and those that an open transaction has settled.
+        """
         settled = self.transaction.settlements if self.transaction is not None else []
         deliveries = [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
         self.shared_prefetch.set_limit(count, [consumer for _, consumer, _, _ in deliveries if consumer is not None])
@@ -237,9 +236,11 @@ class Channel:
             self.send(frames)
 
     def begin_job(self) -> Callable[[], None]:
-        """Suspend the connection for a job, so that no method sees it half done; returns the function to call when it
-        is done. Replies that are to be durable wait for both."""
-        assert self._job is None and not self.closing, "a connection that waits serves no method"
+        """Suspend the connection for a job and return the function to call when the job is done.
+
+        No method is served meanwhile. Replies that wait for the journal wait for the job as well.
+        """
+        assert self._job is None and not self.closing, "a suspended connection serves no method"
         self._job = ()
         self.connection.suspend()
 
@@ -287,8 +288,10 @@ class Channel:
             pass
 
     def end_in_steps(self) -> Job:
-        """End the channel as a job. Its queues deliver nothing until its deliveries are requeued, so that another
-        consumer gets those first."""
+        """End the channel as a job.
+
+        Its queues deliver nothing until its deliveries are requeued, so that other consumers get those first.
+        """
         self.closing = True
         self.leave()
         events.channel_closed(self)
@@ -318,7 +321,7 @@ class Channel:
             self.connection.node.churn.channel_closed += 1
 
     def pause(self, queue: Queue) -> None:
-        """Pause a queue until the end of this channel, which is under way, is complete."""
+        """Pause a queue until the channel, which is closing, has ended."""
         if queue not in self._paused:
             self._paused.add(queue)
             queue.pause()

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from .channel import Channel
     from .connection import Connection
 
-CLOSE_WAIT_S = 30.0  # how long a peer has to close after the goodbyes
+CLOSE_WAIT_S = 30.0  # for the peer to close the socket after close-ok
 
 
 def fail(connection: Connection, error: AMQPError) -> None:
-    """Close the connection with an error. A refused login is only sent to clients with
-    `authentication_failure_close`."""
+    """Close the connection with an error.
+
+    Only clients with the capability `authentication_failure_close` are sent a refused login.
+    """
     connection.trusted = not isinstance(error, FrameError)
     if connection.state == CLOSING:
         return
@@ -34,7 +36,7 @@ def fail(connection: Connection, error: AMQPError) -> None:
     fields |= {"state": connection.state_text, "code": error.code, "reason": error.reply_text}
     connection.confirm()
     release_resources(connection)
-    # What held the input back does so no more: the goodbye is to be heard.
+    # Nothing may hold the input back any more: connection.close-ok has to be read.
     connection.deferred, connection.blocked, connection.suspended = None, False, 0
     if isinstance(error, LoginRefused):
         if "authentication_failure_close" in connection.capabilities:
@@ -47,7 +49,7 @@ def fail(connection: Connection, error: AMQPError) -> None:
         return
     connection.send(method_encoder.close(0, error.code, error.reply_text, error.class_id, error.method_id))
     fields["operation"] = operation(error)
-    wanted = isinstance(error, ConnectionForced)  # by an operator, or by the end of the node
+    wanted = isinstance(error, ConnectionForced)  # by an operator or the stop of the node
     connection.transport.report("connection_closing", "warning" if wanted else "error", fields)
     connection.state = CLOSING
     connection.transport.close(wait_s(connection) if connection.trusted else REFUSAL_DELAY_S)
@@ -78,21 +80,21 @@ def await_close_ok(connection: Connection, event: Event) -> None:
 
 
 def close_channel(channel: Channel, error: AMQPError) -> None:
-    """Close the channel with an error. What it held is requeued before the client sees channel.close."""
+    """Close the channel with an error. Its deliveries are requeued before the client gets channel.close."""
     connection = channel.connection
-    connection.confirm()  # what was published before the error has been taken care of
-    goodbye = method_encoder.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id)
+    connection.confirm()  # the publishes before the error
+    close_frame = method_encoder.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id)
     if channel.end_cost <= TURN_COST:
         channel.end()
-        connection.send(goodbye)
+        connection.send(close_frame)
     else:
-        end_channel(channel, goodbye)
+        end_channel(channel, close_frame)
     fields = {"channel": channel.number, "reason": error.reply_text, "operation": operation(error)}
     connection.transport.report("channel_closing", "error", log_fields(connection, False) | fields)
 
 
-def end_channel(channel: Channel, goodbye: bytes) -> None:
-    """End a channel with many deliveries as a job; the frame `goodbye` is sent once all are requeued."""
+def end_channel(channel: Channel, last_frame: bytes) -> None:
+    """End a channel with many deliveries as a job; `last_frame` is sent once all are requeued."""
     connection = channel.connection
     connection.suspend()
     channel.closing = True
@@ -100,7 +102,7 @@ def end_channel(channel: Channel, goodbye: bytes) -> None:
     def steps() -> Job:
         yield from channel.end_in_steps()
         if connection.state == RUNNING:
-            connection.send(goodbye)
+            connection.send(last_frame)
             connection.resume()
 
     name = f"end of channel {channel.number} of connection {connection.name}"
@@ -138,9 +140,7 @@ def operation(error: AMQPError) -> str:
 def release_resources(connection: Connection, cleared: Callable[[], None] = lambda: None) -> None:
     """Release what a connection holds: end its channels, delete its exclusive queues, then call `cleared`.
 
-    Deliveries end at once, all else follows as a job.
-
-    A second call has no effect.
+    Deliveries to it stop at once, the rest is a job. A second call has no effect.
     """
     channels = [channel for channel in connection.channels.values() if not channel.closing]
     for channel in channels:
@@ -169,7 +169,7 @@ def release_resources(connection: Connection, cleared: Callable[[], None] = lamb
 
 
 def release_rest(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> None:
-    """Start the job that releases the rest. If a part of it fails by a bug, a new job does what is left."""
+    """Start the job that releases the rest. If a bug ends it, a new job does what is left."""
     job = release_in_steps(connection, vhost, channels, last)
     failed = partial(release_rest, connection, vhost, channels, last)
     connection.node.scheduler.start(f"end of connection {connection.name}", job, failed)
@@ -178,7 +178,10 @@ def release_rest(connection: Connection, vhost: VHost, channels: list[Channel], 
 def release_in_steps(
     connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]
 ) -> Job:
-    """End channels, delete exclusive queues, then call `last` from its end. Each is removed from its list first."""
+    """End channels, delete exclusive queues, then call `last` from its end.
+
+    Each is removed from its list first, so that a failed one is not tried again.
+    """
     while channels:
         yield from channels.pop(0).end_in_steps()
     while connection.owned:

@@ -1,9 +1,8 @@
-"""Publisher confirms of one channel: which publishes are safe, announced in order and several at once.
+"""Publisher confirms of one channel, sent in order and several at once.
 
-A publish is confirmed when all its queues took it, and, where one of them is durable and it is persistent, when the
-journal's batch is on disk. Batches become durable in order, so the confirms of a channel are in order too, and one
-basic.ack with `multiple` announces all that became safe since the last one. What a queue refused is announced in its
-turn, with basic.nack.
+A publish is confirmed once all its queues have taken it; a persistent one to a durable queue, once the journal's batch
+is on disk. Batches become durable in order, so the confirms of a channel are in order too, and one basic.ack with
+`multiple` confirms all publishes since the last one. A publish that a queue refused gets its basic.nack in this order.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class Confirms:
     """Outstanding confirms of a channel. Publishes are numbered from 1.
 
     next          number of the next publish
-    last_settled  the last publish up to which all are safe or refused
-    last_sent     the last publish that the client was sent an ack or nack for
-    confirmed     how many were acked
-    announces     False if no client is ever sent anything
+    last_settled  publishes up to this number are safe or refused
+    last_sent     publishes up to this number were acked or nacked to the client
+    confirmed     count of those that were acked
+    announces     False if there is no client to send acks to
     """
 
     __slots__ = ("next", "last_settled", "last_sent", "confirmed", "_waiting", "_refused")
@@ -40,12 +39,14 @@ class Confirms:
         self.last_settled = 0
         self.last_sent = 0
         self.confirmed = 0
-        self._waiting: deque[tuple[int, int]] = deque()  # journal ticket, last publish of it
+        self._waiting: deque[tuple[int, int]] = deque()  # journal ticket, its last publish
         self._refused: deque[int] = deque()  # publishes that a queue did not take
 
     def published(self, count: int, ticket: int, durable: int) -> bool:
-        """Add `count` publishes; return whether they wait for the batch `ticket`. `durable` is the last durable
-        batch."""
+        """Add `count` publishes, and return whether they are the first that wait for the batch `ticket`.
+
+        `durable` is the last durable batch.
+        """
         self.next += count
         if ticket <= durable and not self._waiting:
             self.last_settled = self.next - 1
@@ -58,7 +59,7 @@ class Confirms:
 
     @property
     def unconfirmed(self) -> int:
-        """How many publishes are neither confirmed nor refused towards the client."""
+        """Number of publishes without an ack or nack so far."""
         return self.next - 1 - self.last_sent
 
     @property
@@ -90,13 +91,13 @@ class Confirms:
             while self._refused and self._refused[0] == last + 1 and last < self.last_settled:
                 last = self._refused.popleft()
             if first - 1 > self.last_sent:
-                frames += self._tell(channel, method_encoder.ACK, first - 1)
-            frames += self._tell(channel, method_encoder.NACK, last)
+                frames += self._encode(channel, method_encoder.ACK, first - 1)
+            frames += self._encode(channel, method_encoder.NACK, last)
         if self.last_settled > self.last_sent:
-            frames += self._tell(channel, method_encoder.ACK, self.last_settled)
+            frames += self._encode(channel, method_encoder.ACK, self.last_settled)
         return frames
 
-    def _tell(self, channel: int, method: int, last: int) -> bytes:
+    def _encode(self, channel: int, method: int, last: int) -> bytes:
         multiple = last - self.last_sent > 1
         if method == method_encoder.ACK:
             self.confirmed += last - self.last_sent
@@ -105,7 +106,7 @@ class Confirms:
 
 
 def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:
-    """Raises PreconditionFailed (406) on a transactional channel; may be repeated."""
+    """Serve confirm.select, which may be repeated. Raises PreconditionFailed (406) on a transactional channel."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     if channel.confirms is None:

@@ -30,9 +30,8 @@ from .settings import Settings
 from .transport import Peer, TransportPort
 
 CHANNEL_OPEN = commands.Channel.Open.index
-# In the scheduler's units: of a method other than a publish or an acknowledgement, and of one that may make or delete
-# something; of a run of publishes or acknowledgements, beside its messages; of what is served at once when it arrives;
-# and of a step of the job that serves the rest.
+# Costs in the scheduler's units: of a method, of one that may create or delete an object, and of a run of publishes or
+# acknowledgements beside its messages.
 METHOD_COST, CHANGE_COST, RUN_COST = 50, 150, 5
 CHANGES = frozenset(
     (
@@ -43,15 +42,16 @@ CHANGES = frozenset(
         commands.Queue.Delete.index,
     )
 )
-AT_ONCE_COST = 1_000
-STEP_COST = 500
+AT_ONCE_COST = 1_000  # of input that is handled as soon as it arrives
+STEP_COST = 500  # of a step of the job that handles the rest
 
 
 class Connection(Publisher):
-    """Server side of one AMQP connection: handshake, channels, output, and what suspends or throttles it.
+    """Server side of one AMQP connection: handshake, channels, output, suspension and throttling.
 
-    `user` and `vhost` are None until they are known, `vhost` again after the end. `login_name` is the name of the last
-    login, refused ones included.
+    user        None before the login
+    vhost       None before connection.open and after the connection has ended
+    login_name  of the last login, a refused one included
     """
 
     # HOT: bench K. Without slots, more than 30 attributes make each look-up of one slower (CPython 3.11).
@@ -111,13 +111,13 @@ class Connection(Publisher):
         self.login_name = ""
         self.mechanism = ""
         self.vhost: VHost | None = None
-        self.vhost_name = ""  # the same after the connection has ended
+        self.vhost_name = ""  # remains after the connection has ended
         self.client_properties = Table.EMPTY
         self.capabilities: frozenset[str] = frozenset()
         self.frame_max = settings.initial_frame_max
         self.channel_max = 0
         self.heartbeat_s = 0
-        self.id = 0  # as long as the node runs, nobody else's
+        self.id = 0  # unique while the node runs
         self.connected_at_ms = node.clock.now_ms()
         self.received_bytes = 0
         self.received_reads = 0
@@ -127,18 +127,18 @@ class Connection(Publisher):
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
         self.publisher_throttle = PublisherThrottle()
-        self.blocked = False  # by an alarm, since it wanted to publish
-        self.deferred: Event | None = None  # the publish, or declaration, that waits for the end of it
+        self.blocked = False  # by an alarm, after it has published
+        self.deferred: Event | None = None  # the publish, declaration or postponed method that is handled next
         self.made = 0  # new queues, exchanges and bindings, while memory is low
-        self.suspended = 0  # for so many things before it is served further: the disk, jobs, word on a login
-        self.interrupted = False  # input waits, for the client to read some output or for others to have their turn
+        self.suspended = 0  # calls of `suspend` without `resume`: for the disk, jobs, the login
+        self.interrupted = False  # input is waiting: suspended, blocked, output full, or the turn of others
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
-        self.trusted = True  # its frames, as long as none was malformed
+        self.trusted = True  # until a malformed frame
         self._flushing = False
-        self._left = AT_ONCE_COST  # of what may be served before others have their turn
-        self._queued = False  # a job serves what has arrived
-        self._throttled = False  # one of `waits` is for the journal to keep up
+        self._left = AT_ONCE_COST  # cost that may be spent before others have their turn
+        self._queued = False  # a job handles the input
+        self._throttled = False  # suspended until the journal has caught up
 
     @property
     def name(self) -> str:
@@ -279,7 +279,7 @@ class Connection(Publisher):
         if isinstance(event, Acks):
             channel.ack(event.tags, event.multiple)
             return
-        # What was published before is delivered before a method looks at a queue, and confirmed before it answers.
+        # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:
             self.confirm()
         if self.node.pending:
@@ -366,7 +366,7 @@ class Connection(Publisher):
             self.transport.flush_soon()
 
     def request_flush(self) -> None:
-        """Have the transport take the output and call `flushed`, which serves what waits."""
+        """Make the transport take the output and call `flushed`, which resumes what waited for it."""
         if not self._flushing:
             self._flushing = True
             self.transport.flush_soon()
@@ -412,13 +412,11 @@ class Connection(Publisher):
             self.request_flush()
 
     def job_failed(self) -> None:
-        """Close the connection with 541 after a job for it has failed by a bug, as nothing else would answer the
-        client."""
+        """Close the connection with 541 after a bug has ended a job for it: the client would get no other reply."""
         self.close(InternalFault("the broker failed to serve this connection"))
 
     def throttle(self, queue: Queue) -> None:
-        """Stop reading until the queue has drained, or is found not to drain. Connections with consumers are always
-        read."""
+        """Stop reading until the queue has drained or makes no progress. Connections with consumers are always read."""
         if queue in self.publisher_throttle.queues or any(channel.consumers for channel in self.channels.values()):
             return
         queue.held_publishers.hold(self)
@@ -442,7 +440,7 @@ class Connection(Publisher):
     # The end
 
     def close(self, error: AMQPError) -> None:
-        """Close from the broker's side: for an operator, a deleted user or virtual host, or the node's stop."""
+        """Close the connection for an operator, a deleted user or virtual host, or the stop of the node."""
         if not self._greeted:
             self.state = CLOSED
             self.transport.close(0.0)
@@ -463,8 +461,11 @@ class Connection(Publisher):
         self.node.pump()
 
     def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:
-        """Log the end and begin to close: close methods are still answered, and the socket closes when the peer has
-        closed it, at the latest after `after_s` seconds."""
+        """Log `event` and begin to close.
+
+        Close methods are still answered. The socket closes once the peer has closed it, after `after_s` seconds at the
+        latest.
+        """
         self.transport.report(event, "info", fields)
         self.state = CLOSING
         self.transport.close(after_s)

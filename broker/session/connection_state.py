@@ -1,4 +1,4 @@
-"""States of a connection, and how RabbitMQ lists them."""
+"""States of a connection, and RabbitMQ's names for them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
 
 
 def state_text(connection: Connection) -> str:
-    """Return the state of a connection that is, or was, open.
+    """Return RabbitMQ's name for the state of a connection after its handshake.
 
-    While an alarm is on, `blocking` is a connection that has not published since, and `blocked` one that has. `flow` is
-    one whose publishes wait for a queue to drain.
+    During an alarm a connection is `blocked` once it has published, and `blocking` before. `flow` means that it is not
+    read until a queue drains.
     """
     if connection.state == CLOSED:
         return "closed"

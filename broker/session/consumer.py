@@ -1,4 +1,4 @@
-"""A consumer of a channel: its credit, and its deliveries as frames."""
+"""A consumer of a channel: its credit, and the frames of its deliveries."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .output_buffer import LARGE_BYTES, LARGE_SHARE
 if TYPE_CHECKING:
     from .channel import Channel
 
-DELIVERY_OVERHEAD = 128  # octets of method and header frames that a delivery takes beside its body, about
+DELIVERY_OVERHEAD = 128  # bytes of method and header frames beside the body, about
 UNLIMITED = 1 << 30
 
 _u64 = Struct(">Q").pack
 
 
 class ChannelConsumer(Consumer):
-    """Consumer of a queue on an AMQP channel.
+    """A consumer of a queue on an AMQP channel.
 
-    prefetch  its own limit of unsettled deliveries, 0 for none; the channel may have one for all of its consumers
+    prefetch  its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
     stalled   waits for room in the output
     """
 
-    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_tag_octets")
+    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_encoded_tag")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ChannelConsumer(Consumer):
         self.prefetch = prefetch
         self.arguments = arguments
         self.stalled = False
-        self._tag_octets = method_encoder.short_string(tag)
+        self._encoded_tag = method_encoder.short_string(tag)
         self._prefixes: dict[int, bytes] = {}  # by length of the address: at most 512 of them
 
     @property
@@ -60,7 +60,7 @@ class ChannelConsumer(Consumer):
         self.channel.remove(self)
 
     def room(self, body_bytes: int) -> int:
-        """Return how many messages with bodies of `body_bytes` it may get now. HOT: bench B, D, I, L."""
+        """Return how many messages with bodies of `body_bytes` it can take now. HOT: bench B, D, I, L."""
         channel = self.channel
         connection = channel.connection
         free = connection.output.room()
@@ -75,7 +75,7 @@ class ChannelConsumer(Consumer):
         if self.prefetch and not self.no_ack:
             room = min(room, self.prefetch - self.unacked)
         if self.shares:
-            # Shared with the other consumers of the channel: one at a time, so that they cannot overdraw it together.
+            # One at a time, so that the consumers of the channel cannot exceed their shared limit together.
             room = min(room, 1, channel.shared_prefetch.limit - channel.shared_prefetch.unacked)
         return room
 
@@ -96,7 +96,7 @@ class ChannelConsumer(Consumer):
             delivered = message.address.delivered
             prefix = prefixes.get(len(delivered))
             if prefix is None:
-                prefix = method_encoder.deliver_prefix(number, self._tag_octets, len(delivered) - 2)
+                prefix = method_encoder.deliver_prefix(number, self._encoded_tag, len(delivered) - 2)
                 prefixes[len(delivered)] = prefix
             out += prefix
             out += _u64(tag)
@@ -137,7 +137,7 @@ class ChannelConsumer(Consumer):
             self.queue.wake(self)
 
     def cancelled(self) -> None:
-        """Remove the consumer after its queue was deleted, with basic.cancel to clients that support it."""
+        """Remove the consumer from its channel, with basic.cancel to clients that support it."""
         channel = self.channel
         channel.consumers.pop(self.tag, None)
         events.consumer_deleted(self)

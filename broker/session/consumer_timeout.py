@@ -1,8 +1,7 @@
 """The consumer timeout (RabbitMQ's delivery acknowledgement timeout): closes channels with overdue deliveries.
 
-No delivery is timed. Each check notes for each channel the last delivery tag and the time; what is outstanding and not
-above a tag that was noted a timeout ago is overdue. So a delivery is given up a timeout after the check that followed
-it, at the next one.
+No delivery has a timer. Each check notes the time and the last delivery tag of each channel. A delivery is overdue once
+a timeout has passed since the first check that noted its tag or a higher one; the next check closes its channel.
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from .closing import close_channel
 from .connection import Connection
 from .unacked import Unacked
 
-PERIOD_MS = 60_000  # between two checks at the longest, as in RabbitMQ
-PERIOD_LEAST_MS = 100  # and at the shortest
-CHECKS = 4  # in one timeout, so that it is overrun by half of itself at the most
-KEY = "consumer-timeout"  # of a policy; with x- in front of it, of a queue and of a consumer
+PERIOD_MS = 60_000  # the longest time between two checks, as in RabbitMQ
+PERIOD_LEAST_MS = 100  # the shortest
+CHECKS = 4  # in one timeout, so that a delivery exceeds it by half of it at most
+KEY = "consumer-timeout"  # in policies; with the prefix x- an argument of queues and consumers
 
 
 class Timeouts:
-    """Checks all channels for overdue deliveries. `default_ms` is the node's timeout or None; `connections` returns
-    all.
+    """The checks of all channels for overdue deliveries.
 
-    All of them are looked at in the period of the default. Those with a shorter timeout, which clients choose, are
-    looked at more often, and by themselves.
+    `default_ms` is the node's timeout or None; `connections` returns all connections. They are checked in the period of
+    the default timeout. Connections with a shorter timeout, which clients can choose, are checked more often.
     """
 
     __slots__ = ("_all_at_ms", "_clock", "_connections", "_default_ms", "_hurried", "_marks", "_timer")
@@ -39,8 +37,8 @@ class Timeouts:
         self._clock = clock
         self._default_ms = NONE if default_ms is None else default_ms
         self._connections = connections
-        self._marks: dict[Channel, deque[tuple[int, int]]] = {}  # by channel: when, and the last tag then
-        self._hurried: dict[Connection, int] = {}  # with the shortest timeout of each
+        self._marks: dict[Channel, deque[tuple[int, int]]] = {}  # by channel: times of checks and last tags
+        self._hurried: dict[Connection, int] = {}  # connections with shorter timeouts, and the shortest of each
         self._all_at_ms = 0
         self._timer: Timer | None = None
 
@@ -102,18 +100,18 @@ class Timeouts:
         self._timer = self._clock.call_at(at_ms, self.check)
 
     def _shortest_ms(self, channel: Channel) -> int:
-        """The shortest timeout on this channel, of its consumers and of what has been out longest.
+        """Return the shortest timeout of the channel's consumers and of its oldest delivery, or NONE.
 
-        The only others are those of basic.get and of consumers that were cancelled: theirs are looked at when they come
-        to the front, so that no check has to look at all that is out.
+        The other deliveries of basic.get and of cancelled consumers count once they are the oldest, so that no check
+        has to read all deliveries.
         """
-        found = [
+        timeouts_ms = [
             timeout_ms(consumer.queue, consumer.arguments.integer(f"x-{KEY}"), self._default_ms)
             for consumer in channel.consumers.values()
             if not consumer.no_ack
         ]
-        found.append(self._timeout_ms(channel.unacked.oldest()[1]))
-        return min((each_ms for each_ms in found if each_ms != NONE), default=NONE)
+        timeouts_ms.append(self._timeout_ms(channel.unacked.oldest()[1]))
+        return min((each_ms for each_ms in timeouts_ms if each_ms != NONE), default=NONE)
 
     def _timeout_ms(self, entry: Unacked) -> int:
         queue, consumer, _, _ = entry
@@ -147,10 +145,10 @@ def period_ms(timeout_ms: int) -> int:
     return PERIOD_MS if timeout_ms == NONE else min(max(PERIOD_LEAST_MS, timeout_ms // CHECKS), PERIOD_MS)
 
 
-def timeout_ms(queue: Queue, asked_ms: int | None, default_ms: int) -> int:
+def timeout_ms(queue: Queue, consumer_ms: int | None, default_ms: int) -> int:
     """Return the consumer's own timeout, else the lower of queue argument and policy, else the node's."""
-    if asked_ms is not None and asked_ms >= 0:
-        return asked_ms
+    if consumer_ms is not None and consumer_ms >= 0:
+        return consumer_ms
     own_ms = least(queue.arguments, queue.effective, KEY)
     return default_ms if own_ms == NONE else own_ms
 

@@ -1,6 +1,6 @@
 """Events of sessions for the event exchange: logins, connections, channels and consumers.
 
-RabbitMQ's process identifiers are replaced by names that no other connection or channel has at the time.
+In place of RabbitMQ's process identifiers they have names that no other open connection or channel has.
 """
 
 from __future__ import annotations
@@ -168,10 +168,10 @@ def pid(channel: Channel) -> str:
 def host(address: str) -> str:
     """Format an address as the Erlang term that RabbitMQ shows, such as `{127,0,0,1}`."""
     try:
-        known = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    size = 1 if known.version == 4 else 2
-    octets = known.packed
-    parts = [str(int.from_bytes(octets[at : at + size], "big")) for at in range(0, len(octets), size)]
+    size = 1 if parsed.version == 4 else 2
+    packed = parsed.packed
+    parts = [str(int.from_bytes(packed[at : at + size], "big")) for at in range(0, len(packed), size)]
     return "{" + ",".join(parts) + "}"

@@ -1,8 +1,8 @@
-"""Flow control of publishers: while a queue with consumers has too much, connections that publish to it are not read.
+"""Flow control of publishers: connections that publish to a congested queue with consumers are not read for a while.
 
-Consumers that do not keep up must not stop publishers. So progress is checked every HOLD_MS: if a queue delivers little
-although its publishers were held, they are free for some checks, and then held for one again, as it may have been their
-flood that slowed the consumers down.
+Slow consumers must not stop publishers. So progress is checked every HOLD_MS: if a queue delivers little although its
+publishers were held, they are released for some checks and then held for one again, in case it was their publishing
+that slowed the consumers down.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from ..core.queues.queue import Queue
 
 HOLD_MS = 50
-# Deliveries, or units of HOLD_UNIT_BYTES, in HOLD_MS: a queue that drains slower than 10,000 messages a second and than
-# 100 MB a second does not hold its publishers back.
+# Deliveries, or units of HOLD_UNIT_BYTES, in HOLD_MS: publishers are held only for a queue that delivers at least
+# 10,000 messages or 100 MB a second.
 HOLD_PROGRESS = 500
 HOLD_UNIT_BYTES = 10_000
 FREE_LOOKS = 4

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 ACCEPTED_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OUR_HEADER = b"AMQP\x00\x00\x09\x01"
-TUNE = (10, 30)  # what is wrong in tune-ok is reported with the ids of tune
+TUNE = (10, 30)  # errors in tune-ok have the ids of connection.tune
 SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do
-REFUSAL_DELAY_S = 3.0  # a brake on guessing passwords
+REFUSAL_DELAY_S = 3.0  # slows down the guessing of passwords
 EXTERNAL = "EXTERNAL"
-NAMED = 40  # octets of an unknown header that the log shows
+LOGGED = 40  # characters of an unknown header in the log
 
 
 class Handshake:
-    """State of the handshake. `waits_for` is the next method expected: start-ok, tune-ok, open."""
+    """State of the handshake. `waits_for` is the next expected method: start-ok, tune-ok or open."""
 
     __slots__ = ("_connection", "forget_login", "waits_for")
 
@@ -38,16 +38,16 @@ class Handshake:
         self.waits_for: type[base.Frame] = commands.Connection.StartOk
 
     def protocol_header(self, header: bytes) -> bool:
-        """Answer with connection.start, or with the broker's own header and the end of the connection."""
+        """Answer with connection.start, or for an unknown header with the broker's own and close the connection."""
         connection = self._connection
         if header not in ACCEPTED_HEADERS:
             connection.send(OUR_HEADER)
-            connection.end("bad_header", 0.0, {"header": repr(header)[:NAMED]})
+            connection.end("bad_header", 0.0, {"header": repr(header)[:LOGGED]})
             return False
         minor = b"\x00\x09"
         settings = connection.settings
-        cluster_name = value_of(connection.node.cluster_name)  # which may change at run time
-        # Only who showed a certificate can log in with one.
+        cluster_name = value_of(connection.node.cluster_name)  # may change at run time
+        # EXTERNAL is offered only to clients with a certificate.
         offered = [name for name in settings.mechanisms if name != EXTERNAL or connection.peer.certificate_name]
         connection.send(
             method_encoder.method(
@@ -83,10 +83,10 @@ class Handshake:
         capabilities = properties.get("capabilities")
         if capabilities is not None and isinstance(capabilities[1], Table):
             connection.capabilities = frozenset(name for name, value in capabilities[1].items() if value == ("t", True))
-        self._login(method.mechanism or "", octets(method.response))
+        self._login(method.mechanism or "", response_bytes(method.response))
 
     def _login(self, mechanism: str, response: bytes) -> None:
-        """Authenticate the client, which may take a while; the connection is suspended until then."""
+        """Authenticate the client; the connection is suspended until the result is known."""
         connection = self._connection
         users = connection.node.users
         loopback = connection.peer.loopback
@@ -124,7 +124,7 @@ class Handshake:
         self.forget_login = users.authenticate(name, password, peer.loopback, logged_in, peer.host, self._postponed)
 
     def _postponed(self) -> None:
-        """Close the connection without an error, as too many logins wait to verify this one."""
+        """Close the connection without an error, because too many other logins wait for verification."""
         if self._connection.state == HANDSHAKE:
             self._connection.end("login_postponed", 0.0, {"reason": "too many logins wait for an answer"})
 
@@ -176,7 +176,7 @@ class Handshake:
 
 
 def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:
-    """Check a value of tune-ok against what was offered. Raises NotAllowed (530)."""
+    """Check a value of tune-ok against the broker's limits. Raises NotAllowed (530)."""
     if value and value < smallest:
         raise NotAllowed(f"negotiated {what} = {value} is lower than the minimum allowed value ({smallest})", *TUNE)
     if largest and (not value or value > largest):
@@ -184,8 +184,8 @@ def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:
         raise NotAllowed(f"negotiated {what} = {shown} is higher than the maximum allowed value ({largest})", *TUNE)
 
 
-def octets(text: object) -> bytes:
-    """Return the bytes of a long string, which pamqp decodes to text if it is UTF-8."""
+def response_bytes(text: object) -> bytes:
+    """Return the bytes of a SASL response, which pamqp decodes to text if it is UTF-8."""
     if isinstance(text, str):
         return text.encode("utf-8", "surrogateescape")
     assert text is None or isinstance(text, (bytes, bytearray))

@@ -1,4 +1,4 @@
-"""Limits of connections and channels: of the node, of a virtual host and of a user."""
+"""Limits on the connections and channels of a node, a virtual host and a user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ CHANNEL_OPEN = (20, 10)
 
 
 def admit(connection: Connection, name: str) -> VHost:
-    """Admit a connection to a virtual host and return that; raises NotAllowed (530), in RabbitMQ's order of checks."""
+    """Admit a connection to a virtual host, and return the virtual host. Raises NotAllowed (530).
+
+    The checks are in RabbitMQ's order.
+    """
     node, user = connection.node, connection.user
     assert user is not None
     limit = connection.settings.connection_max

@@ -1,8 +1,9 @@
-"""Operations on queues, exchanges and bindings, with the permission checks of the user who asks for them.
+"""Operations on queues, exchanges and bindings, with permission checks.
 
-The methods of AMQP clients (`methods/`) and the HTTP API (`operator_channel`) call the same functions, so both agree on
-permissions, refusals and counters. Names come without line ends and are never empty unless the default exchange is
-meant. `channel` says who asks: user, virtual host, and the connection that owns exclusive queues.
+The methods of AMQP clients (`methods/`) and the HTTP API (`operator_channel`) call the same functions, so that both
+agree on permissions, errors and counters. Names have no line ends; an empty one is the default exchange, or in
+`declare_queue` a name for the broker to generate. `channel` provides the caller's user and virtual host, and the
+connection that owns exclusive queues.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PREFIX_LIMIT = 64  # bytes
 
 
 def find_queue(channel: Channel, name: str) -> Queue:
-    """Look a queue up as a passive declaration does: any of the three rights is enough, and x-expires starts anew.
+    """Return a queue as a passive declaration does: any of the three rights is enough, and x-expires starts anew.
 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
     """
@@ -42,7 +43,7 @@ def find_queue(channel: Channel, name: str) -> Queue:
 def declare_queue(
     channel: Channel, name: str, *, durable: bool, exclusive: bool, auto_delete: bool, arguments: Table
 ) -> Queue:
-    """Create a queue, or find the same one; the broker makes up a name for an empty one.
+    """Create a queue, or return the existing one if it is equivalent; an empty name is replaced by a generated one.
 
     Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406).
     """
@@ -68,7 +69,7 @@ def declare_queue(
 
 
 def generated_prefix(arguments: Table) -> str:
-    """Return the prefix of a name that the broker makes up. Raises PreconditionFailed (406)."""
+    """Return the prefix of a generated name. Raises PreconditionFailed (406)."""
     if NAME_PREFIX not in arguments:
         return "amq.gen"
     prefix = arguments.text(NAME_PREFIX)
@@ -123,8 +124,8 @@ def delete_queue(channel: Channel, name: str, *, if_unused: bool, if_empty: bool
 def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
     """Drop the ready messages of a queue and return how many there were.
 
-    With `wait` the connection is suspended until the journal knows of it too. Raises AccessRefused (403),
-    NotFound (404), ResourceLocked (405).
+    With `wait` the connection is suspended until the purge of a durable queue is recorded in the journal.
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
     """
     channel.check("read", "queue", name)
     queue = channel.vhost.owned_queue(name, channel.connection)
@@ -135,8 +136,10 @@ def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
 
 
 def bind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
-    """Bind a queue to an exchange. Raises AccessRefused (403), NotFound (404), ResourceLocked (405),
-    PreconditionFailed (406)."""
+    """Bind a queue to an exchange.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
+    """
     check_size(arguments)
     check_queue_binding(channel, exchange, queue, routing_key)
     vhost = channel.vhost
@@ -166,7 +169,7 @@ def check_queue_binding(channel: Channel, exchange: str, queue: str, routing_key
 
 
 def find_exchange(channel: Channel, name: str) -> Exchange:
-    """Look an exchange up as a passive declaration does: any of the three rights is enough.
+    """Return an exchange as a passive declaration does: any of the three rights is enough.
 
     Raises AccessRefused (403), NotFound (404).
     """
@@ -179,9 +182,9 @@ def find_exchange(channel: Channel, name: str) -> Exchange:
 def declare_exchange(
     channel: Channel, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
 ) -> Exchange:
-    """Create an exchange, or find the same one.
+    """Create an exchange, or return the existing one if it is equivalent.
 
-    Raises AccessRefused (403), PreconditionFailed (406); the latter for an unknown type as well.
+    Raises AccessRefused (403), PreconditionFailed (406), the latter also for an unknown type.
     """
     vhost = channel.vhost
     check_size(arguments)

@@ -1,15 +1,15 @@
-"""Output of a connection that is not handed to its socket yet, and its limits."""
+"""The output of a connection before it is written to the socket, and its limits."""
 
 from __future__ import annotations
 
-# Bytes of deliveries that are gathered for one write; then consumers wait until it is done. A write that fits one
-# segment of the loopback (64 KiB) reaches the consumer in one piece, and lets it start while the next is made.
+# Bytes of deliveries in one write; beyond this, consumers wait until it is done. A write that fits one segment of the
+# loopback (64 KiB) reaches the client in one piece, which it can process while the next is made.
 DELIVERY_LIMIT = 56 << 10
-# Contents that are written as they lie, without a copy, count a fraction: for them a few long writes are the cheaper.
+# Contents from this size are written without a copy. They count a fraction, because few long writes are cheaper then.
 LARGE_BYTES = 1 << 14
 LARGE_SHARE = 8
-# Bytes of any kind. A client that asks on and on and does not read what it gets is not listened to beyond that; far
-# above what deliveries alone can reach, so that a slow consumer's acknowledgements are always read.
+# Bytes of all output, beyond which a client that sends requests and reads no replies is not read. Deliveries alone
+# never reach it, so the acknowledgements of a slow consumer are always read.
 LIMIT = 1 << 20
 
 
@@ -18,7 +18,7 @@ class OutputBuffer:
 
     buffer    frames are appended here
     writable  False while the socket's own buffer is full
-    limit     bytes of deliveries: DELIVERY_LIMIT, or 0 once nothing is delivered any more
+    limit     bytes of deliveries: DELIVERY_LIMIT, or 0 after the last delivery
     """
 
     __slots__ = ("buffer", "writable", "limit", "_large", "_large_bytes")
@@ -27,7 +27,7 @@ class OutputBuffer:
         self.buffer = bytearray()
         self.writable = True
         self.limit = DELIVERY_LIMIT
-        self._large: list[bytes | bytearray] = []  # what comes before `buffer`, with contents too long to copy
+        self._large: list[bytes | bytearray] = []  # output before `buffer`, with contents too long to copy
         self._large_bytes = 0
 
     def add_large(self, frames: bytes) -> bytearray:
@@ -56,5 +56,5 @@ class OutputBuffer:
         return bool(self.buffer) or bool(self._large)
 
     def full(self) -> bool:
-        """Whether the client must read before it is served again."""
+        """Whether the client has to read some of it before it is served again."""
         return len(self.buffer) + self._large_bytes > LIMIT

@@ -1,4 +1,4 @@
-"""The prefetch limit that all consumers of a channel share (basic.qos with `global`)."""
+"""The prefetch limit shared by all consumers of a channel (basic.qos with `global`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class SharedPrefetch:
-    """Limit of unsettled deliveries of all consumers of a channel together. Consumers of quorum queues have their own.
+    """Limit of unsettled deliveries of all consumers of a channel together, without those of quorum queues.
 
-    limit    deliveries that may be unsettled at a time, 0 for no limit
-    unacked  unsettled deliveries that count
+    limit    unsettled deliveries at a time, 0 for no limit
+    unacked  unsettled deliveries that count towards it
     """
 
     __slots__ = ("limit", "unacked", "_consumers")
@@ -26,9 +26,9 @@ class SharedPrefetch:
         self._consumers = consumers
 
     def set_limit(self, limit: int, outstanding: Iterable[ChannelConsumer]) -> None:
-        """Change the limit; `outstanding` are the consumers of all unsettled deliveries, one for each delivery.
+        """Change the limit; `outstanding` has the consumer of each unsettled delivery, one entry for each.
 
-        Deliveries that were made before the change count, those of cancelled consumers too.
+        Deliveries made before the change count too, also those of cancelled consumers.
         """
         self.limit = limit
         consumers = [consumer for consumer in outstanding if consumer.queue.settings.type != QUORUM]
@@ -38,7 +38,7 @@ class SharedPrefetch:
         self.on_settled(0)
 
     def on_delivered(self, consumer: ChannelConsumer, count: int) -> None:
-        """Count deliveries to a consumer under the limit, and make it the last to be served when there is room."""
+        """Count deliveries to a consumer under the limit, and make it the last to be woken when there is room."""
         if not consumer.no_ack:
             self.unacked += count
         self._consumers[consumer.tag] = self._consumers.pop(consumer.tag)

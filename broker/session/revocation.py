@@ -1,4 +1,4 @@
-"""Revocation: checks the rights of open connections again, and cancels consumers without the right to read."""
+"""Revocation: checks the rights of open connections again, and cancels consumers that have lost the right to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def renew_rights(connection: Connection) -> None:
-    """Check the rights of a client that has sent a new secret; the secret itself means nothing to internal users.
+    """Check the rights of a client that has sent a new secret. The secret itself is ignored: users are internal.
 
     Raises NotAllowed (530) if the user is deleted or has no permissions in the virtual host any more.
     """
@@ -26,7 +26,7 @@ def renew_rights(connection: Connection) -> None:
 
 
 def revoke_consumers(connection: Connection) -> None:
-    """Cancel the consumers whose user may not read their queue any more. The client gets basic.cancel."""
+    """Cancel consumers whose user may no longer read their queue. The client gets basic.cancel."""
     for channel in connection.channels.values():
         for consumer in list(channel.consumers.values()):
             queue = consumer.queue

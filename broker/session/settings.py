@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ..amqp.field_table import Table
 
-FRAME_MAX = 131_072  # bytes of a header frame, where frames have no limit here: what clients have by default
+FRAME_MAX = 131_072  # the clients' default, which limits header frames if the broker sets no limit
 HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties
 
 
 class Settings:
-    """Limits and defaults of connections and channels, the same for all of a node.
+    """Limits and defaults of all connections and channels of a node.
 
-    Sizes are in bytes. No limit is 0 for what connection.tune negotiates, and None for all else.
+    Sizes are in bytes. No limit is 0 in the values that connection.tune negotiates, and None in all others.
     """
 
     __slots__ = (

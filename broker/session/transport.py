@@ -26,7 +26,7 @@ class Encryption:
 
 
 class Peer:
-    """Addresses of both ends of a socket, and what is known of the client without a login.
+    """Addresses of both ends of a socket, and the identity of the client before a login.
 
     encryption        None without TLS
     certificate_name  the user that a verified client certificate names, or None
@@ -66,30 +66,30 @@ def bracketed(host: str) -> str:
 
 
 class TransportPort:
-    """Transport of one connection, as the session sees it."""
+    """The transport of one connection, as its session uses it."""
 
     def flush_soon(self) -> None:
         """Call `Connection.take_output` before this turn of the loop ends, and then `Connection.flushed`."""
         raise NotImplementedError
 
     def call_next_turn(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once the present output is written; at once for a transport without writes."""
+        """Call `fn` once the present output is written; at once if the transport has no socket."""
         fn()
 
     def running(self, heartbeat_s: int) -> None:
-        """Begin to send and to expect heartbeats, unless heartbeat_s is 0; the handshake is complete."""
+        """Note the end of the handshake: start to send and to expect heartbeats, unless heartbeat_s is 0."""
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Stop reading until `release`, or until the queues are found not to drain (PublisherThrottle)."""
+        """Stop reading until `release`, or until PublisherThrottle finds that the queues make no progress."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Read again: the queues have drained."""
+        """Read again after the queues have drained."""
         raise NotImplementedError
 
     def close(self, after_s: float) -> None:
-        """Write the output, then close: when the peer has closed, at the latest after `after_s` seconds."""
+        """Write the output, and close the socket once the peer has, after `after_s` seconds at the latest."""
         raise NotImplementedError
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:

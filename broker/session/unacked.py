@@ -1,4 +1,4 @@
-"""Deliveries of a channel that are not settled yet, and the four ways in which a delivery is settled."""
+"""Unsettled deliveries of a channel, and the four ways to settle a delivery."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..core.queues.queue import Queue
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
-SPAN = 100_000  # tags that are tried one by one to find the outstanding ones
+SPAN = 100_000  # the most tags that are looked up one by one
 MERGE_COST = 2  # of one delivery that a rollback makes outstanding again, in the scheduler's units
-MANY = 5_000  # tags from which on a list of as many as are outstanding is taken to be all of them
+MANY = 5_000  # beyond this count, a list of as many tags as are outstanding is assumed to be all of them
 
 
 class Settlement(Enum):
-    """How a delivery is settled.
+    """The way in which a delivery is settled.
 
     ACK     acknowledged
     REJECT  dropped, or dead-lettered
@@ -49,8 +49,8 @@ Unacked = tuple[Queue, "ChannelConsumer | None", int, Message]
 class UnackedDeliveries:
     """Unsettled deliveries of one channel by delivery tag, in ascending order of tags.
 
-    `entries` is public for the two hot functions that add and remove deliveries (`ChannelConsumer.deliver` and
-    `acknowledge.ack`); all others use the methods.
+    `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`) and for the job that
+    settles many; all others use the methods.
     """
 
     __slots__ = ("entries", "_lowest_tag")
@@ -75,11 +75,11 @@ class UnackedDeliveries:
         return self.entries.items()
 
     def oldest(self) -> tuple[int, Unacked]:
-        """Return the tag and the delivery that has been outstanding longest; there must be one."""
+        """Return the tag and the delivery outstanding longest; there must be one."""
         return next(iter(self.entries.items()))
 
     def add(self, tag: int, delivery: Unacked) -> None:
-        """Add a delivery with a tag above all that were added before."""
+        """Add a delivery. Its tag must be the highest so far."""
         self.entries[tag] = delivery
 
     def tags_up_to(self, tag: int) -> list[int]:
@@ -122,9 +122,9 @@ class UnackedDeliveries:
         return deliveries
 
     def put_back(self, deliveries: list[tuple[int, Unacked]]) -> Job:
-        """Make deliveries outstanding again that were removed before, in steps; the list is emptied.
+        """Make removed deliveries outstanding again, in steps; the list is emptied.
 
-        Nothing may be removed before the job is done. What is delivered meanwhile has higher tags.
+        No delivery may be removed before the job is done. Deliveries made meanwhile have higher tags.
         """
         runs: list[list[tuple[int, Unacked]]] = []
         while deliveries:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from ..channel import Channel
     from ..consumer import ChannelConsumer
 
-TOGETHER = 5_000  # deliveries that are settled in one go; more of them become a job
+TOGETHER = 5_000  # deliveries that are settled at once; more of them become a job
 COST = 2  # of one settlement, in the scheduler's units
-LOOK_COST = 500  # of reading the queues of TOGETHER deliveries
+LOOK_COST = 500  # of collecting the queues of TOGETHER deliveries
 
 Run = tuple[Settlement, list[Unacked]]
 """Consecutive deliveries that are settled in the same way."""
 
 
 def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
-    """Serve basic.ack. With `multiple` there is one tag, which stands for all up to it.
+    """Serve basic.ack. With `multiple` there is one tag, and all deliveries up to it are acknowledged.
 
     Raises PreconditionFailed (406) for a tag that is not outstanding. HOT: bench B, D, I, L.
     """
@@ -60,7 +60,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
             if consumer is not None:
                 consumer.settled()
                 consumed += consumer.shares
-    finally:  # also what came before a tag that is not known
+    finally:  # the deliveries before an unknown tag too
         if of is not None:
             release(channel, of, run, by)
     if consumed:
@@ -78,25 +78,25 @@ def release(channel: Channel, queue: Queue, messages: list[Message], consumer: C
 
 
 def nack(channel: Channel, method: commands.Basic.Nack, arguments: Table) -> None:
-    """Raises PreconditionFailed (406)."""
+    """Serve basic.nack. Raises PreconditionFailed (406) for a tag that is not outstanding."""
     tag = method.delivery_tag or 0
     tags = channel.unacked.tags_up_to(tag) if method.multiple else [tag]
     settle(channel, tags, Settlement.NACK if method.requeue else Settlement.REJECT)
 
 
 def reject(channel: Channel, method: commands.Basic.Reject, arguments: Table) -> None:
-    """Raises PreconditionFailed (406)."""
+    """Serve basic.reject. Raises PreconditionFailed (406) for a tag that is not outstanding."""
     settle(channel, [method.delivery_tag or 0], Settlement.RETURN if method.requeue else Settlement.REJECT)
 
 
 def recover(channel: Channel, method: commands.Basic.Recover, arguments: Table) -> None:
-    """Raises NotSupported (540)."""
+    """Serve basic.recover. Raises NotSupported (540) without `requeue`."""
     recover_all(channel, bool(method.requeue))
     channel.send_after_job(method_encoder.method(channel.number, method_encoder.RECOVER_OK))
 
 
 def recover_async(channel: Channel, method: commands.Basic.RecoverAsync, arguments: Table) -> None:
-    """Raises NotSupported (540)."""
+    """Serve basic.recover-async. Raises NotSupported (540) without `requeue`."""
     recover_all(channel, bool(method.requeue))
 
 
@@ -108,9 +108,9 @@ def recover_all(channel: Channel, requeue: bool) -> None:
 
 
 def settle(channel: Channel, tags: list[int], settlement: Settlement) -> None:
-    """Settle deliveries, or have the transaction do so when it is committed.
+    """Settle deliveries, or add them to the transaction of the channel.
 
-    All that are requeued are back before any is delivered again, so their order holds. Raises PreconditionFailed (406)
+    All of them are requeued before any is delivered again, so they keep their order. Raises PreconditionFailed (406)
     for a tag that is not outstanding.
     """
     transaction = channel.transaction
@@ -126,7 +126,7 @@ def settle(channel: Channel, tags: list[int], settlement: Settlement) -> None:
 
 
 def pop_and_settle(channel: Channel, tags: list[int], settlement: Settlement) -> Iterator[int]:
-    """Remove deliveries from `unacked` and settle them, as a job; the end of the channel may have requeued some."""
+    """Remove deliveries from `unacked` and settle them, as a job. The end of the channel may requeue some meanwhile."""
     deliveries: list[Unacked] = []
     entries = channel.unacked.entries
     tags.reverse()
@@ -141,12 +141,12 @@ def pop_and_settle(channel: Channel, tags: list[int], settlement: Settlement) ->
 
 
 def requeue_in_steps(channel: Channel) -> Iterator[int]:
-    """Requeue all unsettled deliveries of a closing channel, as a part of the job that closes it."""
+    """Requeue all unsettled deliveries of a closing channel, as part of the job that ends it."""
     return settle_in_steps(channel, [(Settlement.RETURN, channel.unacked.pop_all())], CHANNEL, lambda: None)
 
 
 def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> None:
-    """Settle deliveries that are not in `unacked` any more; `reason` is empty if the consumer asked for it.
+    """Settle deliveries that were removed from `unacked`; `reason` is empty if the consumer settles them itself.
 
     More than TOGETHER become a job, and the connection is suspended until it is done.
     """
@@ -160,7 +160,7 @@ def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> No
 
 
 def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
-    """Settle deliveries as a job. Queues deliver nothing until all requeued messages are back, so their order holds."""
+    """Settle deliveries as a job. Queues deliver nothing until all messages are requeued, which keeps their order."""
     queues: set[Queue] = set()
     for settlement, deliveries in runs:
         if settlement.requeues:
@@ -172,7 +172,7 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Ca
     try:
         for settlement, deliveries in runs:
             deliveries.reverse()
-            while deliveries:  # which frees the messages slice by slice as well
+            while deliveries:  # this frees the messages slice by slice
                 some = deliveries[: -SLICE - 1 : -1]
                 del deliveries[-SLICE:]
                 apply_settlement(channel, settlement, some, reason)

@@ -1,4 +1,4 @@
-"""Methods about consumers: basic.qos, consume, cancel and get; also channel.flow and access.request."""
+"""Methods of consumers: basic.qos, consume, cancel and get; also channel.flow and access.request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Postponed(Exception):
-    """Raised by a method that has to be served again when the queue is no longer paused."""
+    """A method has to be served again once its queue is no longer paused."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(str(queue))
@@ -32,7 +32,7 @@ class Postponed(Exception):
 
 
 def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> None:
-    """Raises NotSupported (540): the broker does not stop delivering on demand, as RabbitMQ does not."""
+    """Serve channel.flow. Raises NotSupported (540) for a request to stop deliveries, as RabbitMQ does."""
     if not method.active:
         raise NotSupported("active=false")
     channel.send(method_encoder.method(channel.number, method_encoder.CHANNEL_FLOW_OK, b"\x01"))
@@ -57,7 +57,10 @@ def qos(channel: Channel, method: commands.Basic.Qos, arguments: Table) -> None:
 
 
 def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530)."""
+    """Serve basic.consume.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530).
+    """
     check_size(arguments)
     reply = method.queue == REPLY_TO
     queue = None if reply else consumable_queue(channel, method)
@@ -68,14 +71,14 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     if limit is not None and len(channel.consumers) >= limit:
         raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
     no_ack, exclusive = bool(method.no_ack), bool(method.exclusive)
-    given = arguments.get("x-priority")
+    argument = arguments.get("x-priority")
     where = str(queue) if queue is not None else f"queue '{REPLY_TO}' in {channel.vhost}"
-    priority = integer("x-priority", given, where) if given is not None else 0
-    if queue is None:  # after all else that can be refused: it lasts until its consumer ends
+    priority = integer("x-priority", argument, where) if argument is not None else 0
+    if queue is None:  # last, as a reply queue without a consumer would never be deleted
         queue = open_reply_queue(channel, no_ack)
     if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
         raise AccessRefused(f"{queue} in exclusive use")
-    alone = queue.settings.type == QUORUM  # no limit that is shared holds there: it is each consumer's own
+    alone = queue.settings.type == QUORUM  # the shared limit is a limit of each consumer there
     prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
     consumer = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
     consumer.shares = channel.shared_prefetch.limit > 0 and not alone
@@ -91,28 +94,30 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
 
 
 def consumable_queue(channel: Channel, method: commands.Basic.Consume) -> Queue:
-    """Return the queue to consume from, without consumers of ended channels if one could be in the way of this one.
+    """Return the queue to consume from; first remove consumers of ended channels that could exclude this one.
 
-    Raises as `readable_queue`.
+    Raises the errors of `readable_queue`.
     """
     queue = readable_queue(channel, method.queue)
     if method.exclusive or queue.consumers.exclusive or queue.settings.single_active_consumer:
         queue.finish_ended()
-        return readable_queue(channel, method.queue)  # it may have gone with them
+        return readable_queue(channel, method.queue)  # it may have been deleted with its last consumer
     return queue
 
 
 def begin(consumer: ChannelConsumer) -> None:
-    """Start the deliveries of a queue that had messages, in a later write than consume-ok: a client that waits for its
-    socket before it looks into its own buffer would not see a delivery that came with it."""
+    """Start the deliveries of a queue that had messages, in a later write than consume-ok.
+
+    Some clients wait for the socket before they read their own buffer: they would not notice a delivery that came with
+    consume-ok.
+    """
     if consumer.channel.consumers.get(consumer.tag) is consumer:
         consumer.queue.wake(consumer)
         consumer.channel.connection.node.pump()
 
 
 def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
-    """Open the direct reply-to queue of the channel. Its name cannot be guessed, and it lasts as long as its
-    consumer."""
+    """Open the direct reply-to queue of the channel. It exists as long as its consumer; nobody can guess its name."""
     if not no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue is not None:
@@ -132,16 +137,18 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
-    """Serve basic.get. Raises AccessRefused (403), NotFound (404), ResourceLocked (405), and Postponed while the queue
-    is paused."""
+    """Serve basic.get.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), and Postponed while the queue is paused.
+    """
     queue = readable_queue(channel, method.queue)
     if queue.paused:
         raise Postponed(queue)
-    found = fetch(channel, queue, bool(method.no_ack))
-    if found is None:
+    delivery = fetch(channel, queue, bool(method.no_ack))
+    if delivery is None:
         channel.send(method_encoder.method(channel.number, method_encoder.GET_EMPTY, method_encoder.short_string("")))
         return
-    tag, message, redelivered = found
+    tag, message, redelivered = delivery
     frames = message.frames
     frame_max = channel.connection.frame_max
     if message.channel != channel.number or message.largest_frame > frame_max > 0:
@@ -150,22 +157,22 @@ def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
 
 
 def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, bool] | None:
-    """Take the next message of a queue as a delivery of this channel: tag, message, redelivered; None if it is empty.
+    """Take the next message of a queue as a delivery of this channel; return its tag, message and redelivered flag.
 
-    Raises ResourceLocked (405).
+    None if the queue is empty. Raises ResourceLocked (405).
     """
     if queue.settings.single_active_consumer and queue.settings.type == QUORUM:
         raise ResourceLocked(
             f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
             "single active consumer"
         )
-    found = queue.get(no_ack)
-    if found is None:
+    entry = queue.get(no_ack)
+    if entry is None:
         channel.delivering.found_nothing()
         if channel.rates is not None:
             channel.rates.of(queue).found_nothing()
         return None
-    position, message, redelivered = found
+    position, message, redelivered = entry
     channel.delivering.got(no_ack, redelivered)
     if channel.rates is not None:
         channel.rates.of(queue).got(no_ack, redelivered)
@@ -179,9 +186,12 @@ def fetch(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, b
     return channel.delivery_tag, message, redelivered
 
 
-def readable_queue(channel: Channel, given: str | None) -> Queue:
-    """Return the queue to consume or get from; names of direct reply-to do not exist here (404)."""
-    name = channel.queue_name(given)
+def readable_queue(channel: Channel, argument: str | None) -> Queue:
+    """Return the queue to consume or get from. Reply queues are not found.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
+    """
+    name = channel.queue_name(argument)
     if name.startswith(REPLY_TO):
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
     channel.check("read", "queue", name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
+    """Serve exchange.declare. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
     name = strip_line_ends(method.exchange)
     if method.passive:
         operations.find_exchange(channel, name)
@@ -38,14 +38,14 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
 
 
 def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table) -> None:
-    """Raises AccessRefused (403), PreconditionFailed (406)."""
+    """Serve exchange.delete. Raises AccessRefused (403), PreconditionFailed (406)."""
     operations.delete_exchange(channel, strip_line_ends(method.exchange), if_unused=bool(method.if_unused))
     if not method.nowait:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.EXCHANGE_DELETE_OK))
 
 
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
+    """Serve exchange.bind. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
     source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
     operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
     if not method.nowait:
@@ -53,7 +53,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
 
 
 def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table) -> None:
-    """Raises AccessRefused (403)."""
+    """Serve exchange.unbind. Raises AccessRefused (403)."""
     source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
     operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
     if not method.nowait:

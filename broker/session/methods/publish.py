@@ -29,29 +29,31 @@ if TYPE_CHECKING:
     from ..channel import Channel
     from ..confirms import Confirms
 
-ROUTES_LIMIT = 32_768  # remembered for one user in one vhost, 500 octets each; beyond it all are forgotten
+ROUTES_LIMIT = 32_768  # cached routes of one user in one vhost, 500 bytes each; then the cache is cleared
 REPLY_TO_BYTES = REPLY_TO.encode()
 NUMBER = re.compile("-?[0-9]+")
 MANDATORY, IMMEDIATE = 1, 2
-ASKED = properties.USER_ID | properties.EXPIRATION  # properties that are to be checked
-SIZE_AT = 3  # of the header frame, with its class, weight and the size of the body behind it
+CHECKED = properties.USER_ID | properties.EXPIRATION  # properties whose values are checked
+SIZE_AT = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT = FRAME_HEAD + CONTENT_FIXED
-IDS = 6  # octets of class id, method id and ticket in front of the exchange name
+IDS = 6  # bytes of class id, method id and ticket before the exchange name
 
 _sizes = Struct(">I4xQ").unpack_from
 
 
 def remembered_routes(vhost: VHost, user: User) -> dict[RouteKey, Route]:
-    """Return the route cache that all channels of a user share; its routes have passed the user's permissions."""
+    """Return the route cache that all channels of a user share. Its routes have passed the user's permission checks."""
     return vhost.routes.setdefault(user.account, {})
 
 
 def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, largest_frame: int = 0) -> None:
     """Publish contents by one route. HOT: bench A-M.
 
-    `contents` are header frame and body frames of each, on the channel's number; `alike` says that their header frames
-    are the same. `largest_frame` is the length of the longest frame in bytes, 0 if no content has more than one body
-    frame. Raises PreconditionFailed (406), AccessRefused (403), NotFound (404), SyntaxFault (502).
+    contents       header frame and body frames of each content, on the channel's number
+    alike          whether their header frames are all the same
+    largest_frame  length of the longest frame in bytes, 0 if no content has more than one body frame
+
+    Raises PreconditionFailed (406), AccessRefused (403), NotFound (404), SyntaxFault (502).
     """
     if not alike:
         publish_varied(channel, route, contents)
@@ -66,7 +68,7 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
     persistent = channel.last_persistent
     address = route.address
     count = len(contents)
-    if count == 1:  # a comprehension costs a call, as much as the message
+    if count == 1:  # a comprehension costs a call, as much as creating the message
         messages = [Message(address, first, number, body_bytes, largest, persistent)]
     else:
         messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
@@ -86,14 +88,14 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
-    """Return the error for a publish whose body is over the limit. Of its flags only `immediate` is checked first."""
-    if publishes.method[-2] & IMMEDIATE:  # the flags are followed by the end byte alone
+    """Return the error for a publish with too large a body, or the one for `immediate`, which has precedence."""
+    if publishes.method[-2] & IMMEDIATE:  # the flags are the last byte before the frame end
         return NotSupported("immediate=true")
     return body_too_long(channel, publishes.too_long)
 
 
 def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
-    """Return the error for a body over the limit."""
+    """Return the error for a body above the limit."""
     limit = channel.connection.settings.max_message_size
     return PreconditionFailed(f"message size {body_bytes} is larger than configured max size {limit}")
 
@@ -128,16 +130,16 @@ def publish_varied(channel: Channel, route: Route, contents: list[bytes]) -> Non
                 continue
             if messages:
                 run, run_bytes, run_persistent = messages, total_bytes, any_persistent
-                messages, total_bytes, any_persistent = [], 0, False  # should enqueueing fail, it is not done again
+                messages, total_bytes, any_persistent = [], 0, False  # so that `finally` does not enqueue them again
                 enqueue(channel, route.exchange, run, run_bytes, run_persistent, queues, route.mandatory)
             publish_one(channel, route, message)
-    finally:  # also what came before one that is refused
+    finally:  # the messages before a refused one too
         if messages:
             enqueue(channel, route.exchange, messages, total_bytes, any_persistent, queues, route.mandatory)
 
 
 def inspect_properties(channel: Channel, raw: bytes) -> None:
-    """Inspect properties that differ from those of the publish before: persistent, special. HOT: bench L.
+    """Check properties that differ from the last publish: are they valid, persistent, special? HOT: bench L.
 
     Raises SyntaxFault (502).
     """
@@ -145,7 +147,7 @@ def inspect_properties(channel: Channel, raw: bytes) -> None:
     channel.last_persistent = properties.check(raw) == 2
     flags = raw[0] << 8 | raw[1]
     channel.needs_inspection = (
-        flags & ASKED != 0
+        flags & CHECKED != 0
         or (b"CC" in raw and flags & properties.HEADERS != 0)
         or (REPLY_TO_BYTES in raw and flags & properties.REPLY_TO != 0)
     )
@@ -153,7 +155,7 @@ def inspect_properties(channel: Channel, raw: bytes) -> None:
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
-    """Decode basic.publish (its payload and end byte), find its route and remember it.
+    """Decode basic.publish (its payload and frame end), find its route and cache it.
 
     Raises AccessRefused (403), NotFound (404), SyntaxFault (502), NotSupported (540).
     """
@@ -163,7 +165,7 @@ def resolve(channel: Channel, method: bytes) -> Route:
         flags = method[key_end]
     except IndexError:
         raise SyntaxFault("method arguments end within a string") from None
-    if len(method) != key_end + 2:  # the flags and the end octet
+    if len(method) != key_end + 2:  # flags and frame end
         raise SyntaxFault("method arguments are shorter or longer than the method has")
     name = method[IDS + 1 : exchange_end].decode("utf-8", "surrogateescape")
     key = method[exchange_end + 1 : key_end].decode("utf-8", "surrogateescape")
@@ -175,14 +177,14 @@ def resolve(channel: Channel, method: bytes) -> Route:
 
 
 def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
-    """Keep a route for the user's later publishes with the same key, until the topology changes."""
+    """Cache a route for the user's later publishes with the same key, until the topology changes."""
     if len(channel.routes) >= ROUTES_LIMIT:
         channel.routes.clear()
     channel.routes[key] = route
 
 
 def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
-    """Find the route of publishes to an exchange with a routing key, with the permission checks of the user.
+    """Check the user's permissions, and return the route of publishes to an exchange with a routing key.
 
     Raises AccessRefused (403), NotFound (404).
     """
@@ -194,18 +196,18 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
     address = Address(name, key)
     markers: set[bytes] = set()
     queues, stable = channel.vhost.route(exchange, (key,), None, markers)
-    by_key = stable and channel.vhost.firehose is None  # which looks at each message
+    by_key = stable and channel.vhost.firehose is None  # the firehose reads each message
     return Route(address, exchange, queues if by_key else None, mandatory, frozenset(markers))
 
 
 def publish_one(channel: Channel, route: Route, message: Message) -> None:
-    """Publish one message by itself, as its properties are special, routing needs its headers, or in a transaction."""
+    """Publish one message by itself: special properties, routing by headers, or a transaction require it."""
     keys: tuple[str, ...] = (route.address.routing_key,)
     if channel.needs_inspection:
         message, keys = apply_special_properties(channel, message)
-    told = route.markers and route.needs_message(message.property_bytes)
+    by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
-    if route.queues is not None and len(keys) == 1 and not told:
+    if route.queues is not None and len(keys) == 1 and not by_message:
         queues = route.queues
     else:
         queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
@@ -225,7 +227,7 @@ def enqueue_one(
     mandatory: bool,
     recorders: tuple[Recorder, ...],
 ) -> bool:
-    """Enqueue one message; return whether all queues took it, and pass it to the recorders in that case."""
+    """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
     taken = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
     if taken:
         for recorder in recorders:
@@ -236,8 +238,9 @@ def enqueue_one(
 def apply_special_properties(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
     """Return the message with its special properties applied, and all its routing keys.
 
-    Direct reply-to gets the name of the queue, CC and BCC become keys and BCC is removed, expiration becomes a time to
-    live. Raises PreconditionFailed (406) for invalid ones and for a user-id of another user.
+    A direct reply-to is replaced by the name of the reply queue. CC and BCC add routing keys, and BCC is removed.
+    Expiration becomes a time to live. Raises PreconditionFailed (406) if one is invalid or the user-id is another
+    user's.
     """
     raw = changed = message.property_bytes
     if properties.text(raw, properties.REPLY_TO) == REPLY_TO:
@@ -246,7 +249,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
         changed = properties.replace(changed, properties.REPLY_TO, channel.reply_queue.name)
     ttl_ms = time_to_live_ms(properties.text(raw, properties.EXPIRATION))
     keys = [message.address.routing_key]
-    blind: tuple[str, ...] = ()
+    bcc_keys: tuple[str, ...] = ()
     headers = properties.headers(raw)
     if headers is not None:
         for name in ("CC", "BCC"):
@@ -257,10 +260,10 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
                 raise PreconditionFailed(
                     f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
                 )
-            found = tuple(octets.decode("utf-8", "surrogateescape") for kind, octets in value[1] if kind == "S")
-            keys += found
+            copies = tuple(key.decode("utf-8", "surrogateescape") for kind, key in value[1] if kind == "S")
+            keys += copies
             if name == "BCC":
-                blind = found
+                bcc_keys = copies
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
     for key in keys[1:]:
@@ -273,21 +276,21 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
     if changed is not raw:
         frames = content_frames(0, changed, message.body)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
-    if ttl_ms != NO_TTL or blind:
-        message.state = MessageState(ttl_ms, bcc_keys=blind)
+    if ttl_ms != NO_TTL or bcc_keys:
+        message.state = MessageState(ttl_ms, bcc_keys=bcc_keys)
     return message, tuple(keys)
 
 
 def time_to_live_ms(expiration: str | None) -> int:
-    """Return the time to live in milliseconds; raises PreconditionFailed (406) for anything but digits in range."""
+    """Return the time to live in milliseconds; raises PreconditionFailed (406) unless it is a number in range."""
     if expiration is None:
         return NO_TTL
-    found = NUMBER.match(expiration)
+    match = NUMBER.match(expiration)
     reason = ""
-    if found is None:
+    if match is None:
         reason = "no_integer"
-    elif found.end() < len(expiration):
-        reason = f'{{leftover_string,"{expiration[found.end() :]}"}}'
+    elif match.end() < len(expiration):
+        reason = f'{{leftover_string,"{expiration[match.end() :]}"}}'
     elif int(expiration) < 0:
         reason = f"{{value_negative,{int(expiration)}}}"
     elif int(expiration) > LONGEST_MS:
@@ -307,10 +310,10 @@ def enqueue(
     mandatory: bool,
     alike: bool = False,
 ) -> bool:
-    """Enqueue messages, return unroutable mandatory ones, count them for confirms; return whether all queues took all.
+    """Enqueue messages, send unroutable mandatory ones back, and register them for confirms. HOT: bench A-M.
 
-    `body_bytes` is the sum of their bodies; `persistent` says whether any of them is; those that are `alike` have the
-    same header. HOT: bench A-M.
+    Return whether all queues took all of them. `body_bytes` is the sum of their bodies, `persistent` whether any of
+    them is, `alike` whether all have the same header.
     """
     log = channel.vhost.message_log
     if log is not None:

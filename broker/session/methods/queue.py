@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406)."""
+    """Serve queue.declare.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
+    """
     name = strip_line_ends(method.queue)
     if name.startswith(REPLY_TO):
         operations.check_reply_queue(channel, name)
@@ -36,7 +39,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
         )
     channel.last_queue = queue.name
     if not method.nowait:
-        # A passive declaration changed nothing that would have to be durable first.
+        # A passive declaration changes nothing that would have to be durable first.
         send = channel.send_when_durable if queue.durable and not method.passive else channel.send
         send(declare_ok(channel, queue.name, queue.ready, len(queue.consumers)))
 
@@ -48,7 +51,10 @@ def declare_ok(channel: Channel, name: str, ready: int, consumers: int) -> bytes
 
 
 def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406)."""
+    """Serve queue.bind.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
+    """
     name, key = expand_names(channel, method.queue, method.routing_key)
     operations.bind_queue(channel, strip_line_ends(method.exchange), name, key, arguments)
     if not method.nowait:
@@ -56,22 +62,24 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
 
 
 def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
+    """Serve queue.unbind. Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     name, key = expand_names(channel, method.queue, method.routing_key)
     operations.unbind_queue(channel, strip_line_ends(method.exchange), name, key, arguments)
     channel.send_when_durable(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
 
 
 def expand_names(channel: Channel, queue: str | None, key: str | None) -> tuple[str, str]:
-    """Return queue name and routing key of a binding: an empty queue name is the queue declared last, and an empty key
-    with it is the queue's name. Raises NotFound (404)."""
-    given = strip_line_ends(queue)
-    name = channel.queue_name(given)
-    return name, key or ("" if given else name)
+    """Return the queue name and routing key of a binding. Raises NotFound (404).
+
+    An empty queue name means the queue declared last; then an empty key means the name of that queue.
+    """
+    argument = strip_line_ends(queue)
+    name = channel.queue_name(argument)
+    return name, key or ("" if argument else name)
 
 
 def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
+    """Serve queue.purge. Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     name = channel.queue_name(strip_line_ends(method.queue))
     count = operations.purge_queue(channel, name, wait=not method.nowait)
     if not method.nowait:
@@ -81,7 +89,10 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
 
 
 def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) -> None:
-    """Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406)."""
+    """Serve queue.delete.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotSupported (540).
+    """
     name = channel.queue_name(strip_line_ends(method.queue))
     count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
     if not method.nowait:

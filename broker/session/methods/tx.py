@@ -23,14 +23,14 @@ from . import publish as publishing
 if TYPE_CHECKING:
     from ..channel import Channel
 
-PUBLISH_COST = 8  # of one publish (`core.scheduler`)
-PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: a publish besides its frames, and each queue of its route
+PUBLISH_COST = 8  # of one publish, in the scheduler's units
+PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames, and of each queue of its route
 
 
 class Transaction:
-    """Transaction of a channel: publishes, which are routed, and settlements, which are not outstanding any more.
+    """The transaction of a channel: routed publishes, and settlements, whose deliveries are no longer outstanding.
 
-    `largest_bytes` is what the publishes may take in memory, 0 for no limit: consumers cannot free it.
+    `largest_bytes` limits the memory of the publishes, which no consumer can free; 0 for no limit.
     """
 
     __slots__ = ("largest_bytes", "publishes", "settlements", "_published_bytes", "_steps")
@@ -40,7 +40,7 @@ class Transaction:
         self._published_bytes = 0
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
-        self._steps: Job | None = None  # of a long settlement or rollback that is not done
+        self._steps: Job | None = None  # a long settlement or rollback under way
 
     def publish(
         self,
@@ -60,11 +60,11 @@ class Transaction:
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
-        """Settle a delivery at commit."""
+        """Add a settlement of a delivery."""
         self.settlements.append((tag, delivery, settlement))
 
     def settle_many(self, channel: Channel, tags: list[int], settlement: Settlement) -> Job:
-        """Settle outstanding deliveries at commit, in steps; the list is emptied."""
+        """Add settlements of outstanding deliveries, in steps; the list is emptied."""
         self._steps = self._settle_many(channel, tags, settlement)
         yield from self._steps
         self._steps = None
@@ -85,7 +85,7 @@ class Transaction:
     def commit(self, channel: Channel) -> Job:
         """Publish and settle, in steps.
 
-        Raises PreconditionFailed (406) at the end where a queue refused a publish; all else of it has happened.
+        Raises PreconditionFailed (406) at the end if a queue has refused a publish; all the rest is done then.
         """
         publishes, self.publishes, self._published_bytes = self.publishes, [], 0
         settlements, self.settlements = self.settlements, []
@@ -116,9 +116,9 @@ class Transaction:
             raise PreconditionFailed("partial tx completion")
 
     def rollback(self, channel: Channel) -> Job:
-        """Forget publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
+        """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
 
-        The end of a channel first completes a long settlement or rollback that is under way.
+        At the end of a channel this first completes a long settlement or rollback that is under way.
         """
         if self._steps is not None:
             yield from self._steps
@@ -141,6 +141,7 @@ class Transaction:
 
 
 def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:
+    """Serve tx.select, which may be repeated. Raises PreconditionFailed (406) in confirm mode."""
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
@@ -149,9 +150,9 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
 
 
 def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
-    """Serve tx.commit; commit-ok is sent when what was committed is durable.
+    """Serve tx.commit; commit-ok is sent once the commit is durable.
 
-    A long commit is a job: the connection is suspended until it is done, and others may see a part of it.
+    A long commit is a job: the connection is suspended until it is done, and others may see a part of it before.
     """
     transaction = current(channel)
     if transaction.is_long:
@@ -178,7 +179,7 @@ def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[]
 
 
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:
-    """Serve tx.rollback. A long one is a job, and the connection is suspended until it is done."""
+    """Serve tx.rollback. A long rollback is a job: the connection is suspended until it is done."""
     transaction = current(channel)
     if transaction.is_long:
         channel.start_job("rollback", transaction.rollback(channel))
