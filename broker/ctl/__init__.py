@@ -1,4 +1,4 @@
-"""The command `warrenctl`: rabbitmqctl's commands, words and exit codes, over the node's control socket."""
+"""The command `warrenctl`: rabbitmqctl's commands, words and exit codes, as a client of the HTTP API."""
 
 from .main import main
 

@@ -1,11 +1,10 @@
-"""`warrenctl ping --url`: logs in by AMQP, opens the virtual host and leaves again."""
+"""`warrenctl ping --url` with an AMQP URL: log in, open the virtual host and close the connection."""
 
 import socket
 import sys
 from urllib.parse import unquote, urlsplit
 
-USAGE_STATUS = 64  # EX_USAGE
-UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the node cannot be reached or refuses
+from .exit_status import UNAVAILABLE, USAGE
 
 TIMEOUT_S = 10.0
 FRAME_LIMIT = 131_072  # bytes; no frame of a handshake is larger
@@ -16,16 +15,16 @@ class Unavailable(Exception):
 
 
 def ping(url: str) -> int:
-    """The exit status; what went wrong is told in one line."""
+    """Return the exit status; print the result or, in one line, the error."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 5672
-    except ValueError:  # which may quote some of the password
+    except ValueError:  # its text may contain a part of the password
         print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
-        return USAGE_STATUS
+        return USAGE
     if parts.scheme != "amqp":
         print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
-        return USAGE_STATUS
+        return USAGE
     try:
         _handshake(
             (host, port),
@@ -36,21 +35,21 @@ def ping(url: str) -> int:
     except (OSError, Unavailable) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or "no answer"
         print(f"warrenctl: {host}:{port}: {' '.join(reason.split())}", file=sys.stderr)
-        return UNAVAILABLE_STATUS
+        return UNAVAILABLE
     print("Ping succeeded")
     return 0
 
 
 def _handshake(address: tuple[str, int], user: str, password: str, vhost: str) -> None:
-    """Opens a connection up to connection.open-ok and closes it. Raises OSError and Unavailable."""
+    """Open a connection up to connection.open-ok and close it. Raises OSError, Unavailable."""
     from pamqp import commands, common
 
-    # With this capability a refused login is told (connection.close 403) and not just hung up on.
-    told: common.FieldTable = {"product": "warrenctl", "capabilities": {"authentication_failure_close": True}}
+    # With this capability a failed login is answered with connection.close 403 instead of a closed socket.
+    properties: common.FieldTable = {"product": "warrenctl", "capabilities": {"authentication_failure_close": True}}
     with socket.create_connection(address, timeout=TIMEOUT_S) as peer:
         peer.sendall(b"AMQP\x00\x00\x09\x01")
         _expect(peer, "Connection.Start")
-        _send(peer, commands.Connection.StartOk(told, "PLAIN", f"\0{user}\0{password}", "en_US"))
+        _send(peer, commands.Connection.StartOk(properties, "PLAIN", f"\0{user}\0{password}", "en_US"))
         tune = _expect(peer, "Connection.Tune")
         assert isinstance(tune, commands.Connection.Tune)
         _send(peer, commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0))

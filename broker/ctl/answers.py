@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-# Exit statuses of sysexits.h, as RabbitMQ's tools use them.
-USAGE, DATA, NO_USER, UNAVAILABLE, SOFTWARE, TIMEOUT = 64, 65, 67, 69, 70, 75
+from .exit_status import DATA, NO_USER, UNAVAILABLE
 
 Answer = object
-"""None for nothing to print, Rows, a Report, Lines, or a value of JSON."""
+"""None if nothing is printed, Rows, a Report, Lines, or a JSON value."""
 
 
-class Refused(Exception):
-    """What ends `warrenctl` with a status other than 0; the text is what it prints.
+class CommandError(Exception):
+    """An error that ends `warrenctl` with an exit status; `text` is printed.
 
-    `bare` is without the word Error in front. `argument`: it is the command line that is wrong, so its usage follows.
+    `bare`: without "Error:" before the text. `argument`: the command line is wrong, so the usage follows.
     """
 
     def __init__(self, status: int, text: str, bare: bool = False, argument: bool = False) -> None:
@@ -27,7 +26,7 @@ class Refused(Exception):
 
 
 class Rows:
-    """A list: its columns, and rows that are made as they are written."""
+    """A list: column names, and rows that are made while they are written."""
 
     __slots__ = ("columns", "rows")
 
@@ -37,7 +36,7 @@ class Rows:
 
 
 class Report:
-    """Something that is told as text, and as a value where a machine reads it."""
+    """A result as text for people and as a value for programs."""
 
     __slots__ = ("text", "value")
 
@@ -47,7 +46,7 @@ class Report:
 
 
 class Lines:
-    """Lines that are printed as they come."""
+    """Lines that are printed as they arrive."""
 
     __slots__ = ("lines",)
 
@@ -56,28 +55,28 @@ class Lines:
 
 
 def json_text(value: object) -> str:
-    """As it stands in a list."""
+    """Return compact JSON, as list cells show it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def bad_argument(why: str = "") -> Refused:
-    """An argument that makes no sense (65)."""
-    return Refused(DATA, f"Bad argument: {why}" if why else "Bad argument.", argument=True)
+def bad_argument(why: str = "") -> CommandError:
+    """An invalid argument (65)."""
+    return CommandError(DATA, f"Bad argument: {why}" if why else "Bad argument.", argument=True)
 
 
-def no_vhost(name: str) -> Refused:
-    return Refused(DATA, f"Virtual host '{name}' does not exist", bare=True)
+def no_vhost(name: str) -> CommandError:
+    return CommandError(DATA, f"Virtual host '{name}' does not exist", bare=True)
 
 
-def unknown_vhost(name: str) -> Refused:
-    """Told of permissions otherwise than of anything else, by RabbitMQ."""
-    return Refused(UNAVAILABLE, f"Virtual host {name} does not exist")
+def unknown_vhost(name: str) -> CommandError:
+    """RabbitMQ's error of the permission commands, which differs from the other commands' (`no_vhost`)."""
+    return CommandError(UNAVAILABLE, f"Virtual host {name} does not exist")
 
 
-def unknown_user(name: str) -> Refused:
-    """Told of permissions otherwise than of anything else, by RabbitMQ."""
-    return Refused(NO_USER, f"User {name} does not exist")
+def unknown_user(name: str) -> CommandError:
+    """RabbitMQ's error of the permission commands, which differs from the other commands' (`no_user`)."""
+    return CommandError(NO_USER, f"User {name} does not exist")
 
 
-def no_user(name: str) -> Refused:
-    return Refused(NO_USER, f'User "{name}" does not exist')
+def no_user(name: str) -> CommandError:
+    return CommandError(NO_USER, f'User "{name}" does not exist')

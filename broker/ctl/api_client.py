@@ -1,4 +1,4 @@
-"""Requests to the HTTP API, over TCP or at the unix socket of a node. No error names the user or the password."""
+"""A client of the HTTP API, over TCP or the node's unix socket. No error names the user or the password."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from .exit_status import USAGE_STATUS, Failed, Unreachable
+from .exit_status import USAGE, ExitError, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
-SOCKET_NAME = "ctl.sock"  # in the folder of the node's data
-ADDRESS_LIMIT = 100  # bytes of a path that every system takes as an address of a unix socket
-ANSWER_LIMIT = 256 << 20  # bytes: lists and definitions of a large broker are one answer
+SOCKET_NAME = "ctl.sock"  # in the node's data folder
+ADDRESS_LIMIT = 100  # bytes of a path that each system accepts as the address of a unix socket
+ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
-PIECE_BYTES = 1 << 16  # of an answer, between two looks at the time
-NOTHING: Mapping[str, str] = {}
+PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
+EMPTY: Mapping[str, str] = {}
 
 
-class Refusal(Exception):
-    """A refused request: its status, the code of the error, the reason as one text, and the whole answer."""
+class APIError(Exception):
+    """A response with an error status: the status, the error code, the reason as text, and the decoded body."""
 
     def __init__(self, status: int, error: str, reason: str, answer: object = None) -> None:
         super().__init__(status, error, reason)
@@ -36,28 +36,31 @@ class Refusal(Exception):
         self.reason = reason
 
 
-class Missing(Refusal):
-    """There is no such object (404)."""
+class NotFound(APIError):
+    """The object does not exist (404)."""
 
 
 class API:
-    """The HTTP API at a URL, which may hold user and password.
+    """The HTTP API at a URL, which may contain user and password.
 
-    Without a user it is guest with the password guest; without a password the one that `password_file` or the
-    environment has (`password_of`).
+    A missing user means guest with the password guest. A missing password is read from `password_file` or the
+    environment (`password_of`).
     """
 
     is_local = False
 
     def __init__(self, url: str, timeout_s: float | None, password_file: str = "") -> None:
-        """Raises Failed (64); nobody is connected to yet. `timeout_s` is for all requests together, None for ever."""
+        """Prepare the connection, which the first request opens. Raises ExitError (64).
+
+        `timeout_s` limits all requests together; None is no limit.
+        """
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError:  # which may quote some of the password
-            raise Failed(USAGE_STATUS, NO_URL) from None
+        except ValueError:  # its text may contain a part of the password
+            raise ExitError(USAGE, NO_URL) from None
         if parts.scheme not in PORTS or not host or "@" in parts.path + parts.query + parts.fragment:
-            raise Failed(USAGE_STATUS, NO_URL)
+            raise ExitError(USAGE, NO_URL)
         self.host, self.port = host, port or PORTS[parts.scheme]
         self._prefix = parts.path.rstrip("/") + "/api/"
         user, password = parts.username, parts.password
@@ -65,7 +68,7 @@ class API:
             user, password = "guest", "guest"
         elif password is None:
             password = quote(password_of(password_file))
-        self._authorization = basic(unquote(user or "guest"), unquote(password or ""))
+        self._authorization = basic_credentials(unquote(user or "guest"), unquote(password or ""))
         if parts.scheme == "https":
             import ssl
 
@@ -76,12 +79,12 @@ class API:
 
     def _begin(self, connection: http.client.HTTPConnection, timeout_s: float | None) -> None:
         self._connection = connection
-        self._asked = False  # before
+        self._used = False
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
 
     @property
-    def where(self) -> str:
-        """The address, as errors name it."""
+    def address(self) -> str:
+        """The address, as errors show it."""
         return f"{self.host}:{self.port}"
 
     def get(self, *path: str, **query: str) -> Any:
@@ -93,7 +96,7 @@ class API:
     def post(self, *path: str, body: object = None) -> Any:
         return self.request("POST", path, body={} if body is None else body)
 
-    def delete(self, *path: str, headers: Mapping[str, str] = NOTHING, query: Mapping[str, str] = NOTHING) -> Any:
+    def delete(self, *path: str, headers: Mapping[str, str] = EMPTY, query: Mapping[str, str] = EMPTY) -> Any:
         return self.request("DELETE", path, query=query, headers=headers)
 
     def request(
@@ -101,47 +104,47 @@ class API:
         method: str,
         path: tuple[str, ...],
         body: object = None,
-        query: Mapping[str, str] = NOTHING,
-        headers: Mapping[str, str] = NOTHING,
+        query: Mapping[str, str] = EMPTY,
+        headers: Mapping[str, str] = EMPTY,
         authorization: str = "",
     ) -> Any:
-        """The JSON that is answered; a text where that is none; None for nothing. `body` may be text, as it is.
+        """Return the decoded JSON of the response, its text if it is not JSON, or None if it is empty.
 
-        Raises Refusal, Missing, Unreachable, TimeoutError.
+        A `body` of type str is sent as it is. Raises APIError, NotFound, Unreachable, TimeoutError.
         """
         target = self._target(path, query)
-        octets = None
+        data = None
         if body is not None:
-            octets = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogateescape")
+            data = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogateescape")
         sent = {"content-type": "application/json", **self._credentials(authorization), **headers}
         try:
             try:
-                response = self._exchange(method, target, octets, sent)
+                response = self._exchange(method, target, data, sent)
             except ConnectionError:
-                if method == "POST" or not self._asked:
+                if method == "POST" or not self._used:
                     raise
-                self._connection.close()  # it was kept for too long
-                response = self._exchange(method, target, octets, sent)
-            self._asked = True
+                self._connection.close()  # the kept-alive connection had been closed
+                response = self._exchange(method, target, data, sent)
+            self._used = True
             found = self._read(response)
         except TimeoutError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._unreachable(error) from None
-        answer = decoded(found, response.getheader("content-type", ""))
+        answer = decode(found, response.getheader("content-type", ""))
         if response.status >= 300:
-            raise refusal(response.status, answer)
+            raise error_of(response.status, answer)
         return answer
 
     def lines(self, *path: str, **query: str) -> Iterator[str]:
-        """The lines of an answer that comes bit by bit, once it has begun.
+        """Send a GET request and return the lines of the response as they arrive.
 
-        Raises Refusal, Missing, Unreachable, TimeoutError.
+        Raises APIError, NotFound, Unreachable, TimeoutError.
         """
         try:
             response = self._exchange("GET", self._target(path, query), None, self._credentials(""))
             if response.status >= 300:
-                raise refusal(response.status, decoded(self._read(response), response.getheader("content-type", "")))
+                raise error_of(response.status, decode(self._read(response), response.getheader("content-type", "")))
         except TimeoutError:
             raise
         except (OSError, http.client.HTTPException) as error:
@@ -151,7 +154,7 @@ class API:
     def _lines(self, response: http.client.HTTPResponse) -> Iterator[str]:
         try:
             while True:
-                self._wait_no_longer()
+                self._apply_deadline()
                 line = response.readline()
                 if not line:
                     return
@@ -166,7 +169,7 @@ class API:
         connected: socket.socket | None = self._connection.sock
         if connected is None:
             return
-        self._wait_no_longer()
+        self._apply_deadline()
         try:
             while connected.recv(1):
                 pass
@@ -186,22 +189,22 @@ class API:
     def _unreachable(self, error: Exception) -> Unreachable:
         self._connection.close()
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-        return Unreachable(f"{self.where}: {' '.join(reason.split())}")
+        return Unreachable(f"{self.address}: {' '.join(reason.split())}")
 
     def _exchange(
-        self, method: str, target: str, octets: bytes | None, headers: Mapping[str, str]
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        """Raises OSError, HTTPException."""
-        self._wait_no_longer()
-        self._connection.request(method, target, octets, dict(headers))
-        self._wait_no_longer()
+        """Raises OSError, HTTPException, TimeoutError."""
+        self._apply_deadline()
+        self._connection.request(method, target, data, dict(headers))
+        self._apply_deadline()
         return self._connection.getresponse()
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         """Read a body of at most ANSWER_LIMIT bytes. Raises OSError, HTTPException."""
         pieces, size = [], 0
         while size < ANSWER_LIMIT:
-            self._wait_no_longer()
+            self._apply_deadline()
             piece = response.read1(PIECE_BYTES)
             if not piece:
                 break
@@ -211,11 +214,11 @@ class API:
             return b"".join(pieces)
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
-        response.read()  # nothing; the connection may be used for another request then
+        response.read()  # empty; marks the response complete, so the connection can be used again
         return b"".join(pieces)
 
-    def _wait_no_longer(self) -> None:
-        """Give what is next on the socket the time that is left. Raises TimeoutError where none is."""
+    def _apply_deadline(self) -> None:
+        """Set the socket's timeout to the time that is left. Raises TimeoutError if none is left."""
         if self._deadline_s is None:
             return
         left_s = self._deadline_s - time.monotonic()
@@ -230,23 +233,23 @@ class API:
 
 
 class LocalAPI(API):
-    """The HTTP API at the unix socket in the folder of a node's data, which needs no password."""
+    """The HTTP API at the unix socket in a node's data folder; it needs no password."""
 
     is_local = True
 
     def __init__(self, folder: Path, timeout_s: float | None) -> None:
-        """Nobody is connected to yet."""
+        """Prepare the connection, which the first request opens."""
         self._path = folder / SOCKET_NAME
         self._prefix, self._authorization = "/api/", ""
         self._begin(UnixConnection(folder, timeout_s), timeout_s)
 
     @property
-    def where(self) -> str:
+    def address(self) -> str:
         return str(self._path.absolute())
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP at the unix socket in a folder."""
+    """HTTP over the unix socket in a folder."""
 
     def __init__(self, folder: Path, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
@@ -257,7 +260,7 @@ class UnixConnection(http.client.HTTPConnection):
         connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connecting.settimeout(self.timeout)
-            with address(self._folder) as name:
+            with socket_address(self._folder) as name:
                 connecting.connect(name)
         except OSError:
             connecting.close()
@@ -266,8 +269,8 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 @contextmanager
-def address(folder: Path) -> Iterator[str]:
-    """The address of the socket in a folder while it is connected to: a long path goes by the folder's descriptor.
+def socket_address(folder: Path) -> Iterator[str]:
+    """The address of the socket in a folder, inside the context; a long path goes through the folder's descriptor.
 
     Raises OSError.
     """
@@ -283,9 +286,9 @@ def address(folder: Path) -> Iterator[str]:
 
 
 def password_of(file: str) -> str:
-    """The password that is not on the command line, where every user of the machine would see it.
+    """Return the first line of `file`, or else WARRENCTL_PASSWORD, which may be unset (empty). Raises ExitError (64).
 
-    It is the first line of `file`, else the value of WARRENCTL_PASSWORD, else empty. Raises Failed (64).
+    On the command line every user of the machine could see the password.
     """
     if not file:
         return os.environ.get("WARRENCTL_PASSWORD", "")
@@ -293,16 +296,16 @@ def password_of(file: str) -> str:
         return Path(file).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise Failed(USAGE_STATUS, f"warrenctl: --password-file: {file}: {reason}") from None
+        raise ExitError(USAGE, f"warrenctl: --password-file: {file}: {reason}") from None
 
 
-def basic(user: str, password: str) -> str:
+def basic_credentials(user: str, password: str) -> str:
     pair = f"{user}:{password}".encode("utf-8", "surrogateescape")
     return "Basic " + base64.b64encode(pair).decode("ascii")
 
 
-def decoded(octets: bytes, media_type: str) -> Any:
-    text = octets.decode("utf-8", "backslashreplace")
+def decode(data: bytes, media_type: str) -> Any:
+    text = data.decode("utf-8", "backslashreplace")
     if not text or "json" not in media_type:
         return text or None
     try:
@@ -311,8 +314,8 @@ def decoded(octets: bytes, media_type: str) -> Any:
         return text
 
 
-def refusal(status: int, answer: object) -> Refusal:
-    told = answer if isinstance(answer, dict) else {}
-    error, reason = str(told.get("error", "")), told.get("reason")
+def error_of(status: int, answer: object) -> APIError:
+    fields = answer if isinstance(answer, dict) else {}
+    error, reason = str(fields.get("error", "")), fields.get("reason")
     text = reason if isinstance(reason, str) else json.dumps(reason) if reason else f"HTTP status {status}"
-    return (Missing if status == 404 else Refusal)(status, error, text, answer)
+    return (NotFound if status == 404 else APIError)(status, error, text, answer)

@@ -1,4 +1,4 @@
-"""What a command of `warrenctl` looks like. Its usage, as rabbitmqctl prints it, says what it takes:
+"""A command of `warrenctl`, defined by its usage line, which is also what its help prints:
 
 set_policy [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 Banner = Callable[["Request"], str]
 
-ANY_NODE = "rabbit@localhost"  # the name by which every node is known
+ANY_NODE = "rabbit@localhost"  # accepted for every node
 SHORT = {"vhost": "-p", "if-empty": "-e", "if-unused": "-u", "pid": "-P", "number": "-N", "duration": "-d", "all": "-a"}
 LISTING = "[--no-table-headers]"
 
@@ -19,7 +19,7 @@ ARGUMENT = re.compile(r"(\[?)<([^>]+)>(, \.\.\.|\.\.\.)?")
 
 
 class Request:
-    """A command line that was read: of the options those that were given, by their long names."""
+    """A parsed command line; `options` has those that were given, by their long names."""
 
     __slots__ = ("command", "arguments", "options", "node")
 
@@ -27,7 +27,7 @@ class Request:
         self.command = command
         self.arguments = arguments
         self.options = options
-        self.node = ""  # as it calls itself, once it was asked
+        self.node = ""  # the node's own name, once it has answered
 
     @property
     def vhost(self) -> str:
@@ -38,9 +38,10 @@ class Request:
 
 
 class Command:
-    """`banner` is the line in front of the result: a text with places for the arguments by number, `{vhost}` and
-    `{node}`, or what makes it. `after` is the line behind it. `format` is what it is written in if nobody asks for
-    another; `short` are its own short options, where others have them too.
+    """A command: usage, description, banner, timeout, default format and short options.
+
+    `banner` is the line before the result: a function, or a text with placeholders: arguments by position, `{vhost}`
+    and `{node}`. `after` is the line after it. `short` replaces the short options that the other commands have.
     """
 
     __slots__ = (

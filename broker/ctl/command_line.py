@@ -1,4 +1,4 @@
-"""The command line, read: options stand anywhere, before the command, behind it or between its arguments."""
+"""The parser of the command line: options may come before the command, after it or between its arguments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 from .catalogue import COMMANDS, GROUPS
 from .command import SHORT, Command, Request
 
-USAGE_STATUS = 64  # EX_USAGE
+USAGE = 64  # EX_USAGE
 
-# long name -> short ones; those that take a value, and those that do not
+# long name -> short ones; the options with a value, and the flags
 GLOBAL_VALUES = {
     "node": "-n",
     "timeout": "-t",
@@ -34,17 +34,17 @@ WHERE = (
     "--url URL    the node's HTTP API in its place, http://USER@HOST:15672, for most commands",
     "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD",
 )
-CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; rather too much is left out than too little
+CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; greedy, as removing too much is better than too little
 
 SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 
 
-class Wrong(Exception):
-    """A command line that cannot be followed; the text is what there is to print."""
+class BadCommandLine(Exception):
+    """A command line that cannot be parsed; the text is printed."""
 
 
 def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
-    """The options of all commands: of one name they are all of one kind. `short` are the short ones of some."""
+    """Return click's parameters for the options of all commands. `short` are the short names."""
     values, flags = dict(GLOBAL_VALUES), dict(GLOBAL_FLAGS)
     for command in COMMANDS.values():
         values |= {name: short.get(name, "") for name in command.values}
@@ -59,16 +59,16 @@ def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
 
 
 def parse(line: list[str]) -> Request:
-    """Its command is empty where help is wanted of all. Raises Wrong."""
+    """Parse a command line; an empty command asks for the general help. Raises BadCommandLine."""
     command = command_of(line)
     own = COMMANDS[command].short if command in COMMANDS else SHORT
     parser = click.Command("warrenctl", params=parameters(own), add_help_option=False)
     try:
         context = parser.make_context("warrenctl", list(line), resilient_parsing=False)
     except click.NoSuchOption as error:
-        raise Wrong(complaint(f"Invalid options for this command:\n{error.option_name} : ", line)) from None
+        raise BadCommandLine(complaint(f"Invalid options for this command:\n{error.option_name} : ", line)) from None
     except click.UsageError as error:
-        raise Wrong(complaint(" ".join(error.format_message().split()), line)) from None
+        raise BadCommandLine(complaint(" ".join(error.format_message().split()), line)) from None
     words = [str(word) for word in context.params.pop("words")]
     given = {name.replace("_", "-"): value for name, value in context.params.items() if value is not None}
     options: dict[str, str | bool] = {name: value for name, value in given.items() if value is not False}
@@ -78,7 +78,7 @@ def parse(line: list[str]) -> Request:
     if not name:
         return Request("", [], options)
     if name not in COMMANDS:
-        raise Wrong(unknown(name))
+        raise BadCommandLine(unknown(name))
     request = Request(name, words, options)
     if not options.get("help"):
         check(COMMANDS[name], request, line)
@@ -86,30 +86,30 @@ def parse(line: list[str]) -> Request:
 
 
 def command_of(line: list[str]) -> str:
-    """The first word that is neither an option nor the value of one, empty where there is none.
+    """Return the first word that is neither an option nor an option's value, or "".
 
-    It is found before the line is parsed, because short options mean different things to different commands.
+    It is needed before the line is parsed, because short options mean different things in different commands.
     """
     parser = click.Command(
         "warrenctl", params=parameters(), add_help_option=False, context_settings={"ignore_unknown_options": True}
     )
     try:
         words = parser.make_context("warrenctl", list(line), resilient_parsing=True).params["words"]
-    except click.UsageError:  # an option without its value, which the whole line is refused for
+    except click.UsageError:  # an option without its value: `parse` reports it
         return ""
     return next((word for word in words or () if not word.startswith("-")), "")
 
 
 def check(command: Command, request: Request, line: list[str]) -> None:
-    """Raises Wrong."""
+    """Check options and number of arguments. Raises BadCommandLine."""
     known = {*GLOBAL_VALUES, *GLOBAL_FLAGS, *command.values, *command.flags}
     strange = [f"--{name} : " for name in request.options if name not in known]
     if strange:
-        raise Wrong(complaint("\n".join(["Invalid options for this command:", *strange]), line, command))
+        raise BadCommandLine(complaint("\n".join(["Invalid options for this command:", *strange]), line, command))
     if len(request.arguments) < command.least:
-        raise Wrong(complaint("not enough arguments.", line, command))
+        raise BadCommandLine(complaint("not enough arguments.", line, command))
     if command.most is not None and len(request.arguments) > command.most:
-        raise Wrong(complaint("too many arguments.", line, command))
+        raise BadCommandLine(complaint("too many arguments.", line, command))
 
 
 def complaint(text: str, line: list[str], command: Command | None = None) -> str:
@@ -129,7 +129,7 @@ def usage(command: Command | None) -> str:
         return f"Usage\n\nwarrenctl {SWITCHES} <command> [<command options>]"
     lines = [f"Usage\n\nwarrenctl {SWITCHES} {command.usage}"]
     if "<column>" in command.usage:
-        from .commands.table import COLUMNS  # with the libraries of HTTP, which few commands need
+        from .commands.table import COLUMNS  # imports the HTTP client, which few commands need here
 
         lines += ["", "<column>", f"\tmust be one of {', '.join(COLUMNS[command.name])}"]
     return "\n".join(lines)

@@ -1,18 +1,15 @@
-"""What ends a command otherwise than well."""
+"""Exit statuses, and the exceptions that end a command with one."""
 
-USAGE_STATUS = 64  # EX_USAGE
-DATA_STATUS = 65  # EX_DATAERR
-UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the node cannot be reached or refuses
-SOFTWARE_STATUS = 70  # EX_SOFTWARE
-TIMEOUT_STATUS = 75  # EX_TEMPFAIL
+# Those of sysexits.h that RabbitMQ's tools use
+USAGE, DATA, NO_USER, UNAVAILABLE, SOFTWARE, TIMEOUT = 64, 65, 67, 69, 70, 75
 
 
 class Unreachable(Exception):
-    """There is no node there, or not any more; the text is one line."""
+    """No node answers, or it has stopped; the text is one line."""
 
 
-class Failed(Exception):
-    """Ends the command with that status; the text is for the standard error."""
+class ExitError(Exception):
+    """The end of the command with an exit status; the text goes to the standard error."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

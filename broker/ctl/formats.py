@@ -1,4 +1,4 @@
-"""How results are written: table, json, csv, pretty_table, erlang. Lists are written as they come."""
+"""Formats of results: table, json, csv, pretty_table, erlang. Lists are written row by row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TextIO
 Row = list[object]
 Rows = Iterable[Row]
 
-MACHINE = ("json", "csv")  # no line but the result
+MACHINE = ("json", "csv")  # without banners
 
 
 def compact(value: object) -> str:
@@ -19,12 +19,12 @@ def compact(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """On one line and with no orders for a terminal."""
+    """Return the text on one line, with control characters escaped."""
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
 
 
 def cell(value: object) -> str:
-    """As it stands in a table."""
+    """Return the value as the text of a table cell."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -37,12 +37,12 @@ def cell(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """As it stands in a table within a cell."""
+    """Return the value as it is written in a list or map inside a table cell."""
     return f'"{printable(value)}"' if isinstance(value, str) else cell(value)
 
 
 def term(value: object) -> str:
-    """As Erlang writes it."""
+    """Return the value as an Erlang term."""
     if isinstance(value, dict):
         return "[" + ",".join([f"{{{term(str(key))},{term(part)}}}" for key, part in value.items()]) + "]"
     if isinstance(value, list):
@@ -57,7 +57,7 @@ def term(value: object) -> str:
 
 
 def table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
-    """Without rows there are no headings either."""
+    """Write tab-separated rows; the headings come with the first row."""
     for row in rows:
         if headings:
             print("\t".join(columns), file=out)
@@ -83,7 +83,7 @@ def csv_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> Non
 
 
 def pretty_table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
-    """All rows are needed to know how wide it is."""
+    """Write a framed table; its widths need all rows first."""
     lines = [columns] if headings else []
     lines += [[cell(value) for value in row] for row in rows]
     if not lines:
@@ -113,11 +113,11 @@ def atom(name: str) -> str:
 
 
 PLAIN_ATOM = re.compile(r"[a-z]\w*", re.ASCII)
-ATOMS = ("status", "type")  # columns whose values are Erlang's atoms, of records written as maps
+ATOMS = ("status", "type")  # columns whose values are written as Erlang atoms
 
 
 def maps(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
-    """As Erlang writes a list of maps."""
+    """Write the rows as an Erlang list of maps."""
     terms = [
         "#{"
         + ",".join(
@@ -144,7 +144,7 @@ FORMATS: dict[str, Callable[[list[str], Rows, bool, TextIO], None]] = {
 
 
 def text_of(value: object) -> str:
-    """A result that is no list of records."""
+    """Return the text of a result that is not a list of records."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

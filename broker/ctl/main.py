@@ -1,4 +1,4 @@
-"""Runs one command: asks the node, writes what it answers; the exit statuses are those of RabbitMQ's tools."""
+"""Run one command: send its requests, write the result, return an exit status of RabbitMQ's tools."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import command_line, formats, report
-from .answers import Answer, Lines, Refused, Report, Rows
+from .answers import Answer, CommandError, Lines, Report, Rows
 from .catalogue import COMMANDS
 from .command import ANY_NODE, Command, Request
-from .exit_status import DATA_STATUS, TIMEOUT_STATUS, UNAVAILABLE_STATUS, USAGE_STATUS, Failed, Unreachable
+from .exit_status import DATA, TIMEOUT, UNAVAILABLE, USAGE, ExitError, Unreachable
 from .question import Question
-from .wait import Waiting
+from .wait import StartupWait
 
 if TYPE_CHECKING:
     from .node import Node
 
-NOBODY_ANSWERS = """\
+NO_ANSWER = """\
 No broker answers at this socket. It may be down, or keep its data in another folder:
 
   --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
   --url URL    its HTTP API, such as http://USER@HOST:15672"""
-OWN_OPTIONS = ("data", "timeout", "url", "password-file")  # that say where and how to ask, and nothing to the node
-HTTP_TIMEOUT_S = 60.0  # for all of a command by --url, where neither --timeout nor the command says how long
+OWN_OPTIONS = ("data", "timeout", "url", "password-file")  # how to reach the node; not passed to the command
+HTTP_TIMEOUT_S = 60.0  # of a whole command with --url, if neither --timeout nor the command sets one
 
 
 class Run:
-    """One command line, being carried out."""
+    """One command line during its execution."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -40,9 +40,9 @@ class Run:
         if self.format == "erlang" and self.command.format == "maps":
             self.format = "maps"
         if self.format not in formats.FORMATS:
-            raise Failed(USAGE_STATUS, f"Formatter '{self.format}' not found")
+            raise ExitError(USAGE, f"Formatter '{self.format}' not found")
         self.silent = bool(request.options.get("silent"))
-        # As csv is read by programs, --silent leaves its headings there.
+        # Programs read csv, so --silent keeps its headings.
         unheaded = self.silent and self.format != "csv"
         self.headings = not (unheaded or request.options.get("no-table-headers"))
         self.timeout_s = self._timeout_s()
@@ -54,11 +54,11 @@ class Run:
         try:
             seconds = float(text)
         except ValueError:
-            raise Failed(USAGE_STATUS, f"timeout should be a number of seconds, actually was {text}") from None
+            raise ExitError(USAGE, f"timeout should be a number of seconds, actually was {text}") from None
         return seconds if 0 < seconds < 1e9 else None
 
-    def say(self, text: str) -> None:
-        """A line around the result, for people."""
+    def print_line(self, text: str) -> None:
+        """Print a line before or after the result, unless only the result is wanted."""
         if text and not self.silent and not self.request.options.get("quiet") and self.format not in formats.MACHINE:
             print(text)
 
@@ -72,8 +72,8 @@ class Run:
         return self.command.banner_of(self.request)
 
     def connect(self) -> Node:
-        """Raises Failed, Unreachable, TimeoutError."""
-        from .node import HTTPNode, LocalNode  # with the library of HTTP, which help does not need
+        """Connect to the node of the command line. Raises ExitError, Unreachable, TimeoutError."""
+        from .node import HTTPNode, LocalNode  # imports the HTTP client, which help does not need
 
         url = self.request.options.get("url")
         if url is not None:
@@ -87,19 +87,19 @@ class Run:
         if wanted not in (remote.name, ANY_NODE, f"rabbit@{socket.gethostname()}"):
             remote.close()
             text = f"Error: unable to perform an operation on node '{wanted}': this is node '{remote.name}'"
-            raise Failed(UNAVAILABLE_STATUS, text)
+            raise ExitError(UNAVAILABLE, text)
         self.request.node = remote.name
         return remote
 
     def connect_when_started(self) -> Node:
-        """Raises Failed, TimeoutError."""
-        return Waiting(self.request, sys.argv[1:], self.timeout_s, self.say).connected(self.connect)
+        """Wait until the node has started. Raises ExitError, TimeoutError."""
+        return StartupWait(self.request, sys.argv[1:], self.timeout_s, self.print_line).connect(self.connect)
 
     def perform(self) -> None:
-        """Raises Failed."""
+        """Run the command and print its result. Raises ExitError."""
         name = self.request.command
         if self.request.options.get("dry-run"):
-            self.say(self.banner())
+            self.print_line(self.banner())
             return
         try:
             connect = self.connect_when_started if name in ("wait", "await_startup") else self.connect
@@ -114,54 +114,54 @@ class Run:
             value = int((self.timeout_s or 0) * 1000)
             node = self.request.node or self.request.option("node", ANY_NODE)
             text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
-            raise Failed(TIMEOUT_STATUS, text) from None
+            raise ExitError(TIMEOUT, text) from None
         except Unreachable as error:
-            raise Failed(UNAVAILABLE_STATUS, self.unreachable(error)) from None
+            raise ExitError(UNAVAILABLE, self.unreachable(error)) from None
 
     def unreachable(self, error: Unreachable) -> str:
-        """Say which node was looked for where, and what can be done."""
+        """Return the error text: which node, at which address, and which options help."""
         if self.request.node:  # it has answered before
             return f"Error: unable to perform an operation on node '{self.request.node}': {error}"
         node = self.request.option("node", f"warren@{socket.gethostname().partition('.')[0]}")
         text = f"Error: unable to perform an operation on node '{node}': {error}"
         if "url" in self.request.options:
             return text
-        return f"{text}\n\n{NOBODY_ANSWERS}"
+        return f"{text}\n\n{NO_ANSWER}"
 
     def ask(self, remote: Node) -> None:
-        """Raises Failed, Unreachable, TimeoutError."""
+        """Run the command on the node and print its result. Raises ExitError, Unreachable, TimeoutError."""
         arguments = self.arguments()
         options = {name: value for name, value in self.request.options.items() if name not in OWN_OPTIONS}
         try:
             answer = remote.ask(Question(self.request.command, arguments, options))
-        except Refused as error:
+        except CommandError as error:
             if not error.argument:
-                self.say(self.banner())
-            raise refusal(error, self.command) from None
-        self.say(self.banner())
+                self.print_line(self.banner())
+            raise error_of(error, self.command) from None
+        self.print_line(self.banner())
         self.write(answer)
-        self.say(self.command.after)
+        self.print_line(self.command.after)
 
     def report(self, remote: Node) -> None:
-        """What cannot be told is told of in its place. Raises Unreachable, TimeoutError."""
-        self.say(self.banner())
+        """Run the commands of `report`; an error is printed in place of a result. Raises Unreachable, TimeoutError."""
+        self.print_line(self.banner())
         try:
             answer = remote.ask(Question("list_vhosts", ["name"], {}))
-        except Refused as error:
-            raise refusal(error) from None
+        except CommandError as error:
+            raise error_of(error) from None
         assert isinstance(answer, Rows)
         vhosts = [str(row[0]) for row in answer.rows]
         for line in report.lines(vhosts):
-            self.say("")
+            self.print_line("")
             part = Run(command_line.parse(line))
             part.request.node = remote.name
             try:
                 part.ask(remote)
-            except Failed as error:
+            except ExitError as error:
                 print(error.text)
 
     def arguments(self) -> list[str]:
-        """With what is to be read from elsewhere in its place. Raises Failed."""
+        """Return the arguments, including a password or file contents that have to be read. Raises ExitError."""
         arguments = self.request.arguments
         if self.request.command == "add_user" and len(arguments) == 1:
             return [*arguments, password()]
@@ -172,7 +172,7 @@ class Run:
         return arguments
 
     def write(self, answer: Answer) -> None:
-        """Print what the node answered. Raises Failed, Unreachable, TimeoutError."""
+        """Print an answer. Raises ExitError, Unreachable, TimeoutError."""
         if isinstance(answer, Rows):
             formats.FORMATS[self.format](answer.columns, map(list, answer.rows), self.headings, sys.stdout)
         elif isinstance(answer, Lines):
@@ -186,7 +186,7 @@ class Run:
             print(formats.compact({"result": "ok", "node": self.request.node}))
 
     def write_value(self, value: object, text: str | None) -> None:
-        """Print a value; `text` is it for people, or None to make that of the value."""
+        """Print a value in the chosen format; `text` is its form for people, None to derive it."""
         if self.request.command == "export_definitions":
             save(self.request.arguments[0], value)
         elif self.format == "json":
@@ -199,11 +199,11 @@ class Run:
                 print(text)
 
 
-def refusal(error: Refused, command: Command | None = None) -> Failed:
-    """`command` is the one whose usage follows where the arguments are wrong."""
+def error_of(error: CommandError, command: Command | None = None) -> ExitError:
+    """Return the exit for a refused command; `command` gives the usage to print with a bad argument."""
     if error.argument:
-        return Failed(error.status, command_line.complaint(error.text, sys.argv[1:], command))
-    return Failed(error.status, error.text if error.bare else f"Error:\n{error.text}")
+        return ExitError(error.status, command_line.complaint(error.text, sys.argv[1:], command))
+    return ExitError(error.status, error.text if error.bare else f"Error:\n{error.text}")
 
 
 def password() -> str:
@@ -215,18 +215,18 @@ def password() -> str:
 
 
 def text_of(name: str, command: Command) -> str:
-    """Raises Failed."""
+    """Read a file, or the standard input for "-". Raises ExitError."""
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         text = command_line.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
-        raise Failed(DATA_STATUS, text) from None
+        raise ExitError(DATA, text) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Failed(UNAVAILABLE_STATUS, f"Error:\ncannot read {name}: {error}") from None
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {name}: {error}") from None
 
 
 def save(name: str, value: object) -> None:
-    """Raises Failed."""
+    """Write JSON to a file, or to the standard output for "-". Raises ExitError."""
     text = json.dumps(value, ensure_ascii=False) + "\n"
     try:
         if name == "-":
@@ -234,11 +234,11 @@ def save(name: str, value: object) -> None:
         else:
             Path(name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Failed(UNAVAILABLE_STATUS, f"Error:\ncannot write {name}: {error}") from None
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {name}: {error}") from None
 
 
 def version() -> str:
-    """The version of the installed distribution."""
+    """Return the version of the installed distribution."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -248,17 +248,17 @@ def version() -> str:
 
 
 def run(line: list[str]) -> int:
-    """Raises Failed."""
+    """Parse and run one command line; return the exit status. Raises ExitError."""
     try:
         request = command_line.parse(line)
-    except command_line.Wrong as error:
-        raise Failed(USAGE_STATUS, str(error)) from None
+    except command_line.BadCommandLine as error:
+        raise ExitError(USAGE, str(error)) from None
     options = request.options
     if options.get("version"):
         print(f"warrenctl {version()}")
     elif not request.command:
         print(command_line.help_of_all())
-        return 0 if options.get("help") else USAGE_STATUS
+        return 0 if options.get("help") else USAGE
     elif options.get("help"):
         print(command_line.help_of(COMMANDS[request.command]))
     elif request.command == "version":
@@ -273,16 +273,16 @@ def run(line: list[str]) -> int:
 
 
 def main() -> int:
-    """The exit status."""
+    """The entry point of `warrenctl`: return the exit status."""
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
         return status
-    except Failed as error:
+    except ExitError as error:
         sys.stdout.flush()
         print(error.text, file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

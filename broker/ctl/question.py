@@ -1,16 +1,17 @@
-"""What is asked by one command line: the command, its arguments and options; it knows no node."""
+"""A command with its arguments and options, before it is sent to a node."""
 
 from __future__ import annotations
 
 import json
 
-from .answers import UNAVAILABLE, USAGE, Refused, bad_argument
+from .answers import CommandError, bad_argument
+from .exit_status import UNAVAILABLE, USAGE
 
 Options = dict[str, str | bool]
 
 
 class Question:
-    """`arguments` are the positional ones; `options` are by their long names, without dashes in front."""
+    """A command; `options` are by long name, without dashes."""
 
     __slots__ = ("command", "arguments", "options")
 
@@ -26,40 +27,40 @@ class Question:
     def flag(self, option: str) -> bool:
         return bool(self.options.get(option))
 
-    def whole(self, option: str, default: int, least: int = 0) -> int:
-        """Raises Refused (64) for what is no whole number, or below the least."""
+    def integer(self, option: str, default: int, least: int = 0) -> int:
+        """Return the integer of an option. Raises CommandError (64) if it is none or below `least`."""
         text = self.text(option, str(default))
         try:
             value = int(text)
         except ValueError:
             value = least - 1
         if value < least:
-            raise Refused(USAGE, f"Invalid options for this command:\n--{option} : {text}", argument=True)
+            raise CommandError(USAGE, f"Invalid options for this command:\n--{option} : {text}", argument=True)
         return value
 
     def document(self, text: str) -> object:
-        """The value of an argument that is JSON. Raises Refused (69)."""
+        """Return the value of a JSON argument. Raises CommandError (69)."""
         try:
             value: object = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise Refused(UNAVAILABLE, f"JSON decoding error. Reason: {error}") from None
+            raise CommandError(UNAVAILABLE, f"JSON decoding error. Reason: {error}") from None
         return value
 
     def limits(self, text: str, what: str) -> dict[str, object]:
-        """The value of an argument that is a JSON object. Raises Refused (69)."""
+        """Return the object of a JSON argument. Raises CommandError (69)."""
         value = self.document(text)
         if not isinstance(value, dict):
-            raise Refused(UNAVAILABLE, f"Validation failed\n\n{what} should be a map\n")
+            raise CommandError(UNAVAILABLE, f"Validation failed\n\n{what} should be a map\n")
         return value
 
     @property
     def is_operators(self) -> bool:
-        """Whether operators' policies are meant, not users'."""
+        """True for the commands of operator policies."""
         return "operator" in self.command
 
 
-def whole(text: str, why: str = "Argument must be a positive integer") -> int:
-    """Raises Refused (65)."""
+def integer(text: str, why: str = "Argument must be a positive integer") -> int:
+    """Return the integer of an argument. Raises CommandError (65)."""
     try:
         value = int(text)
     except ValueError:

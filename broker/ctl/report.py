@@ -1,6 +1,6 @@
-"""`report`: what whoever helps with a node needs to know of it, told by other commands, one after the other.
+"""The commands whose results `report` prints, for support and bug reports.
 
-Runtime parameters are not in it, as URIs of upstreams hold passwords.
+list_parameters is left out, as URIs of upstreams contain passwords.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OF_VHOST = (
 
 
 def lines(vhosts: list[str]) -> Iterator[list[str]]:
-    """The command lines."""
+    """Return the command lines."""
     yield from OF_NODE
     for vhost in vhosts:
         for line in OF_VHOST:

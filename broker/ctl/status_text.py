@@ -1,11 +1,12 @@
-"""How a node is, told in the words and sections of RabbitMQ's tools. Made of plain values: it knows no node."""
+"""The texts of status commands and health checks, in RabbitMQ's words and sections, made of plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .answers import UNAVAILABLE, USAGE, Refused
+from .answers import CommandError
+from .exit_status import UNAVAILABLE, USAGE
 
 GB = 10**9
 UNITS = {"bytes": 1, "kb": 10**3, "mb": 10**6, "gb": GB, "tb": 10**12}
@@ -17,7 +18,7 @@ PURPOSES = {
     "http/prometheus": "Prometheus exporter API over HTTP",
     "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
 }
-SPELLINGS = {  # of protocols, that people write
+SPELLINGS = {  # other spellings of protocols
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
     **dict.fromkeys(("amqps", "amqp/tls"), "amqp/ssl"),
     **dict.fromkeys(("http_api", "management"), "http"),
@@ -26,7 +27,7 @@ SPELLINGS = {  # of protocols, that people write
 }
 
 Facts = Mapping[str, Any]
-"""What is told to a machine."""
+"""The values of a status command, as its JSON has them."""
 
 Listener = Facts
 Section = tuple[str, Sequence[str]]
@@ -46,15 +47,15 @@ def listener_lines(listeners: Iterable[Listener]) -> list[str]:
 
 
 def alarm_lines(node: str, alarms: Iterable[str]) -> list[str]:
-    """`alarms` are resources that are low: memory, disk."""
+    """Return a line for each resource that is low (memory, disk)."""
     return [f"{resource.title()} alarm on node {node}" for resource in alarms]
 
 
 def divisor(unit: str) -> int:
-    """Of a unit of sizes. Raises Refused (64)."""
+    """Return the number of bytes of a unit. Raises CommandError (64)."""
     if unit not in UNITS:
         text = f"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}"
-        raise Refused(USAGE, f'"{text}"', argument=True)
+        raise CommandError(USAGE, f'"{text}"', argument=True)
     return UNITS[unit]
 
 
@@ -67,7 +68,7 @@ def bulleted(names: Iterable[str]) -> list[str]:
 
 
 def status_text(facts: Facts, unit: str) -> str:
-    """Raises Refused (64)."""
+    """Return the text of `status`. Raises CommandError (64)."""
     by, totals = divisor(unit), facts["totals"]
     sizes = (
         facts["memory"]["total"]["rss"],
@@ -112,7 +113,7 @@ def status_text(facts: Facts, unit: str) -> str:
 
 
 def event_loop_lines(facts: Facts) -> list[str]:
-    """The longest turns, and each task with its count, restarts and failures."""
+    """Return the longest turns, and the count, restarts and failures of each task."""
     lines = [
         f"Longest turn of the last minute or two: {facts['longest_turn_ms']} ms",
         f"Longest turn since the start: {facts['longest_turn_since_start_ms']} ms",
@@ -143,7 +144,7 @@ def cluster_text(facts: Facts) -> str:
 
 
 def breakdown_text(parts: Mapping[str, int], unit: str) -> str:
-    """What memory is used for, the largest part first. Raises Refused (64)."""
+    """Return the memory by purpose, the largest part first. Raises CommandError (64)."""
     by, total = divisor(unit), sum(parts.values())
     return "\n".join(
         f"{name}: {size / by:.4f} {unit} ({100 * size / total if total else 0:.2f}%)"
@@ -151,19 +152,19 @@ def breakdown_text(parts: Mapping[str, int], unit: str) -> str:
     )
 
 
-# Checks: what they say, or Refused (69)
+# Health checks: each returns its text or raises CommandError (69).
 
 
 def check_alarms(node: str, alarms: Sequence[str], local: bool) -> str:
     if alarms:
-        raise Refused(UNAVAILABLE, "\n".join(alarm_lines(node, alarms)), bare=not local)
+        raise CommandError(UNAVAILABLE, "\n".join(alarm_lines(node, alarms)), bare=not local)
     return f"Node {node} reported no {'local alarms' if local else 'alarms, local or clusterwide'}"
 
 
 def check_running(node: str, listeners: Iterable[Listener]) -> str:
-    """Whether clients can connect."""
+    """Check that an AMQP listener is open."""
     if not any(one["protocol"].startswith("amqp") for one in listeners):
-        raise Refused(UNAVAILABLE, f"RabbitMQ on node {node} is not running or has not fully booted yet")
+        raise CommandError(UNAVAILABLE, f"RabbitMQ on node {node} is not running or has not fully booted yet")
     return f"RabbitMQ on node {node} is fully booted and running"
 
 
@@ -171,7 +172,7 @@ def check_port(node: str, listeners: Iterable[Listener], port: int) -> str:
     ports = list(dict.fromkeys(one["port"] for one in listeners))
     if port not in ports:
         found = f"Found listeners that use the following ports: {', '.join(map(str, ports))}"
-        raise Refused(UNAVAILABLE, f"No listener for port {port} is active on node {node}. {found}", bare=True)
+        raise CommandError(UNAVAILABLE, f"No listener for port {port} is active on node {node}. {found}", bare=True)
     return f"A listener for port {port} is running on node {node}."
 
 
@@ -180,18 +181,18 @@ def check_protocol(node: str, listeners: Iterable[Listener], protocol: str) -> s
     protocols = sorted({one["protocol"] for one in listeners})
     if name not in protocols:
         found = f"Found listeners for the following protocols: {', '.join(protocols)}"
-        raise Refused(UNAVAILABLE, f"No listener for protocol {protocol} is active on node {node}. {found}")
+        raise CommandError(UNAVAILABLE, f"No listener for protocol {protocol} is active on node {node}. {found}")
     return f"A listener for protocol {name} is running on node {node}."
 
 
 def check_connected(node: str, listeners: Sequence[Listener], reached: Sequence[bool]) -> str:
-    """`reached` says of each listener whether it was connected to."""
+    """Check that connections were accepted; `reached` has a value for each listener."""
     if not listeners:
-        raise Refused(UNAVAILABLE, f"No listener on node {node} accepts connections")
+        raise CommandError(UNAVAILABLE, f"No listener on node {node} accepts connections")
     failed = [one for one, open_ in zip(listeners, reached, strict=True) if not open_]
     if failed:
         text = f"Connection to ports of the following listeners on node {node} failed: "
-        raise Refused(UNAVAILABLE, "\n".join([text, *listener_lines(failed)]))
+        raise CommandError(UNAVAILABLE, "\n".join([text, *listener_lines(failed)]))
     ports = ", ".join(dict.fromkeys(str(one["port"]) for one in listeners))
     return f"Successfully connected to ports {ports} on node {node}."
 
@@ -201,7 +202,7 @@ def check_vhosts(node: str) -> str:
 
 
 def not_expiring(within: int, unit: str) -> str:
-    """That no certificate ends within so many weeks."""
+    """Return the text for the case that no certificate expires within this time."""
     return f"No certificates are expiring within {within} {unit.removesuffix('s') if within == 1 else unit}."
 
 
@@ -210,8 +211,8 @@ DEFAULT_UNIT, DEFAULT_WITHIN = "weeks", 4
 
 
 def days(unit: str) -> int:
-    """In a unit of time. Raises Refused (64)."""
+    """Return the number of days of a unit of time. Raises CommandError (64)."""
     if unit not in TIME_UNITS:
         text = f"unit '{unit}' is not supported. Please use one of: {', '.join(TIME_UNITS)}"
-        raise Refused(USAGE, f'"{text}"', argument=True)
+        raise CommandError(USAGE, f'"{text}"', argument=True)
     return TIME_UNITS[unit]

@@ -1,4 +1,4 @@
-"""All commands, by group and by name."""
+"""The usage, help and banner of all commands, by group and by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of rabbitmq-diagnostics and of rabbitmq-plugins: how the node is, and what it is made of."""
+"""Commands of rabbitmq-diagnostics and rabbitmq-plugins."""
 
 from __future__ import annotations
 

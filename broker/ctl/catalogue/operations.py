@@ -1,4 +1,4 @@
-"""Commands that list what runs, act on it, and look after the node."""
+"""Commands that list objects, act on them, and operate the node."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def feature_banner(request: Request) -> str:
 
 
 def export_banner(request: Request) -> str:
-    """Nothing but the definitions goes to the standard output."""
+    """Return "" for the standard output, which gets only the definitions."""
     (file,) = request.arguments
     return "" if file == "-" else f'Exporting definitions in JSON to a file at "{file}" ...'
 

@@ -1,1 +1,1 @@
-"""The commands, each carried out by requests to the HTTP API of Warren, or of RabbitMQ."""
+"""The handlers of the commands: requests to the HTTP API of Warren or RabbitMQ."""

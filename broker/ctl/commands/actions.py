@@ -1,4 +1,4 @@
-"""What operators do to queues, connections, links of federation, definitions and the cluster."""
+"""Commands that change queues, connections, federation links, definitions and the cluster."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import time
 from datetime import datetime
 from functools import partial
 
-from ..answers import DATA, UNAVAILABLE, USAGE, Refused, Rows
-from ..api_client import Missing, Refusal
-from ..columns import Columns, listed
+from ..answers import CommandError, Rows
+from ..api_client import APIError, NotFound
+from ..columns import Columns, select_columns
+from ..exit_status import DATA, UNAVAILABLE, USAGE
 from ..link_columns import COLUMNS, local_time
 from .call import Call, Handler, Item
 from .lists import connections, pid
@@ -17,50 +18,50 @@ DOWN = ("federation-links", "state", "down")
 
 
 def queue_path(call: Call) -> tuple[str, ...]:
-    """The path of the queue; at the unix socket also queues of others that are exclusive are deleted and purged."""
+    """Return the queue's API path; the unix socket's also deletes and purges exclusive queues of other connections."""
     return ("warren", "queues") if call.is_local else ("queues",)
 
 
 def purge_queue(call: Call) -> None:
     try:
         call.api.delete(*queue_path(call), call.vhost_name, call.arguments[0], "contents")
-    except Missing:
-        raise Refused(DATA, "Object (queue, stream, exchange, etc) was not found", bare=True) from None
+    except NotFound:
+        raise CommandError(DATA, "Object (queue, stream, exchange, etc) was not found", bare=True) from None
 
 
 def delete_queue(call: Call) -> str:
     name, vhost = call.arguments[0], call.vhost_name
-    queue = call.there("queues", vhost, name)
+    queue = call.find("queues", vhost, name)
     if queue is None:
-        raise Refused(USAGE, "Queue not found")
+        raise CommandError(USAGE, "Queue not found")
     conditions: dict[str, str] = {option: "true" for option in ("if-empty", "if-unused") if call.flag(option)}
     try:
         deleted = call.api.delete(*queue_path(call), vhost, name, query=conditions)
-    except Refusal as error:
+    except APIError as error:
         if error.status != 400:
             raise
         state = "in use" if "in use" in error.reason else "not empty"
-        raise Refused(UNAVAILABLE, f"Queue '{name}' in vhost '{vhost}' is {state}") from None
+        raise CommandError(UNAVAILABLE, f"Queue '{name}' in vhost '{vhost}' is {state}") from None
     ready = deleted["messages_ready"] if isinstance(deleted, dict) else queue.get("messages_ready", 0)
     return f"Queue was successfully deleted with {ready} ready messages"
 
 
 def close(call: Call, found: list[Item], reason: str) -> None:
-    """Those of them that are still there."""
+    """Close the connections, except those that are closed already."""
     for one in found:
         try:
             call.api.delete("connections", one["name"], headers={"X-Reason": header(reason)})
-        except Missing:
+        except NotFound:
             continue
 
 
 def header(text: str) -> str:
-    """As a header can have it."""
+    """Return the text in the form of an HTTP header."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 def close_connection(call: Call) -> None:
-    """Nobody of that pid is fine, as in RabbitMQ."""
+    """Close a connection; an unknown pid is no error, as in RabbitMQ."""
     wanted, reason = call.arguments
     close(call, [one for one in connections(call) if wanted in (one["name"], one.get("pid"), pid(one["name"]))], reason)
 
@@ -72,7 +73,7 @@ def close_all_user_connections(call: Call) -> None:
 
 def close_all_connections(call: Call) -> str:
     (reason,) = call.arguments
-    limit, delay_ms = call.whole("limit", 0), call.whole("per-connection-delay", 0)
+    limit, delay_ms = call.integer("limit", 0), call.integer("per-connection-delay", 0)
     found = [one for one in connections(call) if call.flag("global") or one.get("vhost") == call.vhost_name]
     found = found[: limit or None]
     for one in found:
@@ -82,14 +83,14 @@ def close_all_connections(call: Call) -> str:
 
 
 def federation_status(call: Call) -> Rows:
-    found = call.listed(*(DOWN if call.flag("only-down") else DOWN[:1]))  # none of a broker without federation
+    found = call.list_of(*(DOWN if call.flag("only-down") else DOWN[:1]))  # empty for a broker without federation
     columns: Columns[Item] = {name: partial(cell, column=name) for name in COLUMNS}
-    return listed(columns, call.arguments, COLUMNS, found)
+    return select_columns(columns, call.arguments, COLUMNS, found)
 
 
 def cell(link: Item, column: str) -> object:
     if column == "last_changed":
-        day, _, clock = str(link.get("timestamp", "")).partition(" ")  # in which the hour has no zero in front
+        day, _, clock = str(link.get("timestamp", "")).partition(" ")  # the API writes the hour without a leading zero
         return f"{day} {clock:0>8}" if clock else ""
     if column == "next_attempt_at":
         return local_time(datetime.fromisoformat(link[column]).timestamp()) if column in link else ""
@@ -98,13 +99,13 @@ def cell(link: Item, column: str) -> object:
 
 
 def restart_federation_link(call: Call) -> None:
-    """Raises Refused (69) where there is no such link."""
+    """Raises CommandError (69) for an unknown link."""
     id = call.arguments[0]
-    for link in call.listed("federation-links"):
+    for link in call.list_of("federation-links"):
         if link["id"] == id:
             call.api.delete("federation-links", "vhost", link["vhost"], id, link["node"], "restart")
             return
-    raise Refused(UNAVAILABLE, "Link with the given ID was not found")
+    raise CommandError(UNAVAILABLE, "Link with the given ID was not found")
 
 
 def export_definitions(call: Call) -> Item:
@@ -113,14 +114,14 @@ def export_definitions(call: Call) -> Item:
 
 
 def import_definitions(call: Call) -> str | None:
-    """Import a document; the unix socket returns what was left out of it, else the log has that."""
+    """Import definitions; the unix socket returns what was skipped, otherwise only the node's log has it."""
     skip = call.flag("skip-if-unchanged")
     if call.is_local:
         path = ("warren", "definitions")
         answer = call.api.request("POST", path, call.arguments[0], {"skip-if-unchanged": str(skip).lower()})
         return "\n".join(answer["skipped"]) or None
     if skip:
-        raise Refused(USAGE, "warrenctl: --skip-if-unchanged goes by the control socket, not by --url", bare=True)
+        raise CommandError(USAGE, "warrenctl: --skip-if-unchanged goes by the control socket, not by --url", bare=True)
     call.api.request("POST", ("definitions",), body=call.arguments[0])
     return None
 
@@ -130,11 +131,11 @@ def set_cluster_name(call: Call) -> None:
 
 
 def enable_feature_flag(call: Call) -> None:
-    """Raises Refused (64) for one that there is not."""
+    """Raises CommandError (64) for an unknown feature flag."""
     name = call.arguments[0]
     known = [flag["name"] for flag in call.api.get("feature-flags")]
     if name not in (*known, "all"):
-        raise Refused(USAGE, f"This feature flag is not supported by node {call.node}")
+        raise CommandError(USAGE, f"This feature flag is not supported by node {call.node}")
     for each in known if name == "all" else [name]:
         call.api.put("feature-flags", each, "enable", body={"name": each})
 

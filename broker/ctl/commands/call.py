@@ -1,4 +1,4 @@
-"""One command line that is carried out over HTTP."""
+"""A command during its execution over HTTP."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..answers import Answer, no_user, no_vhost
-from ..api_client import API, Missing
+from ..api_client import API, NotFound
 from ..question import Options, Question
 
 Item = dict[str, Any]
-"""An object, as the API tells it."""
+"""An object as the API returns it."""
 
 
 class Call(Question):
-    """`node` is the name of the node that answers."""
+    """A command with the API client. `node` is the name of the node that answered."""
 
     __slots__ = ("api", "node", "vhost_name")
 
@@ -26,44 +26,42 @@ class Call(Question):
 
     @property
     def is_local(self) -> bool:
-        """Whether the node is Warren, and asked at its unix socket."""
+        """True if the client uses the unix socket of a Warren node."""
         return self.api.is_local
 
     def vhost(self) -> Item:
-        """Raises Refused (65)."""
+        """Return the virtual host of the command. Raises CommandError (65)."""
         return self.vhost_of(self.vhost_name)
 
     def vhost_of(self, name: str) -> Item:
-        """Raises Refused (65)."""
-        try:
-            found: Item = self.api.get("vhosts", name)
-        except Missing:
-            raise no_vhost(name) from None
-        return found
+        """Return a virtual host. Raises CommandError (65)."""
+        vhost = self.find("vhosts", name)
+        if vhost is None:
+            raise no_vhost(name)
+        return vhost
 
     def user(self, name: str) -> Item:
-        """Raises Refused (67)."""
-        try:
-            found: Item = self.api.get("users", name)
-        except Missing:
-            raise no_user(name) from None
-        return found
+        """Return a user. Raises CommandError (67)."""
+        user = self.find("users", name)
+        if user is None:
+            raise no_user(name)
+        return user
 
-    def there(self, *path: str) -> Item | None:
-        """The object of this path, None where there is none."""
+    def find(self, *path: str) -> Item | None:
+        """Return the object at a path, or None."""
         try:
-            found: Item = self.api.get(*path)
-        except Missing:
+            item: Item = self.api.get(*path)
+        except NotFound:
             return None
-        return found
+        return item
 
-    def listed(self, *path: str) -> list[Item]:
-        """The objects of this path; none where it leads nowhere."""
+    def list_of(self, *path: str) -> list[Item]:
+        """Return the objects at a path, or [] if it does not exist."""
         try:
-            found: list[Item] = self.api.get(*path)
-        except Missing:
+            items: list[Item] = self.api.get(*path)
+        except NotFound:
             return []
-        return found
+        return items
 
 
 Handler = Callable[[Call], Answer]

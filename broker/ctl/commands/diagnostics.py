@@ -7,9 +7,10 @@ import ssl
 import time
 
 from .. import status_text as status
-from ..answers import UNAVAILABLE, Refused, Report, Rows
-from ..api_client import Refusal
-from ..question import whole
+from ..answers import CommandError, Report, Rows
+from ..api_client import APIError
+from ..exit_status import UNAVAILABLE
+from ..question import integer
 from .call import Call, Handler, Item
 
 CONNECT_WAIT_S = 10.0
@@ -23,7 +24,7 @@ def ping(call: Call) -> str:
 
 
 def await_startup(call: Call) -> None:
-    """Who answers has started."""
+    """Do nothing: a node that answers has started."""
 
 
 def the_node(call: Call) -> Item:
@@ -41,9 +42,9 @@ def listeners(call: Call) -> list[dict[str, object]]:
 
 
 def listeners_of(call: Call, overview: Item) -> list[dict[str, object]]:
-    """Raises Refused (69) where the user may not see them."""
+    """Raises CommandError (69) if the user may not see the listeners."""
     if "listeners" not in overview:
-        raise Refused(UNAVAILABLE, "access refused: Not monitor user")
+        raise CommandError(UNAVAILABLE, "access refused: Not monitor user")
     return [
         status.listener(str(one["node"]), str(one["ip_address"]), int(one["port"]), str(one["protocol"]))
         for one in overview["listeners"]
@@ -71,7 +72,7 @@ def check_running(call: Call) -> str:
 
 
 def check_port_listener(call: Call) -> str:
-    return status.check_port(call.node, listeners(call), whole(call.arguments[0]))
+    return status.check_port(call.node, listeners(call), integer(call.arguments[0]))
 
 
 def check_protocol_listener(call: Call) -> str:
@@ -79,7 +80,7 @@ def check_protocol_listener(call: Call) -> str:
 
 
 def check_port_connectivity(call: Call) -> str:
-    """From here: at the address of each listener of this machine, or at the host of the URL."""
+    """Connect to each listener: at its own address if the node is local, otherwise at the host of the URL."""
     found = listeners(call)
     hosts = [local_host(str(one["interface"])) if call.is_local else call.api.host for one in found]
     reached = [connects(host, one["port"]) for host, one in zip(hosts, found, strict=True)]
@@ -87,7 +88,7 @@ def check_port_connectivity(call: Call) -> str:
 
 
 def local_host(interface: str) -> str:
-    """The address by which an interface of this machine is reached."""
+    """Return the address by which an interface of this machine is reached."""
     host = interface.strip("[]")
     return ALL_INTERFACES.get(host, host)
 
@@ -106,21 +107,21 @@ def check_virtual_hosts(call: Call) -> str:
 
 
 def check_certificate_expiration(call: Call) -> str:
-    unit, within = call.text("unit", status.DEFAULT_UNIT), call.whole("within", status.DEFAULT_WITHIN)
+    unit, within = call.text("unit", status.DEFAULT_UNIT), call.integer("within", status.DEFAULT_WITHIN)
     until_s = time.time() + within * status.days(unit) * DAY_S
     try:
         call.api.get("health", "checks", "certificate-expiration", str(within), unit)
-    except Refusal as error:
+    except APIError as error:
         lines = expiring_lines(error.answer, until_s)
         if error.status != 503:
             raise
         head = f"Certificates on node {call.node} are about to expire:"
-        raise Refused(UNAVAILABLE, "\n".join([head, *lines]) if lines else error.reason) from None
+        raise CommandError(UNAVAILABLE, "\n".join([head, *lines]) if lines else error.reason) from None
     return status.not_expiring(within, unit)
 
 
 def expiring_lines(answer: object, until_s: float) -> list[str]:
-    """A line for each certificate that ends before then; none for an answer that names no files."""
+    """Return a line for each certificate that expires before `until_s`; an answer without file names has none."""
     listeners = answer.get("expired", []) if isinstance(answer, dict) else []
     return [
         f"{one['interface']}:{one['port']} ({one['protocol']}): {one[file]} expires on {expiry}"
@@ -132,13 +133,13 @@ def expiring_lines(answer: object, until_s: float) -> list[str]:
 
 
 def checked(call: Call, *check: str) -> None:
-    """Raises Refused (69)."""
+    """Raises CommandError (69) if the health check fails."""
     try:
         call.api.get("health", "checks", *check)
-    except Refusal as error:
+    except APIError as error:
         if error.status != 503:
             raise
-        raise Refused(UNAVAILABLE, error.reason) from None
+        raise CommandError(UNAVAILABLE, error.reason) from None
 
 
 def memory_breakdown(call: Call) -> Report:
@@ -148,7 +149,7 @@ def memory_breakdown(call: Call) -> Report:
 
 
 def list_ciphers(call: Call) -> Rows:
-    """The ciphers of this installation."""
+    """List the ciphers of this installation."""
     return Rows(["cipher"], [[one["name"]] for one in ssl.create_default_context().get_ciphers()])
 
 
@@ -161,7 +162,7 @@ def environment(call: Call) -> str:
 
 
 def runtime(overview: Item) -> str:
-    """Python with Warren, Erlang with RabbitMQ."""
+    """Return the language runtime: Python for Warren, Erlang for RabbitMQ."""
     name = "Erlang" if overview.get("product_name", "RabbitMQ") == "RabbitMQ" else "Python"
     return f"{name} {overview.get('erlang_version')}"
 
@@ -195,7 +196,7 @@ def show_status(call: Call) -> Report:
             "virtual_host_count": len(call.api.get("vhosts", columns="name")),
         },
         "listeners": listeners_of(call, overview),
-        "event_loop": node.get("event_loop"),  # None of a RabbitMQ, which has none
+        "event_loop": node.get("event_loop"),  # RabbitMQ has none
     }
     return Report(status.status_text(value, call.text("unit", "gb").lower()), value)
 

@@ -1,12 +1,13 @@
-"""`eval`: the few Erlang expressions that test suites of RabbitMQ clients use."""
+"""`eval` for the few Erlang expressions that the test suites of RabbitMQ clients use."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from ..answers import SOFTWARE, Refused
-from ..api_client import Missing
+from ..answers import CommandError
+from ..api_client import NotFound
+from ..exit_status import SOFTWARE
 from .call import Call, Handler
 
 SPACE = re.compile(r"\s+")
@@ -18,14 +19,14 @@ GET_ENV = re.compile(r"\{ok,(\w+)\}=application:get_env\(rabbit,(\w+)\),\1\.?")
 CLEAR_ALARM = re.compile(r"rabbit_alarm:clear_alarm\(\{resource_limit,(\w+),node\(\)\}\)\.?")
 
 
-def unsupported() -> Refused:
-    return Refused(SOFTWARE, "eval is not supported")
+def unsupported() -> CommandError:
+    return CommandError(SOFTWARE, "eval is not supported")
 
 
 def set_alarm(call: Call, match: re.Match[str]) -> str:
     try:
         call.api.put("warren", "alarms", match[1])
-    except Missing:
+    except NotFound:
         raise unsupported() from None
     return "ok"
 
@@ -33,7 +34,7 @@ def set_alarm(call: Call, match: re.Match[str]) -> str:
 def clear_alarm(call: Call, match: re.Match[str]) -> str:
     try:
         call.api.delete("warren", "alarms", match[1])
-    except Missing:
+    except NotFound:
         raise unsupported() from None
     return "ok"
 
@@ -66,7 +67,7 @@ IDIOMS: list[tuple[re.Pattern[str], Callable[[Call, re.Match[str]], str]]] = [
 
 
 def evaluate(call: Call) -> str:
-    """Raises Refused (70) for any other expression."""
+    """Raises CommandError (70) for any other expression."""
     expression = SPACE.sub("", call.arguments[0])
     for pattern, handler in IDIOMS:
         match = pattern.fullmatch(expression)

@@ -1,4 +1,4 @@
-"""Lists of what is in virtual hosts, and of who is connected."""
+"""Commands that list the objects of virtual hosts, connections and channels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 from ..answers import Rows
-from ..columns import Columns, listed
+from ..columns import Columns, select_columns
 from .call import Call, Handler, Item
 
 
-def told(*names: str) -> Callable[[Item], Any]:
-    """What lies there in an object; None where nothing does."""
+def field(*names: str) -> Callable[[Item], Any]:
+    """Return a function that reads the value at a path of keys, or None."""
 
     def read(item: Item) -> Any:
         value: Any = item
@@ -24,17 +24,17 @@ def told(*names: str) -> Callable[[Item], Any]:
 
 
 def columns(*names: str, **others: Callable[[Item], Any]) -> Columns[Item]:
-    """Of the same names as the API's, and others."""
-    return {name: told(name) for name in names} | others
+    """Return columns with the API's names, and others."""
+    return {name: field(name) for name in names} | others
 
 
 def table_of(name: str) -> Callable[[Item], Any]:
-    """Arguments and the like; RabbitMQ writes no arguments as a list."""
+    """Return a function that reads a JSON object; RabbitMQ writes an empty one as a list."""
     return lambda item: item.get(name) or {}
 
 
 def pid(name: str) -> str:
-    """One word in place of the pid of a connection or channel, of which RabbitMQ's API has the name alone."""
+    """Return the name as one word; it replaces the Erlang pid, which the API does not have."""
     return quote(name, safe=":.->")
 
 
@@ -57,17 +57,17 @@ QUEUE: Columns[Item] = columns(
     effective_policy_definition=table_of("effective_policy_definition"),
     pid=lambda queue: f"<{queue['vhost']}.{queue['name']}>".replace(" ", "_"),
     owner_pid=lambda queue: queue.get("owner_pid") or owner_name(queue),
-    exclusive_consumer_pid=told("exclusive_consumer_pid"),
+    exclusive_consumer_pid=field("exclusive_consumer_pid"),
 )
 EXCHANGE: Columns[Item] = columns(
     *("name", "type", "durable", "auto_delete", "internal", "policy"), arguments=table_of("arguments")
 )
 BINDING: Columns[Item] = {
-    "source_name": told("source"),
+    "source_name": field("source"),
     "source_kind": lambda binding: "exchange",
-    "destination_name": told("destination"),
-    "destination_kind": told("destination_type"),
-    "routing_key": told("routing_key"),
+    "destination_name": field("destination"),
+    "destination_kind": field("destination_type"),
+    "routing_key": field("routing_key"),
     "arguments": table_of("arguments"),
 }
 CONNECTION: Columns[Item] = columns(
@@ -87,7 +87,7 @@ CHANNEL: Columns[Item] = columns(
 )
 CONSUMER: Columns[Item] = columns(
     *("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status", "exclusive"),
-    queue_name=told("queue", "name"),
+    queue_name=field("queue", "name"),
     channel_pid=lambda consumer: channel_pid(consumer),
     arguments=table_of("arguments"),
 )
@@ -97,62 +97,62 @@ DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", 
 
 
 def of_vhost(call: Call, what: str) -> list[Item]:
-    """None of a virtual host that there is not."""
-    return call.listed(what, call.vhost_name)
+    """Return the objects of a virtual host, or [] if it does not exist."""
+    return call.list_of(what, call.vhost_name)
 
 
 def list_queues(call: Call) -> Rows:
     queues = of_vhost(call, "queues")
     if call.flag("offline"):
         queues = [queue for queue in queues if queue.get("state") in ("down", "stopped", "crashed")]
-    return listed(QUEUE, call.arguments, ("name", "messages"), queues)
+    return select_columns(QUEUE, call.arguments, ("name", "messages"), queues)
 
 
 def list_exchanges(call: Call) -> Rows:
-    return listed(EXCHANGE, call.arguments, ("name", "type"), of_vhost(call, "exchanges"))
+    return select_columns(EXCHANGE, call.arguments, ("name", "type"), of_vhost(call, "exchanges"))
 
 
 def list_bindings(call: Call) -> Rows:
-    return listed(BINDING, call.arguments, tuple(BINDING), of_vhost(call, "bindings"))
+    return select_columns(BINDING, call.arguments, tuple(BINDING), of_vhost(call, "bindings"))
 
 
 def list_consumers(call: Call) -> Rows:
-    return listed(CONSUMER, call.arguments, CONSUMERS, of_vhost(call, "consumers"))
+    return select_columns(CONSUMER, call.arguments, CONSUMERS, of_vhost(call, "consumers"))
 
 
 def list_connections(call: Call) -> Rows:
     default = ("user", "peer_host", "peer_port", "state")
-    return listed(CONNECTION, call.arguments, default, connections(call))
+    return select_columns(CONNECTION, call.arguments, default, connections(call))
 
 
 def connections(call: Call) -> list[Item]:
-    """Clients', as the control socket tells of no others."""
+    """Return the connections of clients, without those inside the node."""
     return [one for one in call.api.get("connections") if one.get("type") != "direct"]
 
 
 def list_channels(call: Call) -> Rows:
     default = ("pid", "user", "consumer_count", "messages_unacknowledged")
-    return listed(CHANNEL, call.arguments, default, call.api.get("channels"))
+    return select_columns(CHANNEL, call.arguments, default, call.api.get("channels"))
 
 
 def list_feature_flags(call: Call) -> Rows:
-    return listed(FEATURE, call.arguments, ("name", "state"), call.api.get("feature-flags"))
+    return select_columns(FEATURE, call.arguments, ("name", "state"), call.api.get("feature-flags"))
 
 
 def list_deprecated_features(call: Call) -> Rows:
-    return listed(DEPRECATED, [], tuple(DEPRECATED), call.api.get("deprecated-features"))
+    return select_columns(DEPRECATED, [], tuple(DEPRECATED), call.api.get("deprecated-features"))
 
 
 def list_exchange_types(call: Call) -> Rows:
-    """Each with the distribution that brought it, which only Warren's API at the unix socket names."""
+    """List exchange types; Warren's unix socket also returns the distribution that each comes from."""
     types = sorted(call.api.get("overview")["exchange_types"], key=lambda one: str(one["name"]))
     columns = ["name", "provided_by"] if call.is_local else ["name"]
     return Rows(columns, ([type_[column] for column in columns] for type_ in types))
 
 
 def list_unresponsive_queues(call: Call) -> Rows:
-    """None: queues answer in the same loop that asks them."""
-    return listed(QUEUE, call.arguments, ("name",), [])
+    """Return an empty list: queues share the event loop that answers this request."""
+    return select_columns(QUEUE, call.arguments, ("name",), [])
 
 
 COMMANDS: dict[str, Handler] = {

@@ -1,23 +1,24 @@
-"""The log of the node and its events."""
+"""Commands for the node's log and events."""
 
 from __future__ import annotations
 
-from ..answers import USAGE, Lines, Refused, Report
-from ..api_client import Refusal
+from ..answers import CommandError, Lines, Report
+from ..api_client import APIError
+from ..exit_status import USAGE
 from .call import Call, Handler
 
 DEFAULT_LINES = 50
 
 
 def log_location(call: Call) -> Report:
-    """The first place that the log is written to, or all of them with --all."""
+    """Return the first log file, or all with --all."""
     places = list(call.api.get("nodes", call.node).get("log_files", []))
     shown = places if call.flag("all") else places[:1]
     return Report("\n".join(shown), {"logs": shown})
 
 
 def log_tail(call: Call) -> str:
-    number = call.whole("number", DEFAULT_LINES)
+    number = call.integer("number", DEFAULT_LINES)
     return "\n".join(call.api.get("warren", "log", "tail", lines=str(number))["lines"])
 
 
@@ -26,21 +27,21 @@ def log_tail_stream(call: Call) -> Lines:
 
 
 def consume_event_stream(call: Call) -> Lines:
-    """Raises Refused (64) for a pattern that is none."""
+    """Raises CommandError (64) for an invalid pattern."""
     pattern = {"pattern": call.text("pattern", ".*") or ".*"}
     try:
         return Lines(call.api.lines("warren", "events", **pattern, **duration(call)))
-    except Refusal as error:
+    except APIError as error:
         if error.status != 400:
             raise
         text = f"Invalid options for this command:\n--pattern : {error.reason}"
-        raise Refused(USAGE, text, argument=True) from None
+        raise CommandError(USAGE, text, argument=True) from None
 
 
 def duration(call: Call) -> dict[str, str]:
-    """Raises Refused (64)."""
+    """Raises CommandError (64)."""
     endless = call.text("duration", "infinity") == "infinity"
-    return {} if endless else {"duration": str(call.whole("duration", 0))}
+    return {} if endless else {"duration": str(call.integer("duration", 0))}
 
 
 def set_log_level(call: Call) -> None:

@@ -1,8 +1,9 @@
-"""The node itself: its end, its listeners, its limits."""
+"""Commands that stop and start the node and its listeners, and set its limits."""
 
 from __future__ import annotations
 
-from ..answers import USAGE, Refused, bad_argument
+from ..answers import CommandError, bad_argument
+from ..exit_status import USAGE
 from .call import Call, Handler
 
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kb": 1000, "mb": 10**6, "gb": 10**9}
@@ -10,7 +11,7 @@ UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tb": 10**12, "tib": 1
 
 
 def size_bytes(text: str) -> int:
-    """The bytes of a size such as 50MB. Raises Refused (65)."""
+    """Return the bytes of a size such as 50MB. Raises CommandError (65)."""
     digits = text.rstrip("kKmMgGtTiIbB")
     unit = text[len(digits) :].lower()
     if not (digits.isascii() and digits.isdecimal()):
@@ -21,7 +22,7 @@ def size_bytes(text: str) -> int:
 
 
 def fraction(text: str) -> float:
-    """Raises Refused (65)."""
+    """Raises CommandError (65)."""
     try:
         value = float(text)
     except ValueError:
@@ -56,7 +57,7 @@ def reset(call: Call) -> None:
 
 
 def set_vm_memory_high_watermark(call: Call) -> None:
-    """Raises Refused (64, 65)."""
+    """Raises CommandError (64, 65)."""
     first, *rest = call.arguments
     if first == "absolute":
         limit: dict[str, object] = {"bytes": size_bytes(required(rest))}
@@ -69,7 +70,7 @@ def set_vm_memory_high_watermark(call: Call) -> None:
 
 
 def set_disk_free_limit(call: Call) -> None:
-    """Raises Refused (64, 65)."""
+    """Raises CommandError (64, 65)."""
     first, *rest = call.arguments
     limit: dict[str, object] = (
         {"fraction": fraction(required(rest))} if first == "mem_relative" else {"bytes": size_bytes(first)}
@@ -78,9 +79,9 @@ def set_disk_free_limit(call: Call) -> None:
 
 
 def required(rest: list[str]) -> str:
-    """The argument that has to follow. Raises Refused (64)."""
+    """Return the argument that must follow. Raises CommandError (64)."""
     if not rest:
-        raise Refused(USAGE, "not enough arguments.", argument=True)
+        raise CommandError(USAGE, "not enough arguments.", argument=True)
     return rest[0]
 
 

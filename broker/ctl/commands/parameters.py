@@ -1,33 +1,34 @@
-"""Runtime parameters and policies."""
+"""Commands for runtime parameters and policies."""
 
 from __future__ import annotations
 
 import html
 
-from ..answers import DATA, UNAVAILABLE, Refused, Rows, json_text
-from ..api_client import Missing, Refusal
+from ..answers import CommandError, Rows, json_text
+from ..api_client import APIError, NotFound
+from ..exit_status import DATA, UNAVAILABLE
 from .call import Call, Handler, Item
 
 POLICY = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
-NOWHERE = "Parameter does not exist"
+NO_PARAMETER = "Parameter does not exist"
 
 
 def put(call: Call, *path: str, body: object) -> None:
-    """The API writes for browsers why it refuses, with the characters of HTML escaped. Raises Refused (69)."""
+    """Put an object; the API escapes the reason for browsers, which is undone here. Raises CommandError (69)."""
     try:
         call.api.put(*path, body=body)
-    except Refusal as error:
+    except APIError as error:
         if error.status != 400:
             raise
-        raise Refused(UNAVAILABLE, html.unescape(error.reason)) from None
+        raise CommandError(UNAVAILABLE, html.unescape(error.reason)) from None
 
 
 def clear(call: Call, *path: str) -> None:
-    """Raises Refused (69)."""
+    """Delete an object. Raises CommandError (69) if it does not exist."""
     try:
         call.api.delete(*path)
-    except Missing:
-        raise Refused(UNAVAILABLE, NOWHERE) from None
+    except NotFound:
+        raise CommandError(UNAVAILABLE, NO_PARAMETER) from None
 
 
 def set_parameter(call: Call) -> None:
@@ -75,7 +76,7 @@ def set_policy(call: Call) -> None:
     body = {
         "pattern": pattern,
         "definition": call.document(text),
-        "priority": call.whole("priority", 0, -(1 << 31)),
+        "priority": call.integer("priority", 0, -(1 << 31)),
         "apply-to": call.text("apply-to", "all"),
     }
     put(call, kind(call), call.vhost_name, name, body=body)
@@ -87,7 +88,7 @@ def clear_policy(call: Call) -> None:
 
 
 def list_policies(call: Call) -> Rows:
-    """The lowest priority first."""
+    """List policies, the lowest priority first."""
     call.vhost()
     found = sorted(call.api.get(kind(call), call.vhost_name), key=lambda one: int(one["priority"]))
     return Rows(list(POLICY), (row_of(one) for one in found))
@@ -99,14 +100,14 @@ def row_of(policy: Item) -> list[object]:
 
 
 def list_policies_that_match(call: Call) -> Rows:
-    """The policies that match a queue or an exchange by its name, the best first. Raises Refused (65)."""
+    """List the policies that match a queue or an exchange, the best first. Raises CommandError (65)."""
     (name,) = call.arguments
     call.vhost()
     kind = call.text("object-type", "queue")
     try:
         policies = call.api.get("warren", "matching-policies", call.vhost_name, kind, name)
-    except Missing:
-        raise Refused(DATA, f"{kind} '{name}' was not found in virtual host '{call.vhost_name}'") from None
+    except NotFound:
+        raise CommandError(DATA, f"{kind} '{name}' was not found in virtual host '{call.vhost_name}'") from None
     return Rows(list(POLICY), (row_of(one) for one in policies))
 
 

@@ -1,9 +1,9 @@
-"""Permissions."""
+"""Commands for permissions."""
 
 from __future__ import annotations
 
 from ..answers import Rows, no_user, unknown_user, unknown_vhost
-from ..api_client import Missing
+from ..api_client import NotFound
 from .call import Call, Handler, Item
 
 RIGHTS = ("configure", "write", "read")
@@ -21,15 +21,15 @@ def set_permissions(call: Call) -> None:
 
 
 def check(call: Call, user: str) -> None:
-    """User and virtual host are there. Raises Refused (67, 69)."""
+    """Check that the user and the virtual host exist. Raises CommandError (67, 69)."""
     check_user(call, user)
-    if call.there("vhosts", call.vhost_name) is None:
+    if call.find("vhosts", call.vhost_name) is None:
         raise unknown_vhost(call.vhost_name)
 
 
 def check_user(call: Call, user: str) -> None:
-    """Raises Refused (67)."""
-    if call.there("users", user) is None:
+    """Check that the user exists. Raises CommandError (67)."""
+    if call.find("users", user) is None:
         raise unknown_user(user)
 
 
@@ -41,9 +41,9 @@ def set_permissions_globally(call: Call) -> None:
 
 
 def clear_permissions(call: Call) -> None:
-    """A user or a virtual host that there is not has no permissions, and that is fine, as in RabbitMQ."""
+    """Clear permissions; an unknown user or virtual host is no error, as in RabbitMQ."""
     user = call.arguments[0]
-    if call.there("permissions", call.vhost_name, user) is not None:
+    if call.find("permissions", call.vhost_name, user) is not None:
         call.api.delete("permissions", call.vhost_name, user)
 
 
@@ -57,11 +57,11 @@ def list_permissions(call: Call) -> Rows:
 
 
 def of_user(call: Call, what: str) -> list[Item]:
-    """Raises Refused (67)."""
+    """Return the permissions of the user. Raises CommandError (67)."""
     user = call.arguments[0]
     try:
         found: list[Item] = call.api.get("users", user, what)
-    except Missing:
+    except NotFound:
         raise no_user(user) from None
     return found
 
@@ -82,8 +82,8 @@ def clear_topic_permissions(call: Call) -> None:
     call.vhost()
     try:
         call.api.delete("topic-permissions", call.vhost_name, user, *exchange)
-    except Missing:
-        return  # there are none
+    except NotFound:
+        return  # the user has none
 
 
 def list_topic_permissions(call: Call) -> Rows:

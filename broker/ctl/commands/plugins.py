@@ -1,4 +1,4 @@
-"""The commands of rabbitmq-plugins, of which the API tells what is there and changes nothing."""
+"""The commands of rabbitmq-plugins, which only read from the API."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ def plugins(call: Call) -> Plugins:
 
 
 def known(call: Call) -> list[str]:
-    """The plugins that the node may run, of which only the unix socket tells."""
+    """Return the plugins that the node could run; only the unix socket has them."""
     return list(call.api.get("warren", "node")["known_plugins"]) if call.is_local else []
 
 
 def list_plugins(call: Call) -> Report:
-    return plugins(call).listed(call)
+    return plugins(call).table(call)
 
 
 def enable(call: Call) -> Report:
-    """Of what is there."""
     return plugins(call).enable(call)
 
 

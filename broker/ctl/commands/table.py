@@ -1,4 +1,4 @@
-"""All commands by name."""
+"""The handlers of all commands by name."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ COMMANDS: dict[str, Handler] = {
     **evaluation.COMMANDS,
 }
 
-# Commands that a node takes at its unix socket alone.
+# Commands that only the unix socket accepts.
 LOCAL_ONLY = frozenset(
     (
         *("consume_event_stream", "disable", "eval", "list_ciphers", "list_hashes", "list_policies_that_match"),
@@ -30,7 +30,7 @@ LOCAL_ONLY = frozenset(
     )
 )
 
-# The columns that a list can be asked for.
+# The columns of lists.
 COLUMNS: dict[str, Iterable[str]] = {
     "federation_status": link_columns.COLUMNS,
     "list_bindings": lists.BINDING,

@@ -1,27 +1,28 @@
-"""Users, their passwords, tags and limits."""
+"""Commands for users, their passwords, tags and limits."""
 
 from __future__ import annotations
 
-from ..answers import DATA, SOFTWARE, UNAVAILABLE, Answer, Refused, Rows, json_text
-from ..api_client import Refusal, basic
+from ..answers import Answer, CommandError, Rows, json_text
+from ..api_client import APIError, basic_credentials
+from ..exit_status import DATA, SOFTWARE, UNAVAILABLE
 from .call import Call, Handler, Item
 
-KEPT = ("password_hash", "hashing_algorithm")  # of a user who is to be put otherwise alike
+KEPT = ("password_hash", "hashing_algorithm")  # stay the same when other attributes of a user change
 
 
 def add_user(call: Call) -> None:
     name, password = call.arguments
-    if call.there("users", name) is not None:
-        raise Refused(SOFTWARE, f'User "{name}" already exists')
+    if call.find("users", name) is not None:
+        raise CommandError(SOFTWARE, f'User "{name}" already exists')
     hashed = call.flag("pre-hashed-password")
     try:
         call.api.put("users", name, body={"password_hash" if hashed else "password": password, "tags": ""})
-    except Refusal as error:
-        raise Refused(DATA if hashed else UNAVAILABLE, error.reason) from None
+    except APIError as error:
+        raise CommandError(DATA if hashed else UNAVAILABLE, error.reason) from None
 
 
 def change(call: Call, user: Item, **changed: object) -> None:
-    """Put the user with all that is not changed."""
+    """Put the user again with some attributes changed."""
     same = {key: user[key] for key in (*KEPT, "tags") if key in user}
     if "password" in changed:
         same = {"tags": user["tags"]}
@@ -43,15 +44,15 @@ def set_user_tags(call: Call) -> None:
 
 
 def authenticate_user(call: Call) -> str:
-    """Who is let in, if only to be told that there is nothing to see, has the right password. Raises Refused (65)."""
+    """Check a password; a 401 for missing tags confirms it as well. Raises CommandError (65)."""
     name, password = call.arguments
     if call.is_local:
         if not call.api.post("warren", "authenticate", body={"username": name, "password": password})["authenticated"]:
             raise invalid_credentials(name)
         return "Success"
     try:
-        call.api.request("GET", ("whoami",), authorization=basic(name, password))
-    except Refusal as error:
+        call.api.request("GET", ("whoami",), authorization=basic_credentials(name, password))
+    except APIError as error:
         if error.status != 401:
             raise
         if error.error == "not_authorized" or "localhost" in error.reason:
@@ -59,14 +60,14 @@ def authenticate_user(call: Call) -> str:
     return "Success"
 
 
-def invalid_credentials(name: str) -> Refused:
-    return Refused(DATA, f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials")
+def invalid_credentials(name: str) -> CommandError:
+    return CommandError(DATA, f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials")
 
 
 def delete_user(call: Call) -> None:
-    """Nobody of that name is fine, as in RabbitMQ 4."""
+    """Delete a user; an unknown one is no error, as in RabbitMQ 4."""
     name = call.arguments[0]
-    if call.there("users", name) is not None:
+    if call.find("users", name) is not None:
         call.api.delete("users", name)
 
 

@@ -1,9 +1,10 @@
-"""Virtual hosts, their metadata, limits and tracing."""
+"""Commands for virtual hosts, their metadata, limits and tracing."""
 
 from __future__ import annotations
 
-from ..answers import SOFTWARE, Answer, Refused, Rows, json_text
-from ..columns import Columns, listed
+from ..answers import Answer, CommandError, Rows, json_text
+from ..columns import Columns, select_columns
+from ..exit_status import SOFTWARE
 from .call import Call, Handler, Item
 
 KEYS = {"description": "description", "tags": "tags", "default-queue-type": "default_queue_type"}  # by options
@@ -24,9 +25,9 @@ def metadata(call: Call) -> dict[str, object]:
 
 
 def add_vhost(call: Call) -> None:
-    """One that is there stays as it is."""
+    """Create a virtual host; an existing one stays unchanged."""
     name = call.arguments[0]
-    if call.there("vhosts", name) is None:
+    if call.find("vhosts", name) is None:
         call.api.put("vhosts", name, body=metadata(call))
 
 
@@ -59,20 +60,21 @@ def disable_vhost_deletion_protection(call: Call) -> None:
 
 
 def restart_vhost(call: Call) -> str:
-    """Raises Refused (70)."""
+    """Raises CommandError (70) for an unknown virtual host."""
     name, node = call.vhost_name, call.node
-    if call.there("vhosts", name) is None:
-        raise Refused(SOFTWARE, f"Failed to start vhost '{name}' on node '{node}': there is no such virtual host")
+    if call.find("vhosts", name) is None:
+        reason = "there is no such virtual host"
+        raise CommandError(SOFTWARE, f"Failed to start vhost '{name}' on node '{node}': {reason}")
     call.api.post("vhosts", name, "start", node)
     return f"Vhost '{name}' is already running on node '{node}'"
 
 
 def list_vhosts(call: Call) -> Rows:
-    return listed(VHOST, call.arguments, ("name",), call.api.get("vhosts"))
+    return select_columns(VHOST, call.arguments, ("name",), call.api.get("vhosts"))
 
 
 def set_vhost_limits(call: Call) -> None:
-    """Set all limits of a virtual host in one request, as the parameter that they are; others are cleared."""
+    """Set the limits in one request, as the parameter that stores them; limits left out are cleared."""
     call.vhost()
     wanted = call.limits(call.arguments[0], "limits")
     if call.is_local:

@@ -160,14 +160,13 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
-    from warren.broker.ctl.api_client import address
     from warren.broker.ctl.node import LocalNode
     from warren.broker.hosting import local_socket
 
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     with local_socket.bind(folder) as listening:
-        for address_of in (address, local_socket.address):
+        for address_of in (socket_address, local_socket.address):
             with address_of(folder) as name:
                 assert len(name) < 108
         listening.settimeout(5)

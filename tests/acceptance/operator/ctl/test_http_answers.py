@@ -11,9 +11,9 @@ import trustme
 
 from tests.support.scripted import Answers, scripted
 from tests.support.warrenctl import commanded
-from warren.broker.ctl.api_client import API, basic
+from warren.broker.ctl.api_client import API, basic_credentials
 from warren.broker.ctl.command_line import parse
-from warren.broker.ctl.exit_status import Failed
+from warren.broker.ctl.exit_status import ExitError
 from warren.broker.ctl.main import Run
 
 pytestmark = pytest.mark.sockets
@@ -149,12 +149,12 @@ def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(
 def test_a_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "secret"
     secret.write_text("p@ss w:rd\nnot this\n")
-    assert API("http://alice@h", None, str(secret))._authorization == basic("alice", "p@ss w:rd")
-    assert API("http://h", None, str(secret))._authorization == basic("guest", "p@ss w:rd")
-    assert API("http://alice:in-url@h", None, str(secret))._authorization == basic("alice", "in-url")
+    assert API("http://alice@h", None, str(secret))._authorization == basic_credentials("alice", "p@ss w:rd")
+    assert API("http://h", None, str(secret))._authorization == basic_credentials("guest", "p@ss w:rd")
+    assert API("http://alice:in-url@h", None, str(secret))._authorization == basic_credentials("alice", "in-url")
     monkeypatch.setenv("WARRENCTL_PASSWORD", "from-environment")
-    assert API("http://alice@h", None)._authorization == basic("alice", "from-environment")
-    with pytest.raises(Failed, match=r"--password-file: .*: No such file"):
+    assert API("http://alice@h", None)._authorization == basic_credentials("alice", "from-environment")
+    with pytest.raises(ExitError, match=r"--password-file: .*: No such file"):
         API("http://alice@h", None, str(tmp_path / "nowhere"))
 
 

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from warren.broker.ctl.catalogue import COMMANDS, GROUPS
-from warren.broker.ctl.command_line import Wrong, help_of, parameters, parse
+from warren.broker.ctl.command_line import BadCommandLine, help_of, parameters, parse
 
 POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
 
@@ -71,7 +71,7 @@ def test_short_options_are_those_of_the_command() -> None:
     ],
 )
 def test_a_wrong_line_is_told_in_rabbitmqs_words(line: str, says: str) -> None:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(BadCommandLine) as wrong:
         parse(shlex.split(line))
     assert says in str(wrong.value)
 
