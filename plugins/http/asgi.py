@@ -1,4 +1,4 @@
-"""What every application needs of ASGI: who asks, for which path, and whether the answer may be compressed."""
+"""ASGI helpers that all HTTP services share: headers, peer address, compression, cancellation at a disconnect."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from warren.broker.plugin import Peer
 
 T = TypeVar("T")
 
-DEPARTURE = "warren.departure"  # the extension of a scope with the asyncio.Event of a lost connection
-GZIP_FROM = 1024  # octets; shorter ones gain nothing
-THREAD_FROM = 65_536  # octets; longer ones are compressed beside the loop
-GZIP_LEVEL = 4  # where more octets less cost as much time again
-GZIP_WINDOW = 31  # zlib's largest window, in the container of gzip
+DISCONNECTED = "warren.disconnected"  # extension of a scope: the asyncio.Event of a lost connection
+GZIP_FROM = 1024  # bytes; compressing a shorter body gains nothing
+THREAD_FROM = 65_536  # bytes; longer bodies are compressed in a thread
+GZIP_LEVEL = 4  # the next levels save a few bytes for twice the time
+GZIP_WINDOW = 31  # the largest window of zlib, with the header of gzip
 
 
 @runtime_checkable
 class GuestApplication(Protocol):
-    """A service that answers some paths on the port of the HTTP API too."""
+    """A service that answers some paths on the port of the HTTP API."""
 
     def answers(self, raw_path: str) -> bool:
-        """Whether a request for this path is for the service."""
+        """True if this service answers the path."""
 
-    async def guarded(self) -> ASGIApp:
-        """The application for them, which asks every caller who it is."""
+    async def guarded_application(self) -> ASGIApp:
+        """Return the service's application, which authenticates each request."""
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """By lower case names; of several with the same name the last."""
+    """Return the headers by lower-case name; the last one wins."""
     return {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in scope["headers"]}
 
 
 def raw_path_of(scope: Scope) -> str:
-    """Not decoded but for what was not encoded."""
+    """Return the path as sent, percent-encoding included."""
     raw_path: bytes = scope["raw_path"]
     return raw_path.decode("utf-8", "surrogateescape")
 
@@ -50,10 +50,10 @@ def peer_of(scope: Scope) -> Peer:
     return Peer(host, port, local_host, local_port or 0, is_loopback(host))
 
 
-async def until_departure(scope: Scope) -> None:
-    """Return once the connection of a request is lost, without a look at its body; never where nobody notes that."""
-    departure = scope.get("extensions", {}).get(DEPARTURE) or asyncio.Event()
-    await departure.wait()
+async def until_disconnected(scope: Scope) -> None:
+    """Return once the client has disconnected, without reading the body; never if the server does not report it."""
+    disconnected = scope.get("extensions", {}).get(DISCONNECTED) or asyncio.Event()
+    await disconnected.wait()
 
 
 def is_loopback(host: str) -> bool:
@@ -70,25 +70,25 @@ def takes_gzip(headers: Mapping[str, str]) -> bool:
     return any(part == "gzip" or part.startswith("gzip;") and part != "gzip;q=0" for part in offered)
 
 
-async def compressed(octets: bytes) -> bytes:
-    """Beside the loop where that takes long."""
-    if len(octets) >= THREAD_FROM:
-        return await asyncio.to_thread(gzip.compress, octets, GZIP_LEVEL)
-    return gzip.compress(octets, GZIP_LEVEL)
+async def compress(data: bytes) -> bytes:
+    """Return the data compressed with gzip; long data is compressed in a thread."""
+    if len(data) >= THREAD_FROM:
+        return await asyncio.to_thread(gzip.compress, data, GZIP_LEVEL)
+    return gzip.compress(data, GZIP_LEVEL)
 
 
-async def compressed_stream(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield long chunks compressed as one, each beside the loop."""
+async def compress_stream(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks as one gzip stream, compressed in a thread."""
     stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW)
     async for chunk in chunks:
-        octets = await asyncio.to_thread(stream.compress, chunk)
-        if octets:
-            yield octets
+        data = await asyncio.to_thread(stream.compress, chunk)
+        if data:
+            yield data
     yield await asyncio.to_thread(stream.flush)
 
 
 def response_start(status: int, headers: Mapping[str, str], length_bytes: int | None) -> Message:
-    """The event of ASGI that begins a response; without a length the body is sent in chunks."""
+    """Return the ASGI event that starts a response; without a length the body is sent in chunks."""
     length = {} if length_bytes is None else {"content-length": str(length_bytes)}
     encoded = [
         (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
@@ -96,26 +96,26 @@ def response_start(status: int, headers: Mapping[str, str], length_bytes: int | 
     return {"type": "http.response.start", "status": status, "headers": encoded}
 
 
-async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
-    """The result of the work; raises ConnectionResetError, once it is cancelled, if the client leaves before.
+async def run_while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """Return the result of `work`; cancel it and raise ConnectionResetError if the client disconnects first.
 
-    The body of the request has been read, or is not looked at.
+    The request's body must have been read, or is ignored.
     """
 
-    async def departure() -> None:
+    async def disconnected() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    return await work_until(departure(), work)
+    return await run_until(disconnected(), work)
 
 
-async def work_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
-    """The result of the work; raises ConnectionResetError, once it is cancelled, if the departure comes before."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure)
+async def run_until(disconnected: Awaitable[None], work: Awaitable[T]) -> T:
+    """Return the result of `work`; cancel it and raise ConnectionResetError if `disconnected` completes first."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(disconnected)
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ConnectionResetError("the client has gone before the answer")
+            raise ConnectionResetError("the client disconnected before the response")
         return working.result()
     finally:
         working.cancel()

@@ -1,8 +1,8 @@
-"""Who asks, and what they may.
+"""Authentication and authorization of HTTP requests.
 
-Four tags of users open the API: administrator, monitoring, policymaker and management. Each route has a guard, which
-looks at the tags and at the virtual host that the path names. What a user may do to objects is left to the permissions
-that channels look at too.
+Four tags of users give access to the API: administrator, monitoring, policymaker and management. Each route has a
+guard, which checks the tags and the virtual host in the path. Operations on objects check the same permissions as
+channels do.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
 
 
 class Caller:
-    """A user, with what the tags say."""
+    """The user of a request, with the rights that the tags give."""
 
     __slots__ = ("user", "administers", "monitors", "makes_policies", "manages", "is_local")
 
     def __init__(self, user: User, is_local: bool = False) -> None:
-        """`is_local`: the uid of the caller's process was checked at the node's unix socket."""
+        """`is_local`: the request came by the unix socket, whose peer's uid has been checked."""
         self.user = user
         self.is_local = is_local
         tags = TAGS.intersection(user.tags)
@@ -38,22 +38,22 @@ class Caller:
         self.manages = bool(tags)
 
     def enters(self, vhost: VHost) -> bool:
-        """Whether what is in it may be named to this user."""
+        """True if the user may name objects of this virtual host."""
         return self.administers or vhost.name in self.user.permissions
 
     def sees(self, vhost: VHost) -> bool:
-        """Whether lists hold what is in it."""
+        """True if lists contain objects of this virtual host."""
         return self.monitors or vhost.name in self.user.permissions
 
 
-LOCAL_NAME = "rmq-cli"  # the name under which events show what was done at the unix socket
+LOCAL_NAME = "rmq-cli"  # the user name in events of the unix socket
 
 LOCAL_CALLER = Caller(User(StoredUser(LOCAL_NAME, b"", (ADMINISTRATOR,))), is_local=True)
-NOBODY = Caller(User(StoredUser("", b"", ())))  # whoever asks for what needs no password
+NOBODY = Caller(User(StoredUser("", b"", ())))  # for routes without a password
 
 
 class Guard:
-    """What a route asks of its caller. `text` says it to who reads the API's document."""
+    """The check that a route makes of its caller. `text` describes it in the API's document."""
 
     __slots__ = ("name", "text", "_check")
 
@@ -63,7 +63,7 @@ class Guard:
         self._check = check
 
     def check(self, caller: Caller, vhost: VHost | None) -> None:
-        """Raises HTTPError (401). `vhost` is the one that the path names."""
+        """Raises HTTPError (401). `vhost` is the one in the path, or None."""
         self._check(caller, vhost)
 
     def __repr__(self) -> str:
@@ -121,16 +121,16 @@ MONITOR = Guard("mon", "monitoring, administrator", check_monitor)
 POLICIES = Guard("pol", "administrator; policymaker with access to the virtual host", check_policymaker)
 ADMIN = Guard("adm", "administrator", check_administrator)
 LOCAL = Guard("local", "callers at the node's unix socket", check_local)
-# The handler knows whose the object is, and asks `Request.check_own`.
-OWN = Guard("own", "monitoring to look, administrator to change; and whose it is", check_any)
+# The handler knows the owner of the object and calls `Request.check_own`.
+OWN = Guard("own", "the owner; monitoring to read, administrator to change", check_any)
 
 
 def credentials(header: str | None) -> tuple[str, bytes]:
-    """Name and password of basic authentication; raises HTTPError (401), and 400 for a header that is malformed."""
+    """Return user name and password of basic authentication. Raises HTTPError (401; 400 if the header is malformed)."""
     if not header:
         raise HTTPError(401, "not_authorized", "Not_Authorized", REALM)
     scheme, _, rest = header.partition(" ")
-    if scheme.lower() == "bearer":  # no OAuth 2.0 here
+    if scheme.lower() == "bearer":  # OAuth 2.0 is not supported
         raise HTTPError(401, "not_authorized", "Not_Authorized")
     if scheme.lower() != "basic":
         raise bad("the header Authorization is not of the scheme Basic")
@@ -143,14 +143,14 @@ def credentials(header: str | None) -> tuple[str, bytes]:
     return name.decode("utf-8", "surrogateescape"), password
 
 
-def report_refused(host: Host, name: str, peer: Peer, reason: str) -> None:
-    said = f"user '{name}' - {reason}"
-    host.report("http_login_refused", "warning", {"user": name, "reason": said})
-    http_login(host.node.events, name, peer, said)
+def report_failed_login(host: Host, name: str, peer: Peer, reason: str) -> None:
+    text = f"user '{name}' - {reason}"
+    host.report("http_login_refused", "warning", {"user": name, "reason": text})
+    http_login(host.node.events, name, peer, text)
 
 
-def present(host: Host, caller: Caller) -> Caller:
-    """The same as of now. Raises HTTPError (401) if the user is gone."""
+def refresh(host: Host, caller: Caller) -> Caller:
+    """Return the caller with its current tags and permissions. Raises HTTPError (401) if the user was deleted."""
     if caller.is_local:
         return caller
     if host.node.users.get(caller.user.name) is not caller.user:
@@ -158,36 +158,36 @@ def present(host: Host, caller: Caller) -> Caller:
     return Caller(caller.user)
 
 
-async def authenticated(host: Host, header: str | None, peer: Peer) -> Caller:
-    """The caller that a header Authorization names. Raises HTTPError (400, 401)."""
-    return await logged_in(host, *credentials(header), peer)
+async def authenticate(host: Host, header: str | None, peer: Peer) -> Caller:
+    """Return the caller that a header Authorization names. Raises HTTPError (400, 401)."""
+    return await log_in(host, *credentials(header), peer)
 
 
-async def logged_in(host: Host, name: str, password: bytes, peer: Peer) -> Caller:
-    """The caller with this name and password. Raises HTTPError (401)."""
+async def log_in(host: Host, name: str, password: bytes, peer: Peer) -> Caller:
+    """Return the caller with this name and password. Raises HTTPError (401)."""
     loopback = peer.loopback
-    told: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
+    answered: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
 
-    def tell(user: User | None) -> None:
-        if not told.done():  # the client may have left meanwhile
-            told.set_result(user)
+    def set_answer(user: User | None) -> None:
+        if not answered.done():  # set already if the client disconnected
+            answered.set_result(user)
 
     def postpone() -> None:
-        if not told.done():
-            told.set_exception(not_now("too many logins wait for an answer: try again"))
+        if not answered.done():
+            answered.set_exception(not_now("too many logins wait for an answer: try again"))
 
-    forget = host.node.users.authenticate(name, password, loopback, tell, peer.host, postpone)
+    forget = host.node.users.authenticate(name, password, loopback, set_answer, peer.host, postpone)
     try:
-        user = await told
+        user = await answered
     finally:
-        forget()  # where the client has left meanwhile
+        forget()  # no-op after an answer; needed if the client disconnected
     host.node.attempts["http"].count(user is not None)
     if user is not None:
         http_login(host.node.events, name, peer)
         return Caller(user)
     known = host.node.users.get(name)
     if not loopback and known is not None and host.node.users.admitted(name, loopback) is None:
-        report_refused(host, name, peer, "can only log in via localhost")
+        report_failed_login(host, name, peer, "can only log in via localhost")
         raise not_authorised("User can only log in via localhost")
-    report_refused(host, name, peer, "invalid credentials")
+    report_failed_login(host, name, peer, "invalid credentials")
     raise HTTPError(401, "not_authorized", "Not_Authorized")

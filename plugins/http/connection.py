@@ -1,4 +1,4 @@
-"""A connection of HTTP that is not kept for who asks nothing, nor for ever."""
+"""HTTP/1.1 connections with limits on idle time, requests and stalled output."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from warren.broker.config import HTTPListener
 from warren.broker.net.connection_limits import Slot
 
-from .asgi import DEPARTURE
+from .asgi import DISCONNECTED
 from .strict_head import StrictBuffer
 
-STALL_LOOK_S = 15.0  # output that waits must get less, or have been gone for a moment, between two looks
+STALL_CHECK_S = 15.0  # between two checks that pending output has decreased
 
 
 class Protocol(H11Protocol):
-    """Uvicorn's, which bounds the time between requests, but neither that of a request's head nor their number.
+    """Uvicorn's protocol with more limits: time for a request's head, requests per connection, stalled output.
 
-    Each connection counts against the limit of them, so one that never comes to its request would keep others out.
+    Each connection counts against the connection limit, so an idle one would keep others out.
     """
 
-    request_within_s = 5.0  # the whole head of one, from its first octet or the connection's beginning
+    request_within_s = 5.0  # for the head of a request, from its first byte or the start of the connection
     requests_limit = 100  # of one connection
     slot: Slot | None = None
 
     _deadline: asyncio.TimerHandle | None = None
-    _counted: object = None  # the request that was counted last
+    _last_request: object = None  # the request that was counted last
     _requests = 0
-    _departure: asyncio.Event
+    _disconnected: asyncio.Event
     _stalled: asyncio.TimerHandle | None = None
-    _waiting_bytes = 0  # of output, at the last look
+    _waiting_bytes = 0  # of output, at the last check
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.conn._receive_buffer = StrictBuffer()
-        self._departure = asyncio.Event()
+        self._disconnected = asyncio.Event()
         if self.slot is not None:
             self.slot.abort = transport.abort
-        self._stalled = self.loop.call_later(STALL_LOOK_S, self._look_at_output)
-        self._await_request()
+        self._stalled = self.loop.call_later(STALL_CHECK_S, self._check_output)
+        self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
-            self._await_request()
+            self._start_deadline()
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.cycle is self._counted:
+        if self.cycle is self._last_request:
             return
-        self._counted = self.cycle
+        self._last_request = self.cycle
         extensions: dict[str, dict[object, object]] = self.cycle.scope.setdefault("extensions", {})
-        extensions[DEPARTURE] = self._departure  # type: ignore[assignment]
+        extensions[DISCONNECTED] = self._disconnected  # type: ignore[assignment]
         self._requests += 1
-        self._stop_waiting()
+        self._stop_deadline()
         if self._requests >= self.requests_limit:
             self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._departure.set()
-        self._stop_waiting()
+        self._disconnected.set()
+        self._stop_deadline()
         if self._stalled is not None:
             self._stalled.cancel()
         if self.slot is not None:
@@ -74,26 +74,26 @@ class Protocol(H11Protocol):
         self._waiting_bytes = 0
         super().resume_writing()
 
-    def _look_at_output(self) -> None:
-        """Abort the connection of a client that does not read, closed or not: it would be kept with all its output."""
+    def _check_output(self) -> None:
+        """Abort the connection of a client that does not read: otherwise it and its output would stay in memory."""
         waiting_bytes = self.transport.get_write_buffer_size()
         if waiting_bytes and self._waiting_bytes and waiting_bytes >= self._waiting_bytes:
             self.transport.abort()
             return
         self._waiting_bytes = waiting_bytes
-        self._stalled = self.loop.call_later(STALL_LOOK_S, self._look_at_output)
+        self._stalled = self.loop.call_later(STALL_CHECK_S, self._check_output)
 
-    def _await_request(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None and not self.transport.is_closing():
             self._deadline = self.loop.call_later(self.request_within_s, self.transport.close)
 
-    def _stop_waiting(self) -> None:
+    def _stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
 
 def protocol(at: HTTPListener) -> type[Protocol]:
-    """As the listener is configured."""
+    """Return the protocol class with the listener's limits."""
     limits = {"request_within_s": at.request_timeout / 1000, "requests_limit": at.max_keepalive}
     return type("Protocol", (Protocol,), limits)

@@ -1,7 +1,7 @@
-"""The addresses of a service: bound before the node is ready, and answered from the first request on.
+"""HTTP listeners that are bound before the node is ready and start their server at the first request.
 
-Until somebody asks, the libraries that answer are not even imported: a node that nobody looks at starts as fast and
-stays as small as without them. Who asks meanwhile waits in the backlog of the socket.
+The server's libraries are imported then, so a node whose API is unused starts faster and stays smaller. The first
+requests wait in the backlog of the socket.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from warren.broker.plugin import Child, Host, Listener, Pool
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-# A connection that is over the limit takes the place of the oldest one of the address that has most.
+# A connection beyond the limit replaces the oldest one of the source address that has most.
 CONNECTIONS_LIMIT = 1024  # of one service
-SOURCE_LIMIT = 512  # of these, from one address: a proxy in front of many has a lot, but never all of them
-STOP_WAIT_S = 1.0  # for the server to end, beyond the time that it gives to requests under way
+SOURCE_LIMIT = 512  # of these, from one source address; a proxy has many connections, but not all
+STOP_WAIT_S = 1.0  # for the server to stop, beyond the time it allows requests in progress
 
 
 class HTTPApp:
-    """What a service answers, and by which names it is known.
+    """An HTTP service: its name, its protocol in RabbitMQ's words, and a factory of its ASGI application.
 
-    `protocol` is RabbitMQ's word for what is spoken there. `application` makes what answers, on the loop and once for
-    each door, after `module` was imported beside it: whatever takes long to import is to be in there.
+    `application` is called in the loop, once for each listener, after `module` was imported in a thread; imports that
+    take long belong in that module.
     """
 
     def __init__(self, service: str, protocol: str, module: str, application: Callable[[], ASGIApp]) -> None:
@@ -41,24 +41,24 @@ class HTTPApp:
 
 
 class HTTPListeners:
-    """All of a service."""
+    """All listeners of a service."""
 
-    def __init__(self, host: Host, entrance: HTTPApp) -> None:
+    def __init__(self, host: Host, app: HTTPApp) -> None:
         self._host = host
-        self._entrance = entrance
-        self._doors: list[LazyListener] = []
-        self._pool = Pool(f"for {entrance.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT)
+        self._app = app
+        self._listeners: list[LazyListener] = []
+        self._pool = Pool(f"for {app.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT)
 
     def __len__(self) -> int:
-        return len(self._doors)
+        return len(self._listeners)
 
     async def open(self, tcp: HTTPListener, tls: HTTPListener, options: SSLOptions, stock: HTTPListener) -> None:
-        """Where the configuration says, plainly and with TLS, on the addresses of AMQP if it names none.
+        """Bind the plain and the TLS port, on the addresses of AMQP if none is configured.
 
-        `stock` is what it says where it says nothing: an offer, so the log tells where that port is taken, and that is
-        all. Raises OSError, ValueError where an address that was asked for cannot be had.
+        `stock` is the default listener: if its port is taken, the node logs that and starts without it. Raises
+        OSError, ValueError if a configured address cannot be bound.
         """
-        protocol = self._entrance.protocol
+        protocol = self._app.protocol
         if tcp.port is not None:
             await self._open(tcp, protocol, None, optional=tcp == stock)
         if tls.port is not None:
@@ -75,46 +75,46 @@ class HTTPListeners:
                 reason = f"{address}:{at.port}: {error.strerror or error}"
                 if not optional:
                     raise OSError(error.errno, reason) from None
-                host.report("cannot_listen", "warning", {"service": self._entrance.service, "reason": reason})
+                host.report("cannot_listen", "warning", {"service": self._app.service, "reason": reason})
                 continue
-            self._doors.append(LazyListener(host, self._entrance, at, listener))
+            self._listeners.append(LazyListener(host, self._app, at, listener))
 
     async def close(self) -> None:
-        await asyncio.gather(*(door.close() for door in self._doors))
+        await asyncio.gather(*(listener.close() for listener in self._listeners))
 
 
 class LazyListener:
-    """Sockets that are answered from their first request on."""
+    """A bound listener that imports and starts its HTTP server at the first connection."""
 
-    def __init__(self, host: Host, entrance: HTTPApp, at: HTTPListener, listener: Listener | LocalListener) -> None:
+    def __init__(self, host: Host, app: HTTPApp, at: HTTPListener, listener: Listener | LocalListener) -> None:
         self._host = host
-        self._entrance = entrance
+        self._app = app
         self._at = at
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._serving: Child | None = None
         self._closing = asyncio.Event()
         for listening in listener.sockets:
-            self._loop.add_reader(listening, self._knocked)
+            self._loop.add_reader(listening, self._start_server)
 
-    def _knocked(self) -> None:
+    def _start_server(self) -> None:
         for listening in self._listener.sockets:
             self._loop.remove_reader(listening)
-        self._serving = self._host.supervisor.keep("http_server", self._serve, service=self._entrance.service)
+        self._serving = self._host.supervisor.keep("http_server", self._serve, service=self._app.service)
 
     async def _serve(self) -> None:
         with ExitStack() as undo:
-            undo.callback(self._turn_away)
-            # Beside the loop, as importing takes a few tenths of a second.
-            await self._loop.run_in_executor(None, import_all, self._entrance.module)
+            undo.callback(self._close_backlog)
+            # In a thread, as importing takes a few tenths of a second.
+            await self._loop.run_in_executor(None, import_all, self._app.module)
             from .server import serve
 
-            application = self._entrance.application()
+            application = self._app.application()
             undo.pop_all()
         await serve(self._host, application, self._at, self._listener, self._closing)
 
-    def _turn_away(self) -> None:
-        """Close the connections that wait, as nobody can serve them: else they would wait without an end."""
+    def _close_backlog(self) -> None:
+        """Close the waiting connections after a failed start; they would wait forever."""
         for listening in self._listener.sockets:
             for _ in range(CONNECTIONS_LIMIT):
                 try:
@@ -123,7 +123,7 @@ class LazyListener:
                     break
 
     async def close(self) -> None:
-        """Requests under way are still answered, if that does not take long."""
+        """Stop the server; requests in progress may finish within the configured time."""
         self._closing.set()
         if self._serving is not None:
             try:

@@ -1,4 +1,4 @@
-"""What is answered: documents and refusals, and which of them an error of the broker becomes."""
+"""HTTP responses and errors, and the error for each exception of the broker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 from warren.broker.plugin import AccessRefused, AMQPError, NotFound, OperatorError, Unknown
 
-RETRY_S = 5  # until a request that could not be served is worth another try
+RETRY_S = 5  # sent as retry-after with status 503
 NO_HEADERS: Mapping[str, str] = {}
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
 
 class Pieces:
-    """JSON text of many parts, which are sent one after the other: to join them would hold the loop."""
+    """JSON text in many parts, sent one after the other, as joining them would block the event loop."""
 
     __slots__ = ("parts",)
 
@@ -23,9 +23,9 @@ class Pieces:
 
 
 class Response:
-    """A status with a body: plain values that become JSON, bytes or Pieces as they are, or None for no body.
+    """A status with a body: values that become JSON, bytes or Pieces sent as they are, or None.
 
-    `media_type` is that of bytes; `gzip` is the compressed body, where that was made beforehand.
+    `media_type` is that of bytes; `gzip` is the body compressed in advance, or None.
     """
 
     __slots__ = ("status", "body", "headers", "media_type", "gzip")
@@ -44,11 +44,11 @@ class Response:
         self.media_type = media_type
         self.gzip = gzip
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         return b"".join(self.parts())
 
     def parts(self) -> list[bytes]:
-        """The same, as it was made."""
+        """Return the body's parts."""
         if self.body is None:
             return []
         if isinstance(self.body, Pieces):
@@ -56,12 +56,12 @@ class Response:
         return [self.body if isinstance(self.body, bytes) else json_of(self.body)]
 
 
-def found(body: object) -> Response:
+def ok(body: object) -> Response:
     return Response(200, body)
 
 
 def put(existed: bool) -> Response:
-    """What was put is there now."""
+    """The response to a successful PUT."""
     return Response(204 if existed else 201)
 
 
@@ -70,7 +70,7 @@ def done() -> Response:
 
 
 class HTTPError(Exception):
-    """What ends a request. `reason` is a text, for tools print it."""
+    """An error response. `reason` should be text, as tools print it."""
 
     def __init__(self, status: int, error: str, reason: object, headers: Mapping[str, str] = NO_HEADERS) -> None:
         super().__init__(error, reason)
@@ -86,26 +86,26 @@ def bad(reason: object) -> HTTPError:
 
 
 def missing() -> HTTPError:
-    """No such object, or no such route. Clients compare the two texts."""
+    """An unknown object or route (404). Clients compare both texts."""
     return HTTPError(404, "Object Not Found", "Not Found")
 
 
 def not_now(reason: str) -> HTTPError:
-    """A request that may well be made again later."""
+    """A temporary overload (503)."""
     return HTTPError(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
 
 
 def not_found(reason: str) -> HTTPError:
-    """Where clients are told what it is that there is not, such as `vhost_not_found`."""
+    """A missing object with a reason that clients read, such as `vhost_not_found` (404)."""
     return HTTPError(404, "not_found", reason)
 
 
 def not_authorised(reason: str) -> HTTPError:
-    """The user is known, and may not."""
+    """A known user without the right to do this (401)."""
     return HTTPError(401, "not_authorised", reason)
 
 
-def refusal_of(error: AMQPError | OperatorError) -> HTTPError:
+def http_error_of(error: AMQPError | OperatorError) -> HTTPError:
     if isinstance(error, AccessRefused):
         return not_authorised("Access refused.")
     if isinstance(error, NotFound):
@@ -119,10 +119,10 @@ _encoder = msgspec.json.Encoder()
 
 
 def json_of(value: object) -> bytes:
-    """What is no UTF-8, as names that clients chose may be, has question marks in its place."""
+    """Encode a value; characters that are not UTF-8 become question marks."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        import json  # only here: it is slow, and patient
+        import json  # imported only here: it is slow, but accepts such strings
 
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Uvicorn, in the broker's loop: HTTP on sockets that are bound already."""
+"""Uvicorn in the broker's event loop, on sockets that are bound already."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from warren.broker.plugin import Host, Listener
 
 from .connection import Protocol, protocol
 
-REPORT_MS = 10_000  # between two equal lines of the log
-TEXTS_LIMIT = 64  # different ones that are remembered
-REQUESTS_LIMIT = 1280  # beyond it requests are answered with 503; connections have a limit of their own below it
+REPORT_MS = 10_000  # between two equal log lines
+TEXTS_LIMIT = 64  # distinct texts remembered
+REQUESTS_LIMIT = 1280  # further requests are answered with 503; the limit of connections is lower
 
 
 class Server(uvicorn.Server):
-    """One that leaves the signals to the broker, and accepting connections to its listener."""
+    """Uvicorn without its signal handlers, with connections accepted by the broker's listener."""
 
     def __init__(self, config: uvicorn.Config, listener: Listener | LocalListener) -> None:
         super().__init__(config)
@@ -52,16 +52,16 @@ class Server(uvicorn.Server):
         yield
 
 
-class Lines(logging.Handler):
-    """Writes the library's messages to the broker's log: each text once in REPORT_MS, and how many were left out.
+class UvicornLogHandler(logging.Handler):
+    """Uvicorn's log messages for the broker's log: each text once in REPORT_MS, with the number left out.
 
-    Anybody who reaches the port can have it write the same line for each request.
+    The limit is there because each invalid request can cause a message.
     """
 
     def __init__(self, host: Host) -> None:
         super().__init__(logging.WARNING)
         self._host = host
-        self._due_ms: dict[str, int] = {}  # by the library's own text, so there are few
+        self._due_ms: dict[str, int] = {}  # by the unformatted text, so there are few
         self._left_out: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -90,9 +90,9 @@ async def serve(
     listener: Listener | LocalListener,
     closing: asyncio.Event,
 ) -> None:
-    """Serve until `closing`; the listener is closed then."""
+    """Serve until `closing` is set; then the listener is closed."""
     logger = logging.getLogger("uvicorn.error")
-    logger.handlers, logger.propagate = [Lines(host)], False
+    logger.handlers, logger.propagate = [UvicornLogHandler(host)], False
     config = uvicorn.Config(
         application,
         http=protocol(at),

@@ -1,7 +1,7 @@
-"""Heads of requests as RFC 9112 has them, where h11 is lenient.
+"""Strict parsing of request heads as in RFC 9112, where h11 is lenient.
 
-A proxy in front of this node may read a lenient head in another way than h11 does, so that what it takes for a body
-is a request here (request smuggling).
+A proxy that parses a lenient head in another way may forward as a body what this node reads as a request (request
+smuggling).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Shared:
             and metrics.answers(raw_path_of(scope))
             and self._web.is_host_own(scope)
         ):
-            application = await metrics.guarded()
+            application = await metrics.guarded_application()
         await application(scope, receive, send)
 
 

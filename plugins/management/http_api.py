@@ -26,13 +26,13 @@ from ..http.asgi import (
     peer_of,
     raw_path_of,
     response_start,
+    run_until,
+    run_while_connected,
     takes_gzip,
-    until_departure,
-    while_connected,
-    work_until,
+    until_disconnected,
 )
-from ..http.auth import NOBODY, NONE, Caller, authenticated, present
-from ..http.responses import NO_VHOST, HTTPError, Response, missing, not_found, not_now, refusal_of
+from ..http.auth import NOBODY, NONE, Caller, authenticate, refresh
+from ..http.responses import NO_VHOST, HTTPError, Response, http_error_of, missing, not_found, not_now
 from . import bodies
 from .access_log import AccessLog
 from .context import State
@@ -86,7 +86,7 @@ class HTTPAPI:
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
-            answer = refusal_of(error).answer
+            answer = http_error_of(error).answer
         except ConnectionResetError:
             return
         except Exception as error:  # a bug of ours: it ends this request alone
@@ -164,9 +164,9 @@ class HTTPAPI:
         """The caller; for one who leaves before it is known nothing more is done. Raises HTTPError (400, 401, 503)."""
         if self._state.config.disable_basic_auth:
             raise HTTPError(401, "not_authorized", "Not_Authorized")
-        login = authenticated(self._host, headers.get("authorization"), peer)
+        login = authenticate(self._host, headers.get("authorization"), peer)
         async with asyncio.timeout(REQUEST_S):
-            return await work_until(until_departure(scope), login)
+            return await run_until(until_disconnected(scope), login)
 
     async def _work(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
         async with asyncio.timeout(self.request_s):
@@ -184,7 +184,7 @@ class HTTPAPI:
             self._storing += 1
             try:
                 async with asyncio.timeout(STORING_S):
-                    return await while_connected(receive, host.stored())
+                    return await run_while_connected(receive, host.stored())
             except TimeoutError:
                 pass
             finally:
@@ -196,7 +196,7 @@ class HTTPAPI:
     def _let_in(self, route: Route, request: Request) -> None:
         """Raises HTTPError (401, 404). Who may nothing at all is told so first."""
         if route.guard is not NONE:
-            request.caller = present(self._host, request.caller)
+            request.caller = refresh(self._host, request.caller)
         name = request.path.get("vhost")
         request.vhost = self._host.node.vhosts.get(name) if name is not None else None
         route.guard.check(request.caller, request.vhost)
@@ -222,7 +222,7 @@ class HTTPAPI:
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
-            result = await while_connected(receive, result)
+            result = await run_while_connected(receive, result)
         made: Answered = result
         if isinstance(made, LineStream):
             made.check = partial(self._let_in, route, request)
@@ -230,7 +230,7 @@ class HTTPAPI:
                 made.end()
             return made
         if isinstance(made, Listing):
-            return await while_connected(receive, answered(made, request.query))
+            return await run_while_connected(receive, answered(made, request.query))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
             return Response(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
         return made
@@ -249,7 +249,7 @@ class HTTPAPI:
                     await send({"type": "http.response.body", "body": body, "more_body": True})
 
         try:
-            await while_connected(receive, write())
+            await run_while_connected(receive, write())
         except (ConnectionResetError, HTTPError):
             pass
         finally:
@@ -273,7 +273,7 @@ class HTTPAPI:
                 headers.setdefault("cache-control", "no-cache")
         if size >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
             headers["content-encoding"] = "gzip"
-            parts = [answer.gzip or await compressed(parts, size)]
+            parts = [answer.gzip or await compress(parts, size)]
             size = len(parts[0])
         # 204 has no content by definition, and so no length (RFC 9110, 8.6).
         await send(response_start(answer.status, headers, None if answer.status == NO_CONTENT else size))
@@ -287,7 +287,7 @@ class HTTPAPI:
         return size
 
 
-async def compressed(parts: list[bytes], size: int) -> bytes:
+async def compress(parts: list[bytes], size: int) -> bytes:
     """Beside the loop where that takes long."""
     if size >= THREAD_FROM:
         return await asyncio.to_thread(gzipped, parts)

@@ -27,7 +27,7 @@ class ManagementService(Service):
     """The HTTP API."""
 
     def __init__(self) -> None:
-        self._doors: HTTPListeners | None = None
+        self._listeners: HTTPListeners | None = None
         self._sampling: Child | None = None
         self._state: State | None = None
 
@@ -43,9 +43,9 @@ class ManagementService(Service):
 
             return made(host, state)
 
-        self._doors = HTTPListeners(host, HTTPApp("management", "http", f"{__package__}.application", application))
-        await self._doors.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
-        if len(self._doors) and state.samples.mode != "none":
+        self._listeners = HTTPListeners(host, HTTPApp("management", "http", f"{__package__}.application", application))
+        await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
+        if len(self._listeners) and state.samples.mode != "none":
             sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, state.more_samples)
             self._sampling = host.supervisor.keep("management_sampler", sampler.run)
 
@@ -65,8 +65,8 @@ class ManagementService(Service):
     async def stop(self) -> None:
         if self._sampling is not None:
             self._sampling.cancel()
-        if self._doors is not None:
-            await self._doors.close()
+        if self._listeners is not None:
+            await self._listeners.close()
 
 
 class LocalHTTP:

@@ -16,16 +16,16 @@ from warren.broker.runtime.source_address import source_of
 
 from ..http.asgi import (
     GZIP_FROM,
-    compressed,
-    compressed_stream,
+    compress,
+    compress_stream,
     headers_of,
     peer_of,
     raw_path_of,
     response_start,
+    run_while_connected,
     takes_gzip,
-    while_connected,
 )
-from ..http.auth import MONITOR, authenticated, present
+from ..http.auth import MONITOR, authenticate, refresh
 from ..http.responses import HTTPError, Response, missing
 from .context import State
 from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collected
@@ -59,7 +59,7 @@ class Metrics:
         headers = headers_of(asked)
         response = ScrapeStream(send)
         try:
-            answer = await while_connected(receive, self._answer(asked, headers, response))
+            answer = await run_while_connected(receive, self._answer(asked, headers, response))
         except ConnectionResetError:  # nobody waits for the rest
             return
         except HTTPError as refusal:
@@ -75,7 +75,7 @@ class Metrics:
             answer = Response(500, b"see the broker's log", media_type=PLAIN)
         if answer is None or response.started:  # without its end a stream is closed, and not taken for a whole one
             return
-        octets = answer.encoded()
+        octets = answer.encode()
         await send(response_start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(octets)))
         await send({"type": "http.response.body", "body": octets})
 
@@ -107,12 +107,12 @@ class Metrics:
     async def _let_in(self, authorization: str | None, peer: Peer) -> None:
         """Raises HTTPError (401)."""
         try:
-            caller = await authenticated(self._host, authorization, peer)
+            caller = await authenticate(self._host, authorization, peer)
         except HTTPError as refusal:
             if refusal.answer.headers:
                 refusal.answer.headers = REALM
             raise
-        MONITOR.check(present(self._host, caller), None)
+        MONITOR.check(refresh(self._host, caller), None)
 
     async def _scrape(
         self, scope: Scope, endpoint: str, families: list[str], accept: str, gzip: bool, response: ScrapeStream
@@ -157,7 +157,7 @@ class ScrapeStream:
         self._send = send
         self.place: Place | None = None
         self.started = False
-        self.size_bytes = 0  # of the text, not compressed
+        self.size_bytes = 0  # of the text, not compress
 
     async def write(self, chunks: AsyncIterator[bytes], content_type: str, zipped: bool) -> int:
         """Return the bytes of the text. Raises TimeoutError where the scraper does not take a chunk in time."""
@@ -167,14 +167,14 @@ class ScrapeStream:
             octets = first
             if zipped and len(first) >= GZIP_FROM:
                 headers["content-encoding"] = "gzip"
-                octets = await compressed(first)
+                octets = await compress(first)
             await self._start(headers, len(octets))
             await self._body(octets, more=False)
             return len(first)
         stream: AsyncIterable[bytes] = self._counted(first, chunks)
         if zipped:
             headers["content-encoding"] = "gzip"
-            stream = compressed_stream(stream)
+            stream = compress_stream(stream)
         await self._start(headers, None)
         async for octets in stream:
             await self._body(octets, more=True)

@@ -22,7 +22,7 @@ class MetricsService(Service):
     """What Prometheus scrapes."""
 
     def __init__(self) -> None:
-        self._doors: HTTPListeners | None = None
+        self._listeners: HTTPListeners | None = None
         self._state: State | None = None
         self._guarded: ASGIApp | None = None
 
@@ -36,19 +36,19 @@ class MetricsService(Service):
 
             return Metrics(state, state.path, guarded=config.authentication_enabled)
 
-        self._doors = HTTPListeners(host, HTTPApp("prometheus", "http/prometheus", APPLICATION, application))
-        await self._doors.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
+        self._listeners = HTTPListeners(host, HTTPApp("prometheus", "http/prometheus", APPLICATION, application))
+        await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
 
     async def stop(self) -> None:
-        if self._doors is not None:
-            await self._doors.close()
+        if self._listeners is not None:
+            await self._listeners.close()
 
     def answers(self, raw_path: str) -> bool:
         """Whether a request for this path, on the port of the HTTP API, is one for metrics."""
         path = self._state.shared_path if self._state is not None else ""
         return bool(path) and (raw_path == path or raw_path.startswith(path + "/"))
 
-    async def guarded(self) -> ASGIApp:
+    async def guarded_application(self) -> ASGIApp:
         """What answers there, always asking who it is."""
         assert self._state is not None
         if self._guarded is None:

@@ -7,8 +7,9 @@ from urllib.parse import parse_qsl
 
 from warren.broker.core.access.passwords import SALT_BYTES, hash_password
 
-from ...http.auth import ADMIN, ANY, MONITOR, NONE, logged_in
-from ...http.responses import HTTPError, Response, done, found, missing
+from ...http.auth import ADMIN, ANY, MONITOR, NONE
+from ...http.auth import log_in as log_in_user
+from ...http.responses import HTTPError, Response, done, missing, ok
 from ..request import Request
 from ..router import Route
 
@@ -19,12 +20,12 @@ def whoami(request: Request) -> Response:
     """Name and tags of the user."""
     timeout_min = request.state.config.login_session_timeout_min
     more = {} if timeout_min is None else {"login_session_timeout": timeout_min}
-    return found({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
+    return ok({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
 
 
 def how_to_log_in(request: Request) -> Response:
     """How users of a browser log in: by name and password alone."""
-    return found({"oauth_enabled": False})
+    return ok({"oauth_enabled": False})
 
 
 async def log_in(request: Request) -> Response:
@@ -35,21 +36,21 @@ async def log_in(request: Request) -> Response:
     fields = dict(parse_qsl(body.decode("utf-8", "replace")))
     if not {"username", "password"} <= fields.keys():
         raise HTTPError(401, "not_authorized", "Not_Authorized")
-    caller = await logged_in(request.host, fields["username"], fields["password"].encode(), request.peer)
+    caller = await log_in_user(request.host, fields["username"], fields["password"].encode(), request.peer)
     ANY.check(caller, None)
-    return found("ok")
+    return ok("ok")
 
 
 def hashed(request: Request) -> Response:
     """A password's hash, as users are made with."""
     password = request.path["password"]
-    return found({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
+    return ok({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
 
 
 def list_attempts(request: Request) -> Response:
     """Attempts to log in, by protocol."""
     known(request)
-    return found(
+    return ok(
         [
             {
                 "protocol": protocol,
@@ -65,7 +66,7 @@ def list_attempts(request: Request) -> Response:
 def list_sources(request: Request) -> Response:
     """Attempts by address and user: RabbitMQ tells none unless it is asked to count them, and nobody can ask here."""
     known(request)
-    return found([])
+    return ok([])
 
 
 def forget_attempts(request: Request) -> Response:

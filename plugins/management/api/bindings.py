@@ -10,7 +10,7 @@ import msgspec
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ...http.auth import VHOST
-from ...http.responses import Response, done, found, missing
+from ...http.responses import Response, done, missing, ok
 from ..arguments import Arguments, table_of
 from ..pagination import Listing, Turn
 from ..request import Request
@@ -120,7 +120,7 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
 
 async def get_binding(request: Request) -> Response:
     """One binding."""
-    return found(binding_view(request.here(), await find_binding(request)))
+    return ok(binding_view(request.here(), await find_binding(request)))
 
 
 def post_binding(request: Request) -> Response:

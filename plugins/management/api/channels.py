@@ -8,7 +8,7 @@ from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
-from ...http.responses import Response, found, missing
+from ...http.responses import Response, missing, ok
 from ..pagination import Listing
 from ..request import Request
 from ..router import Route
@@ -40,7 +40,7 @@ def get_channel(request: Request) -> Response:
         for channel in connection.channels.values():
             if channel_name(channel) == request.path["channel"]:
                 request.check_own(connection.user)
-                return found(detailed_channel_view(StatsView(request), channel))
+                return ok(detailed_channel_view(StatsView(request), channel))
     raise missing()
 
 

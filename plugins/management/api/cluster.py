@@ -8,7 +8,7 @@ from warren.broker.core.policies.parameters import CLUSTER_NAME
 from warren.broker.hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 
 from ...http.auth import ADMIN, ANY, NONE
-from ...http.responses import Response, bad, done, found, missing
+from ...http.responses import Response, bad, done, missing, ok
 from ..request import Request
 from ..router import Route
 
@@ -21,7 +21,7 @@ class Name(msgspec.Struct):
 
 def get_name(request: Request) -> Response:
     """What the cluster is called."""
-    return found({"name": request.node.cluster_name})
+    return ok({"name": request.node.cluster_name})
 
 
 def set_name(request: Request) -> Response:
@@ -32,7 +32,7 @@ def set_name(request: Request) -> Response:
 
 def list_features(request: Request) -> Response:
     """Feature flags, all of them enabled."""
-    return found(
+    return ok(
         [
             {
                 "name": name,
@@ -57,7 +57,7 @@ def enable_feature(request: Request) -> Response:
 
 def list_deprecated(request: Request) -> Response:
     """Features that RabbitMQ is to drop, or has dropped."""
-    return found(
+    return ok(
         [
             {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
             for name, phase, provider, url in DEPRECATED_FEATURES
@@ -67,17 +67,17 @@ def list_deprecated(request: Request) -> Response:
 
 def list_used_deprecated(request: Request) -> Response:
     """Those of them that are in use: what there is here is no feature that will go."""
-    return found([])
+    return ok([])
 
 
 def get_version(request: Request) -> Response:
     """The version of RabbitMQ that the broker passes for."""
-    return found(request.node.version)
+    return ok(request.node.version)
 
 
 def list_extensions(request: Request) -> Response:
     """What adds pages to the user interface."""
-    return found([{"javascript": "dispatcher.js"}])
+    return ok([{"javascript": "dispatcher.js"}])
 
 
 def reset(request: Request) -> Response:

@@ -8,7 +8,7 @@ from warren.broker.plugin import User
 from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
-from ...http.responses import Response, done, found, missing
+from ...http.responses import Response, done, missing, ok
 from ..pagination import Listing
 from ..request import Request
 from ..router import Route
@@ -39,7 +39,7 @@ def list_of_user(request: Request) -> Listing[Connection]:
 
 def get_connection(request: Request) -> Response:
     """One connection."""
-    return found(connection_view(StatsView(request), the_connection(request)))
+    return ok(connection_view(StatsView(request), the_connection(request)))
 
 
 def delete_connection(request: Request) -> Response:

@@ -7,7 +7,7 @@ import msgspec
 from warren.broker.plugin import Exchange
 
 from ...http.auth import VHOST
-from ...http.responses import Response, done, found, put
+from ...http.responses import Response, done, ok, put
 from ..arguments import Arguments, table_of
 from ..pagination import Listing
 from ..request import Request
@@ -36,7 +36,7 @@ def list_exchanges(request: Request) -> Listing[Exchange]:
 
 def get_exchange(request: Request) -> Response:
     """One exchange."""
-    return found(detailed_exchange_view(request.host, StatsView(request), request.exchange()))
+    return ok(detailed_exchange_view(request.host, StatsView(request), request.exchange()))
 
 
 def put_exchange(request: Request) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...http.auth import POLICIES
-from ...http.responses import Response, done, found, missing, put
+from ...http.responses import Response, done, missing, ok, put
 from ..pagination import Item, Listing
 from ..request import Request
 from ..router import Route
@@ -34,7 +34,7 @@ def find_global(request: Request) -> tuple[str, object]:
 
 def get_global(request: Request) -> Response:
     """One of them."""
-    return found(described(request, find_global(request)))
+    return ok(described(request, find_global(request)))
 
 
 def put_global(request: Request) -> Response:

@@ -16,7 +16,7 @@ from warren.broker.plugin import AMQPError, Properties, Queue
 from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
-from ...http.responses import Pieces, Response, bad, found, json_of, not_found
+from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
 from ..arguments import table_of
 from ..pagination import Item
 from ..request import Request
@@ -67,7 +67,7 @@ def publish(request: Request) -> Response:
         raise bad(f"{error.code} {error.reply_text}") from None
     if outcome.refused:
         raise bad("rejected Unable to publish message. Check queue limits.")
-    return found({"routed": outcome.routed})
+    return ok({"routed": outcome.routed})
 
 
 def payload_of(body: Publish) -> bytes:

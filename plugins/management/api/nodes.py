@@ -5,7 +5,7 @@ from __future__ import annotations
 from warren.broker.plugin import Host
 
 from ...http.auth import MONITOR
-from ...http.responses import Response, found, missing
+from ...http.responses import Response, missing, ok
 from ..pagination import Listing
 from ..request import Request
 from ..router import Route
@@ -19,19 +19,19 @@ def list_nodes(request: Request) -> Listing[Host]:
 
 def get_node(request: Request) -> Response:
     """One node; with `memory=true` what its memory is used for."""
-    return found(node_view(known(request)))
+    return ok(node_view(known(request)))
 
 
 def get_memory(request: Request) -> Response:
     """What the memory of a node is used for, in octets."""
-    return found({"memory": memory_view(known(request))})
+    return ok({"memory": memory_view(known(request))})
 
 
 def get_relative_memory(request: Request) -> Response:
     """What the memory of a node is used for, in percent."""
     used = memory_by_use(known(request))
     total = max(sum(used.values()), 1)
-    return found({"memory": {"total": 100, **{name: -(-100 * each // total) for name, each in used.items()}}})
+    return ok({"memory": {"total": 100, **{name: -(-100 * each // total) for name, each in used.items()}}})
 
 
 def known(request: Request) -> Request:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from warren.broker.hosting.host import PRODUCT
 
 from ...http.auth import ANY
-from ...http.responses import Response, found
+from ...http.responses import Response, ok
 from ..pagination import Item
 from ..request import Request
 from ..router import Route
@@ -48,7 +48,7 @@ async def overview(request: Request) -> Response:
         body["node"] = node.name
         body["listeners"] = [listener_view(host, one) for one in host.listening()]
         body["contexts"] = [{"node": node.name, **context_view(one)} for one in host.listening() if is_web(one)]
-    return found(body)
+    return ok(body)
 
 
 def statistics(request: Request, totals: Totals) -> Item:

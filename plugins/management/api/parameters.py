@@ -13,7 +13,7 @@ from warren.broker.logs.redaction import HIDDEN, redacted
 from warren.broker.plugin import Invalid
 
 from ...http.auth import POLICIES
-from ...http.responses import Response, bad, done, found, missing, put
+from ...http.responses import Response, bad, done, missing, ok, put
 from ..pagination import Item, Listing
 from ..request import Request
 from ..router import Route
@@ -69,7 +69,7 @@ def find_parameter(request: Request) -> Parameter:
 
 def get_parameter(request: Request) -> Response:
     """One parameter."""
-    return found(parameter_view(request, find_parameter(request)))
+    return ok(parameter_view(request, find_parameter(request)))
 
 
 def put_parameter(request: Request) -> Response:

@@ -8,7 +8,7 @@ from warren.broker.core.access.permissions import Permission
 from warren.broker.plugin import User
 
 from ...http.auth import ADMIN
-from ...http.responses import Response, bad, done, found, missing, put
+from ...http.responses import Response, bad, done, missing, ok, put
 from ..pagination import Item, Listing, in_slices
 from ..request import Request
 from ..router import Route
@@ -72,7 +72,7 @@ def row_of(request: Request) -> Row:
 
 def get_permission(request: Request) -> Response:
     """What one user may in one virtual host."""
-    return found(described(row_of(request)))
+    return ok(described(row_of(request)))
 
 
 def check_place(request: Request) -> tuple[User, str]:

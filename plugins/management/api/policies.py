@@ -12,7 +12,7 @@ from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
-from ...http.responses import Response, bad, done, found, missing, put
+from ...http.responses import Response, bad, done, missing, ok, put
 from ..pagination import Item, Listing
 from ..request import Request
 from ..router import Route
@@ -54,7 +54,7 @@ def find_policy(request: Request, operator: bool) -> Policy:
 
 def get_policy(request: Request, operator: bool) -> Response:
     """One policy."""
-    return found(policy_view(find_policy(request, operator)))
+    return ok(policy_view(find_policy(request, operator)))
 
 
 def put_policy(request: Request, operator: bool) -> Response:

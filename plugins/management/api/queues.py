@@ -7,7 +7,7 @@ import msgspec
 from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
-from ...http.responses import Response, bad, done, found, not_found, put
+from ...http.responses import Response, bad, done, not_found, ok, put
 from ..arguments import Arguments, table_of
 from ..pagination import Listing
 from ..request import Request
@@ -45,7 +45,7 @@ def list_detailed(request: Request) -> Listing[Queue]:
 
 def get_queue(request: Request) -> Response:
     """One queue."""
-    return found(detailed_queue_view(request, StatsView(request), request.queue()))
+    return ok(detailed_queue_view(request, StatsView(request), request.queue()))
 
 
 def put_queue(request: Request) -> Response:

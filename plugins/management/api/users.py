@@ -14,7 +14,7 @@ from warren.broker.core.policies.limits import user_limits
 from warren.broker.plugin import Invalid, User
 
 from ...http.auth import ADMIN
-from ...http.responses import Response, bad, done, found, missing, put
+from ...http.responses import Response, bad, done, missing, ok, put
 from ..pagination import Item, Listing
 from ..request import Request
 from ..router import Route
@@ -79,7 +79,7 @@ def list_users_without_permissions(request: Request) -> Listing[User]:
 
 def get_user(request: Request) -> Response:
     """One user."""
-    return found(user_view(find_user(request)))
+    return ok(user_view(find_user(request)))
 
 
 async def put_user(request: Request) -> Response:

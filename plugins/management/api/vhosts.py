@@ -7,7 +7,7 @@ import msgspec
 from warren.broker.plugin import VHost
 
 from ...http.auth import ADMIN, ANY
-from ...http.responses import HTTPError, Response, done, found, missing, put
+from ...http.responses import HTTPError, Response, done, missing, ok, put
 from ..pagination import Listing
 from ..request import Request
 from ..router import Route
@@ -37,7 +37,7 @@ async def get_vhost(request: Request) -> Response:
     """One virtual host."""
     vhost = request.here()
     totals = await totals_of([vhost], request.host.connections())
-    return found(vhost_view(request.node.name, StatsView(request), totals, vhost))
+    return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
 def put_vhost(request: Request) -> Response:

@@ -21,7 +21,7 @@ from warren.broker.hosting.node_log import LEVELS
 from warren.broker.plugin import Exchange, Invalid, Queue, Table, User
 
 from ...http.auth import ADMIN, LOCAL, POLICIES
-from ...http.responses import HTTPError, Response, bad, done, found, missing, not_now
+from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
 from ..line_stream import LineStream
 from ..request import Request
 from ..router import Route
@@ -71,7 +71,7 @@ class CredentialsBody(msgspec.Struct):
 
 def get_node(request: Request) -> Response:
     """The name of the node and its default virtual host, the plugins and hashing algorithms that it may use."""
-    return found(
+    return ok(
         {
             "node": request.node.name,
             "default_vhost": request.node.default_vhost,
@@ -176,7 +176,7 @@ def resource_of(request: Request) -> str:
 def get_settings(request: Request) -> Response:
     """The settings that can change while the node runs, and what else clients negotiate."""
     settings = request.host.settings
-    return found(
+    return ok(
         {
             "channel_max": settings.channel_max,
             "frame_max": settings.frame_max,
@@ -204,7 +204,7 @@ def put_settings(request: Request) -> Response:
 def get_log(request: Request) -> Response:
     """The level of the log and where it is written."""
     log = control_of(request).log
-    return found({"level": log.log.level, "locations": log.locations()})
+    return ok({"level": log.log.level, "locations": log.locations()})
 
 
 def put_log(request: Request) -> Response:
@@ -235,7 +235,7 @@ def tail_log(request: Request) -> Response:
         lines = control_of(request).log.tail(whole(request, "lines", DEFAULT_LINES))
     except OSError as error:
         raise not_now(f"cannot read {error.filename}: {error.strerror or error}") from None
-    return found({"lines": lines})
+    return ok({"lines": lines})
 
 
 def stream_log(request: Request) -> LineStream:
@@ -292,7 +292,7 @@ def delete_queue(request: Request) -> Response:
         raise bad(f"{where} is not empty")
     if request.flag("if-unused") and len(queue.consumers):
         raise bad(f"{where} is in use")
-    return found({"messages_ready": vhost.delete_queue(queue)})
+    return ok({"messages_ready": vhost.delete_queue(queue)})
 
 
 def purge_queue(request: Request) -> Response:
@@ -309,7 +309,7 @@ def list_matching_policies(request: Request) -> Response:
     target = targets.get(request.path["name"])
     if target is None:
         raise missing()
-    return found([policy_view(policy) for policy in request.node.policies.matching(target)])
+    return ok([policy_view(policy) for policy in request.node.policies.matching(target)])
 
 
 def put_vhost_limits(request: Request) -> Response:
@@ -345,7 +345,7 @@ async def authenticate(request: Request) -> Response:
     password = body.password.encode("utf-8", "surrogateescape")
     forget = request.node.users.authenticate(body.username, password, True, settle, busy=postpone)
     try:
-        return found({"authenticated": await result})
+        return ok({"authenticated": await result})
     finally:
         forget()
 
@@ -357,7 +357,7 @@ async def import_definitions(request: Request) -> Response:
     skip = request.flag("skip-if-unchanged")
     digest = await asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest())
     if skip and imported == digest:
-        return found({"skipped": []})
+        return ok({"skipped": []})
     try:
         document = await asyncio.to_thread(parsed, body)
     except ValueError as error:
@@ -366,7 +366,7 @@ async def import_definitions(request: Request) -> Response:
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)
-    return found({"skipped": lines})
+    return ok({"skipped": lines})
 
 
 ROUTES = (

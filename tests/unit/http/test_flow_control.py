@@ -45,7 +45,7 @@ async def until_open_are(api: Api, count: int) -> None:
 def test_a_client_that_does_not_read_its_answer_is_closed(
     api: Api, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(protocol_module, "STALL_LOOK_S", 0.2)
+    monkeypatch.setattr(protocol_module, "STALL_CHECK_S", 0.2)
 
     async def visit() -> None:
         doors, port = await opened(api, LONG)
@@ -59,7 +59,7 @@ def test_a_client_that_does_not_read_its_answer_is_closed(
 
 
 def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol_module, "STALL_LOOK_S", 0.5)
+    monkeypatch.setattr(protocol_module, "STALL_CHECK_S", 0.5)
 
     async def visit() -> None:
         doors, port = await opened(api, LONG)

@@ -160,6 +160,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
+    from warren.broker.ctl.api_client import socket_address
     from warren.broker.ctl.node import LocalNode
     from warren.broker.hosting import local_socket
 

@@ -70,14 +70,14 @@ def test_a_login_is_checked_by_a_form(api: Api) -> None:
     assert api.get("/auth", user=None).json == {"oauth_enabled": False}
     headers = {"content-type": "application/x-www-form-urlencoded"}
 
-    def logged_in(form: bytes) -> Any:
+    def log_in(form: bytes) -> Any:
         return api.request("POST", "/login", form, user=None, headers=headers)
 
-    answer = logged_in(b"username=guest&password=guest")
+    answer = log_in(b"username=guest&password=guest")
     assert (answer.status, answer.json) == (200, "ok")
     for form in (b"username=guest&password=wrong", b"username=guest", b"", b"\xff"):
-        assert logged_in(form).error == REFUSED
-    assert logged_in(b"username=plain&password=plain").error == (401, "not_authorised", "Not management user")
+        assert log_in(form).error == REFUSED
+    assert log_in(b"username=plain&password=plain").error == (401, "not_authorised", "Not management user")
 
 
 def test_a_user_without_a_tag_is_no_management_user(api: Api) -> None:

@@ -21,7 +21,7 @@ def listed(items: list[Item] = ITEMS, paged: bool = True, **query: str) -> Any:
     import json
 
     listing = Listing(items, lambda item: item, (lambda item: str(item["name"])) if paged else None)
-    return json.loads(asyncio.run(answered(listing, query)).encoded())
+    return json.loads(asyncio.run(answered(listing, query)).encode())
 
 
 def names(items: list[Item]) -> list[object]:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.http import Api, request
 from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
-from warren.plugins.http.asgi import while_connected
+from warren.plugins.http.asgi import run_while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import Response
 from warren.plugins.management import http_api
@@ -130,7 +130,7 @@ def test_work_ends_with_its_client() -> None:
 
     async def visit() -> None:
         with pytest.raises(ConnectionResetError):
-            await while_connected(leave, work())
+            await run_while_connected(leave, work())
         assert ended == [True]
 
     asyncio.run(visit())

@@ -12,7 +12,7 @@ from tests.support.http import Api, HTTPClient
 from tests.support.polling import until
 from tests.support.warrenctl import Controlled, commanded
 from warren.broker.config import Config, HTTPListener, Management
-from warren.broker.ctl.api_client import LocalAPI, Missing, Refusal, UnixConnection, basic
+from warren.broker.ctl.api_client import APIError, LocalAPI, NotFound, UnixConnection, basic_credentials
 from warren.broker.hosting import local_socket
 from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api.warren import ROUTES
@@ -97,7 +97,8 @@ def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
     port = next(one.port for one in host.listening() if one.protocol == "http")
     controlled.listening.call(host.node.users.set_tags, "guest", ["administrator"])
     connection = HTTPClient(f"127.0.0.1:{port}").connect()
-    connection.request("GET", "/api/warren/events?pattern=user", headers={"Authorization": basic("guest", "guest")})
+    headers = {"Authorization": basic_credentials("guest", "guest")}
+    connection.request("GET", "/api/warren/events?pattern=user", headers=headers)
     response = connection.getresponse()
     local.put("users", "u", body={"password_hash": "", "tags": ""})
     assert json.loads(response.readline())["event"] == "user.created"
@@ -115,7 +116,7 @@ def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
 
 
 def test_no_header_makes_another_caller_of_a_local_one(local: LocalAPI) -> None:
-    refused = basic("nobody", "wrong")
+    refused = basic_credentials("nobody", "wrong")
     assert local.request("GET", ("whoami",), authorization=refused)["name"] == "rmq-cli"
     assert local.request("GET", ("whoami",), headers={"Host": "attacker.example"})["name"] == "rmq-cli"
 
@@ -163,12 +164,12 @@ def test_alarms_and_settings_are_changed(controlled: Controlled, local: LocalAPI
     assert controlled.host.node.alarms.on() == ["disk"]
     local.delete("warren", "alarms", "disk")
     assert not controlled.host.node.alarms.on()
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         local.put("warren", "alarms", "patience")
     local.put("warren", "settings", body={"channel_max": 70_000, "loopback_users": ["b", "a"]})
     settings = local.get("warren", "settings")
     assert (settings["channel_max"], settings["loopback_users"]) == (65_535, ["a", "b"])
-    with pytest.raises(Refusal):
+    with pytest.raises(APIError):
         local.put("warren", "settings", body={"channel_max": -1})
 
 
@@ -181,7 +182,7 @@ def test_conditions_of_a_deletion_are_checked(controlled: Controlled, local: Loc
         "publish",
         body={"properties": {}, "routing_key": "q", "payload": "1", "payload_encoding": "string"},
     )
-    with pytest.raises(Refusal, match="not empty"):
+    with pytest.raises(APIError, match="not empty"):
         local.delete("warren", "queues", "/", "q", query={"if-empty": "true"})
     local.delete("warren", "queues", "/", "q", "contents")
     assert local.delete("warren", "queues", "/", "q", query={"if-empty": "true"}) == {"messages_ready": 0}
@@ -194,11 +195,11 @@ def test_definitions_are_imported_once_if_that_is_asked_for(controlled: Controll
     assert local.request("POST", path, document, skip) == {"skipped": []}
     local.delete("global-parameters", "g")
     local.request("POST", path, document, skip)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         local.get("global-parameters", "g")
     local.request("POST", path, document)
     assert local.get("global-parameters", "g")["value"] == 5
-    with pytest.raises(Refusal, match="failed to parse JSON"):
+    with pytest.raises(APIError, match="failed to parse JSON"):
         local.request("POST", path, "{")
 
 
