@@ -24,15 +24,13 @@ from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
 from ..core.vhost.vhost import VHost
-from . import events
-from .channel import Channel
 from .confirms import Confirms
 from .connection import Connection
-from .connection_state import RUNNING
 from .flow_control import HOLD_MS
+from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import publish as publishing
 from .settings import Settings
-from .transport import Peer, TransportPort
+from .transport import Peer
 
 NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
 NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
@@ -44,8 +42,6 @@ FLAGS = 2  # octets of property flags, which are always there
 
 Content = tuple[bytes, int, bytes]
 """Properties, the length of the body in octets, and the body's frames as they came off the wire, whole."""
-
-Report = Callable[[str, str, dict[str, object]], None]
 
 
 class PublishResult:
@@ -100,16 +96,16 @@ class InternalPeer(Peer):
         return self.name
 
 
-class InternalTransport(TransportPort):
+class PublisherTransport(InternalTransport):
     """Holds back who publishes, as a transport does by not reading (`holding`). `changed` is told of each change."""
 
     def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
+        super().__init__(report)
         self.held = False
         self.connection: Connection | None = None
         self._clock = node.clock
         self._timer: Timer | None = None
         self._changed = changed
-        self._report = report
 
     def hold(self) -> None:
         self.held = True
@@ -143,13 +139,6 @@ class InternalTransport(TransportPort):
             self.connection.take_output()
         self._changed()
 
-    def running(self, heartbeat_s: int) -> None: ...
-
-    def close(self, after_s: float) -> None: ...
-
-    def report(self, event: str, level: str, fields: dict[str, object]) -> None:
-        self._report(event, level, fields)
-
 
 class InternalPublisher:
     """Into one virtual host, until `close`. `name` is what the firehose calls the connection.
@@ -178,17 +167,14 @@ class InternalPublisher:
         self._flushes = False
         self._was_held = False
         self._closed = False
-        self._sluice = InternalTransport(node, report, self._look)
-        self._connection = connection = Connection(node, settings, InternalPeer(name), self._sluice)
-        self._sluice.connection = connection
+        self._transport = PublisherTransport(node, report, self._look)
         user = InternalUser(vhost.name)
-        connection.user, connection.login_name, connection.vhost = user, user.name, vhost
-        connection.state = RUNNING
-        self._channel = Channel(connection, 1)
+        self._connection = InternalConnection(node, settings, InternalPeer(name), self._transport, user, vhost)
+        self._transport.connection = self._connection
+        self._channel = self._connection.channel
         self._tally = self._channel.confirms = ConfirmTally()
         # The header frame made last, and of what: number of the channel, properties, length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
-        events.channel_created(self._channel)
 
     @property
     def counted(self) -> PublishCounters:
@@ -201,7 +187,7 @@ class InternalPublisher:
 
     @property
     def held(self) -> bool:
-        return self._sluice.held or self._connection.suspended > 0
+        return self._transport.held or self._connection.suspended > 0
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
@@ -296,10 +282,8 @@ class InternalPublisher:
         if self._closed:
             return
         self._closed = True
-        self._sluice.stop()
-        self._channel.end()
-        for queue in self._connection.publisher_throttle.queues:
-            queue.held_publishers.forget(self._connection)
+        self._transport.stop()
+        self._connection.end_channel()
         self.on_release = lambda: None
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:

@@ -5,8 +5,6 @@ It calls the operations that serve a client's methods too, so both agree on perm
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..amqp.errors import Invalid
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
@@ -17,41 +15,15 @@ from ..core.messages.message import Message
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
-from . import events, operations
-from .channel import Channel
+from . import operations
 from .confirms import Confirms
-from .connection import Connection
-from .connection_state import RUNNING
+from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import acknowledge, basic
 from .methods import publish as publishing
 from .names import strip_line_ends
 from .settings import Settings
-from .transport import Peer, TransportPort
+from .transport import Peer
 from .unacked import Settlement
-
-NUMBER = 1  # of the channel
-
-Report = Callable[[str, str, dict[str, object]], None]
-
-
-class NullTransport(TransportPort):
-    """What is sent is forgotten, and there is nobody to wait for."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-
-    def flush_soon(self) -> None: ...
-
-    def running(self, heartbeat_s: int) -> None: ...
-
-    def hold(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def close(self, after_s: float) -> None: ...
-
-    def report(self, event: str, level: str, fields: dict[str, object]) -> None:
-        self._report(event, level, fields)
 
 
 class PublishOutcome:
@@ -91,18 +63,12 @@ class OperatorChannel:
         peer: Peer,
         report: Report,
     ) -> None:
-        connection = Connection(node, settings, peer, NullTransport(report))
-        connection.user, connection.login_name, connection.vhost = user, user.name, vhost
-        connection.state = RUNNING
-        self._connection = connection
-        self._channel = Channel(connection, NUMBER)
-        events.channel_created(self._channel)
+        self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
+        self._channel = self._connection.channel
 
     def close(self) -> None:
         """What was taken and not settled goes back."""
-        self._channel.end()
-        for queue in self._connection.publisher_throttle.queues:
-            queue.held_publishers.forget(self._connection)
+        self._connection.end_channel()
         self._connection.node.pump()
 
     # What there is
@@ -192,7 +158,7 @@ class OperatorChannel:
         route = publishing.find_route(channel, exchange, routing_key, mandatory=True)
         channel.confirms = channel.confirms or Confirms()
         unroutable = channel.publishing.return_unroutable
-        publishing.publish(channel, route, [content_frames(NUMBER, raw, body)], alike=True)
+        publishing.publish(channel, route, [content_frames(channel.number, raw, body)], alike=True)
         refused = channel.confirms.has_refusals
         connection.confirm()
         connection.take_output()
