@@ -1,7 +1,7 @@
-"""The exchange type x-delayed-message: holds messages for as long as their header x-delay says, and routes them then.
+"""The exchange type x-delayed-message: routes each message after the delay in its header x-delay.
 
-It routes as the type does that the argument x-delayed-type names, which is given all the arguments. Any other exchange
-does the same with the argument x-delayed-exchange, as the broker can do that by itself.
+It routes as the exchange type that the argument x-delayed-type names, which gets all its arguments. The broker can
+delay messages by itself: the argument x-delayed-exchange gives exchanges of any type the same behaviour.
 """
 
 from warren.broker.core.exchanges.delayed import DelayedExchange

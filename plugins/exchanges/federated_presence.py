@@ -1,12 +1,13 @@
-"""Presences at other sites, as a federated presence exchange knows them; pure.
+"""The presences at other sites that a federated presence exchange knows; pure.
 
-A presence is a key at a site, which is a virtual host of a cluster. It is known by ways: the sites that the news of it
-has passed, the last one first, and so the site itself at the end. In a graph of brokers there may be several to one
-presence. Each is held on its own by whoever has told of it, and goes when nobody holds it: a binding that a downstream
-link has made, or a source, which is the exchange at the other end of a link from here. As no way passes a site twice,
-and each goes with the news that it goes, two sites can not keep up a presence for one another.
+A presence is a key at a site; a site is a virtual host of a cluster. A presence is known by one or more paths: the
+sites that its notices passed, the last one first and its own site at the end. Each path has holders, and is removed
+with its last holder. A holder is a binding that a downstream link made, or a source: the upstream exchange of a local
+link. No path passes a site twice, and the removal of a path is passed on along the path, so two sites cannot keep up a
+presence for one another.
 
-What a source brings is checked against its summary: between `begin` and `end` it tells all that it has.
+A source's notices are reconciled with its summary: between `begin_summary` and `end_summary` it announces all presences
+that it has, and those that it omits are removed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import NamedTuple
 from warren.broker.plugin import Binding, Exchange, Table, Value
 
 BOUND_FROM, RECEIVED_FROM = "x-bound-from", "x-received-from"
-WAYS_LIMIT = 16  # to one presence; what comes by more is left out: whoever brings it is not the only one
-SOURCE_LIMIT = 100_000  # presences, by all their ways, that one source may bring; about 50 MB
-TEXT_LIMIT = 1024  # characters of any name that another site tells
+PATHS_LIMIT = 16  # paths of one presence; further ones are ignored, as the presence is known without them
+SOURCE_LIMIT = 100_000  # paths of presences that one source may announce; about 50 MB
+TEXT_LIMIT = 1024  # characters of a name from another site
 
 Site = tuple[str, str]  # cluster name and virtual host
-Way = tuple[Site, ...]
+Path = tuple[Site, ...]
 
 
 class Source(NamedTuple):
@@ -43,156 +44,166 @@ Holder = Binding | Source
 
 
 class Change(NamedTuple):
-    """A way to a presence has appeared (`bind`) or is gone; `whole`: and the presence with it. `exchange` is where it
-    is present at its site."""
+    """A path of a presence was added (`bind`) or removed (`unbind`).
+
+    `whole`: and the presence with it. `exchange` is the exchange at its site to which the presence is bound.
+    """
 
     action: str
     presence: Presence
     exchange: str
-    way: Way
+    path: Path
     whole: bool
 
 
-class Known:
-    """Of one presence."""
+class RemotePresence:
+    """The exchange of one presence, and its paths with their holders."""
 
-    __slots__ = ("exchange", "ways")
+    __slots__ = ("exchange", "paths")
 
     def __init__(self, exchange: str) -> None:
         self.exchange = exchange
-        self.ways: dict[Way, set[Holder]] = {}
+        self.paths: dict[Path, set[Holder]] = {}
 
 
-class Elsewhere:
-    __slots__ = ("_known", "_brought", "_unconfirmed", "_complete")
+class RemotePresences:
+    """The presences of other sites that one exchange knows."""
+
+    __slots__ = ("_known", "_announced", "_unconfirmed", "_complete")
 
     def __init__(self) -> None:
-        self._known: dict[Presence, Known] = {}
-        self._brought: dict[Source, dict[tuple[Presence, Way], None]] = {}
-        self._unconfirmed: dict[Source, dict[tuple[Presence, Way], None]] = {}  # while a summary is under way
+        self._known: dict[Presence, RemotePresence] = {}
+        self._announced: dict[Source, dict[tuple[Presence, Path], None]] = {}
+        self._unconfirmed: dict[Source, dict[tuple[Presence, Path], None]] = {}  # during a summary
         self._complete: set[Source] = set()
 
     def __contains__(self, presence: Presence) -> bool:
         return presence in self._known
 
     def all(self) -> Iterator[Change]:
-        """What there is, by all ways, as if it had just appeared."""
+        """Yield all paths of all presences, as changes by which they were added."""
         for presence, known in self._known.items():
-            for way in known.ways:
-                yield Change("bind", presence, known.exchange, way, False)
+            for path in known.paths:
+                yield Change("bind", presence, known.exchange, path, False)
 
-    def ways(self, presence: Presence) -> dict[Way, int]:
-        """By which it is known, and how many hold each."""
+    def paths(self, presence: Presence) -> dict[Path, int]:
+        """Return the paths of a presence, and how many holders each has."""
         known = self._known.get(presence)
-        return {way: len(holders) for way, holders in known.ways.items()} if known is not None else {}
+        return {path: len(holders) for path, holders in known.paths.items()} if known is not None else {}
 
-    def hold(self, presence: Presence, exchange: str, way: Way, holder: Holder) -> Change | None:
-        """None where the way was there, or there are too many."""
+    def hold(self, presence: Presence, exchange: str, path: Path, holder: Holder) -> Change | None:
+        """Add a holder of a path. Returns None if the path was known, or if there are too many."""
         known = self._known.get(presence)
         if known is None:
-            known = self._known[presence] = Known(exchange)
-        holders = known.ways.get(way)
+            known = self._known[presence] = RemotePresence(exchange)
+        holders = known.paths.get(path)
         if holders is not None:
             holders.add(holder)
             return None
-        if len(known.ways) >= WAYS_LIMIT:
+        if len(known.paths) >= PATHS_LIMIT:
             return None
-        known.ways[way] = {holder}
-        return Change("bind", presence, known.exchange, way, len(known.ways) == 1)
+        known.paths[path] = {holder}
+        return Change("bind", presence, known.exchange, path, len(known.paths) == 1)
 
-    def release(self, presence: Presence, way: Way, holder: Holder) -> Change | None:
-        """None where others hold it too, or it was not held by this one."""
+    def release(self, presence: Presence, path: Path, holder: Holder) -> Change | None:
+        """Remove a holder of a path. Returns None if the path has other holders, or did not have this one."""
         known = self._known.get(presence)
-        holders = known.ways.get(way) if known is not None else None
+        holders = known.paths.get(path) if known is not None else None
         if known is None or holders is None or holder not in holders:
             return None
         holders.remove(holder)
         if holders:
             return None
-        del known.ways[way]
-        if not known.ways:
+        del known.paths[path]
+        if not known.paths:
             del self._known[presence]
-        return Change("unbind", presence, known.exchange, way, not known.ways)
+        return Change("unbind", presence, known.exchange, path, not known.paths)
 
-    # What sources bring
+    # Announcements of sources
 
-    def bring(self, source: Source, presence: Presence, exchange: str, way: Way) -> Change | None:
-        brought = self._brought.setdefault(source, {})
-        place = (presence, way)
-        if place in brought:
-            self._unconfirmed.get(source, {}).pop(place, None)
-        elif len(brought) >= SOURCE_LIMIT:
+    def announce(self, source: Source, presence: Presence, exchange: str, path: Path) -> Change | None:
+        """Add a path that a source has announced. Returns the change, if any."""
+        announced = self._announced.setdefault(source, {})
+        entry = (presence, path)
+        if entry in announced:
+            self._unconfirmed.get(source, {}).pop(entry, None)
+        elif len(announced) >= SOURCE_LIMIT:
             return None
-        brought[place] = None
-        return self.hold(presence, exchange, way, source)  # what is held; or there were too many ways, and are no more
+        announced[entry] = None
+        return self.hold(presence, exchange, path, source)  # even if announced before: it may have exceeded PATHS_LIMIT
 
-    def take_back(self, source: Source, presence: Presence, way: Way) -> Change | None:
-        place = (presence, way)
-        self._unconfirmed.get(source, {}).pop(place, None)
-        self._brought.get(source, {}).pop(place, None)
-        return self.release(presence, way, source)
+    def withdraw(self, source: Source, presence: Presence, path: Path) -> Change | None:
+        """Remove a path that a source has withdrawn. Returns the change, if any."""
+        entry = (presence, path)
+        self._unconfirmed.get(source, {}).pop(entry, None)
+        self._announced.get(source, {}).pop(entry, None)
+        return self.release(presence, path, source)
 
-    def begin(self, source: Source) -> None:
-        """All that the source has follows."""
-        self._unconfirmed[source] = dict(self._brought.get(source, {}))
+    def begin_summary(self, source: Source) -> None:
+        """Begin a summary: the source announces all presences that it has."""
+        self._unconfirmed[source] = dict(self._announced.get(source, {}))
 
-    def end(self, source: Source) -> list[Change]:
-        """That was all: what has vanished unheard of is gone. Without its beginning a summary says nothing."""
+    def end_summary(self, source: Source) -> list[Change]:
+        """Remove what the summary did not announce; without a beginning it removes nothing. Returns the changes."""
         unconfirmed = self._unconfirmed.pop(source, None)
         if unconfirmed is None:
             return []
         self._complete.add(source)
-        changes = [self.take_back(source, presence, way) for presence, way in unconfirmed]
+        changes = [self.withdraw(source, presence, path) for presence, path in unconfirmed]
         return [change for change in changes if change is not None]
 
-    def parted(self, source: Source) -> list[Change]:
-        """It brings nothing any more; should it ever do again, all of that is new."""
+    def detach(self, source: Source) -> list[Change]:
+        """Remove everything that the source has announced. Returns the changes."""
         self._unconfirmed.pop(source, None)
         self._complete.add(source)
-        changes = [self.take_back(source, presence, way) for presence, way in list(self._brought.get(source, {}))]
-        self._brought.pop(source, None)
+        changes = [self.withdraw(source, presence, path) for presence, path in list(self._announced.get(source, {}))]
+        self._announced.pop(source, None)
         return [change for change in changes if change is not None]
 
-    def recalls(self, source: Source) -> bool:
-        """Whether what its summary tells now may have been known before this broker was started."""
+    def may_repeat(self, source: Source) -> bool:
+        """Whether the source's present summary may announce what was known before this broker was started."""
         return source in self._unconfirmed and source not in self._complete
 
     def complete(self, source: Source) -> bool:
-        """Whether all that it has was told since this broker was started."""
+        """Whether the source has sent a summary, or was detached, since this broker was started."""
         return source in self._complete
 
 
-def sites(value: Value | None) -> Way:
-    """Of x-bound-from or x-received-from; empty where it is missing or malformed. Raises SyntaxFault for bytes that
-    nobody has checked."""
+def decode_path(value: Value | None) -> Path:
+    """Return the path in x-bound-from or x-received-from; empty if it is missing or malformed.
+
+    Raises SyntaxFault for malformed bytes that were not checked before.
+    """
     if value is None or value[0] != "A" or not isinstance(value[1], list):
         return ()
-    way = []
+    path = []
     for kind, entry in value[1]:
         if kind != "F" or not isinstance(entry, Table):
             return ()
         cluster_name, vhost = entry.text("cluster-name"), entry.text("vhost")
         if cluster_name is None or vhost is None or max(len(cluster_name), len(vhost)) > TEXT_LIMIT:
             return ()
-        way.append((cluster_name, vhost))
-    return tuple(way)
+        path.append((cluster_name, vhost))
+    return tuple(path)
 
 
-def passed(way: Way) -> Value:
-    """It as x-received-from, so that federation counts the hops and sees where the news was."""
-    return ("A", [("F", Table.of({"cluster-name": cluster_name, "vhost": vhost})) for cluster_name, vhost in way])
+def encode_path(path: Path) -> Value:
+    """Return a path as x-received-from, by which federation counts hops and finds the sites that a notice passed."""
+    return ("A", [("F", Table.of({"cluster-name": cluster_name, "vhost": vhost})) for cluster_name, vhost in path])
 
 
-def brought_by(binding: Binding) -> tuple[Presence, str, Way] | None:
-    """The presence that a link from another site has brought here as a binding, with the exchange and the way; None of
-    any other binding. Links bind exchanges that nobody can publish to, with arguments that say where they come from."""
+def presence_of_binding(binding: Binding) -> tuple[Presence, str, Path] | None:
+    """Return presence, exchange and path if the binding was made by a link of another site, else None.
+
+    Such a binding is that of an internal exchange, and has the path in the argument x-bound-from.
+    """
     destination = binding.destination
     if not isinstance(destination, Exchange) or not destination.internal:
         return None
     value = binding.arguments.get(BOUND_FROM)
-    way = sites(value)
-    if not way or value is None or not isinstance(value[1], list):
+    path = decode_path(value)
+    if not path or value is None or not isinstance(value[1], list):
         return None
-    cluster_name, vhost = way[-1]
-    text = value[1][-1][1].text("exchange") or ""  # vhost:exchange, and the letter that is in use
-    return Presence(cluster_name, vhost, binding.routing_key), text.removeprefix(f"{vhost}:")[:-2], way
+    cluster_name, vhost = path[-1]
+    text = value[1][-1][1].text("exchange") or ""  # vhost:exchange, a space and the generation in use
+    return Presence(cluster_name, vhost, binding.routing_key), text.removeprefix(f"{vhost}:")[:-2], path

@@ -1,8 +1,8 @@
-"""The exchange type x-modulus-hash: the hash of the routing key, modulo the number of bindings, chooses one of them.
+"""The exchange type x-modulus-hash: the hash of the routing key, modulo the number of bindings, selects one of them.
 
-The bindings stand in the order of their destinations: exchanges before queues, and by the octets of the name; where
-they were bound first, or with which key, does not matter. M bindings of one queue are M places in that order. So
-messages with one routing key go to one destination, also after a restart, for as long as the bindings stay the same.
+The bindings are sorted by destination: exchanges before queues, then by the bytes of the name. Their keys and the order
+in which they were made do not matter. A queue with M bindings is M times in the list. So messages with the same routing
+key are routed to the same destination, even after a restart, as long as the bindings stay the same.
 """
 
 from bisect import bisect_left, insort
@@ -31,10 +31,10 @@ class ModulusHashExchange(ExchangeType):
         places = self._places
         if not places:
             return []
-        # The CC and BCC keys count too, as in RabbitMQ. No other octet would do better between them, or worse.
+        # The CC and BCC keys count too, as in RabbitMQ. The separator is arbitrary.
         return [places[stable_hash("\0".join(keys).encode("utf-8", "surrogateescape")) % len(places)]]
 
 
 def order(destination: Destination) -> tuple[str, bytes]:
-    """By kind, then by name: `exchange` stands before `queue`."""
+    """Return the sort key of a destination: kind, of which `exchange` is before `queue`, then name."""
     return destination.kind, destination.name.encode("utf-8", "surrogateescape")

@@ -1,28 +1,28 @@
-"""The exchange type x-presence: tells the queues that listen to it when other bindings appear and disappear.
+"""The exchange type x-presence: notifies listening queues when other bindings are made and deleted.
 
-A binding with the empty key listens. Any other key is somebody's presence: when such a binding appears or disappears,
-each listener gets a message with an empty body and these headers:
+A binding with the empty key is a listener. A binding with any other key is a presence: when it is made or deleted, each
+listener gets a notice, which is a message with an empty body and these headers:
 
     action    bind, or unbind
     exchange  the name of this exchange
-    queue     the name of what was bound: a queue, or an exchange
+    queue     the name of the bound queue or exchange
     key       the binding key
 
-A new listener gets a `bind` for each presence that there is, unless it is bound with x-presence-exchange-summary false
-or 0. What clients publish here goes nowhere, as it could pass for a notice. With the argument x-presence-relay true of
-the exchange each listener gets it wrapped up, with the body as it was and these headers, which no client has written:
+A new listener gets a `bind` for each presence, unless it is bound with x-presence-exchange-summary false or 0. Messages
+that clients publish to the exchange are not routed, since they could imitate notices. If the exchange has the argument
+x-presence-relay true, each listener gets them with the same body, but with these headers in place of the client's:
 
     action      message
     exchange    the name of this exchange
     key         the routing key
     properties  the properties, headers among them, as a table
 
-Where links of federation lead here or from here, listeners are told of the presences of other sites too, with the
-headers cluster-name and vhost of the site, and its exchange as `queue`. Links bring them on two ways: bindings of
-another site's exchange stand for what is bound to that (x-bound-from), and links from here are bound to the exchange
-upstream as listeners of their own kind (`listening`). Those are told each way by which a presence is known here, in
-x-received-from, so that it goes no further than a message could; and where a summary begins and ends (the action
-`summary`, with `complete` false and true), so that what vanished unheard of is seen to be gone.
+If the exchange is federated, listeners also get notices of presences at other sites, with the headers cluster-name and
+vhost of the site, and the exchange there as `queue`. They are learnt in two ways: a downstream link binds its internal
+exchange as its own exchange is bound (x-bound-from), and a local link binds its internal exchange upstream as a
+listener of a special kind (`upstream_binding`). Such a listener gets a notice for each path of a presence, with the
+path in x-received-from, so that a notice travels no farther than a message could; and notices where a summary begins
+and ends (the action `summary`, with `complete` false and true), so that presences which ended unnoticed are removed.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -52,25 +52,25 @@ from .federated_presence import (
     RECEIVED_FROM,
     TEXT_LIMIT,
     Change,
-    Elsewhere,
+    Path,
     Presence,
+    RemotePresences,
     Source,
-    Way,
-    brought_by,
-    passed,
-    sites,
+    decode_path,
+    encode_path,
+    presence_of_binding,
 )
 
 SUMMARY = "x-presence-exchange-summary"
 RELAY = "x-presence-relay"
 NUMBERS = INTEGERS | FLOATS | {"D", "t"}
 PERSISTENT = 2
-FEDERATED = "x-presence-federated"  # of the binding of a link that is a listener of its own kind
-NOT_PASSED: Way = ()
+FEDERATED = "x-presence-federated"  # the argument of a link's binding as a listener
+NOT_PASSED: Path = ()
 
 
 class PresenceExchange(ExchangeType):
-    """`elsewhere` are the presences that it knows of other sites."""
+    """A presence exchange. `remote` are the presences at other sites."""
 
     description = "Presence exchange: reports which of its bindings come and go"
 
@@ -78,10 +78,10 @@ class PresenceExchange(ExchangeType):
         "_context",
         "_listeners",
         "_links",
-        "_present",
+        "_local_notices",
         "_keys",
-        "elsewhere",
-        "_there",
+        "remote",
+        "_remote_notices",
         "_restored",
         "_relay",
         "_relays",
@@ -101,11 +101,11 @@ class PresenceExchange(ExchangeType):
         self._context: ExchangeContext | None = None
         self._listeners = Destinations()
         self._links = Destinations()
-        self._present: dict[Binding, Message] = {}  # with the notice of each for those who come later
-        self._keys: dict[str, int] = {}  # how many of them have this one
-        self.elsewhere = Elsewhere()
-        self._there: dict[Presence, Message] = {}  # likewise of other sites
-        self._restored: set[Destination] = set()  # listeners that have been here since before this broker was started
+        self._local_notices: dict[Binding, Message] = {}  # of local presences, for later listeners
+        self._keys: dict[str, int] = {}  # how many local presences have the key
+        self.remote = RemotePresences()
+        self._remote_notices: dict[Presence, Message] = {}  # of presences at other sites, for later listeners
+        self._restored: set[Destination] = set()  # listeners that were bound before this broker was started
 
     def on_created(self, context: ExchangeContext) -> None:
         self._context = context
@@ -117,15 +117,15 @@ class PresenceExchange(ExchangeType):
     def on_bind(self, binding: Binding) -> Iterable[Emission]:
         key = binding.routing_key
         if key == "":
-            return self._listened(binding)
-        found = brought_by(binding)
+            return self._add_listener(binding)
+        found = presence_of_binding(binding)
         if found is not None:
-            return self._notices(self.elsewhere.hold(*found, binding))
-        notice = self._present[binding] = event("bind", binding)
+            return self._notify(self.remote.hold(*found, binding))
+        notice = self._local_notices[binding] = local_notice("bind", binding)
         self._keys[key] = self._keys.get(key, 0) + 1
         notices = [Emission(self._listeners.all(), [notice])]
         if self._keys[key] == 1:
-            notices.append(Emission(self._links.all(), [self._passed_on("bind", self.name, key, NOT_PASSED)]))
+            notices.append(Emission(self._links.all(), [self._link_notice("bind", self.name, key, NOT_PASSED)]))
         return notices
 
     def on_unbind(self, binding: Binding) -> Iterable[Emission]:
@@ -135,19 +135,19 @@ class PresenceExchange(ExchangeType):
             (self._links if of_a_link else self._listeners).remove(binding.destination)
             self._restored.discard(binding.destination)
             return ()
-        found = brought_by(binding)
+        found = presence_of_binding(binding)
         if found is not None:
-            presence, _, way = found
-            return self._notices(self.elsewhere.release(presence, way, binding))
-        del self._present[binding]
-        notices = [Emission(self._listeners.all(), [event("unbind", binding)])]
+            presence, _, path = found
+            return self._notify(self.remote.release(presence, path, binding))
+        del self._local_notices[binding]
+        notices = [Emission(self._listeners.all(), [local_notice("unbind", binding)])]
         self._keys[key] -= 1
         if not self._keys[key]:
             del self._keys[key]
-            notices.append(Emission(self._links.all(), [self._passed_on("unbind", self.name, key, NOT_PASSED)]))
+            notices.append(Emission(self._links.all(), [self._link_notice("unbind", self.name, key, NOT_PASSED)]))
         return notices
 
-    def _listened(self, binding: Binding) -> Iterator[Emission]:
+    def _add_listener(self, binding: Binding) -> Iterator[Emission]:
         if binding.arguments.flag(FEDERATED):
             self._links.add(binding.destination)
             return self._summary_for_link(binding.destination)
@@ -156,89 +156,89 @@ class PresenceExchange(ExchangeType):
         return self._summary(binding)
 
     def _summary(self, binding: Binding) -> Iterator[Emission]:
-        """At a restart nobody asks for it, so this does not run."""
+        """Yield the notices of all presences, if wanted. Not consumed for a binding that a restart restores."""
         self._restored.discard(binding.destination)
         if wants_summary(binding.arguments.get(SUMMARY)):
-            yield Emission([binding.destination], [*self._present.values(), *self._there.values()])
+            yield Emission([binding.destination], [*self._local_notices.values(), *self._remote_notices.values()])
 
     def _summary_for_link(self, link: Destination) -> Iterator[Emission]:
-        here = [self._passed_on("bind", self.name, key, NOT_PASSED) for key in self._keys]
+        here = [self._link_notice("bind", self.name, key, NOT_PASSED) for key in self._keys]
         there = [
-            self._passed_on("bind", change.exchange, change.presence.key, change.way) for change in self.elsewhere.all()
+            self._link_notice("bind", change.exchange, change.presence.key, change.path) for change in self.remote.all()
         ]
-        yield Emission([link], [self._mark(False), *here, *there, self._mark(True)])
+        yield Emission([link], [self._summary_mark(False), *here, *there, self._summary_mark(True)])
 
-    # Presences elsewhere
+    # Presences at other sites
 
     def on_federated(self, message: Message) -> EnqueueResult:
         assert self._context is not None
         headers = message.headers
-        way = sites(headers.get(RECEIVED_FROM))
+        path = decode_path(headers.get(RECEIVED_FROM))
         action, exchange = headers.text("action"), headers.text("exchange")
-        if not way or action is None or exchange is None:
+        if not path or action is None or exchange is None:
             return ACCEPTED
         if action == "message":
-            return self._relay.hand_on(message, headers, way) if self._relay is not None else ACCEPTED
-        for notice in self._learnt(action, Source(*way[0], exchange), headers, way):
+            return self._relay.forward(message, headers, path) if self._relay is not None else ACCEPTED
+        for notice in self._apply_notice(action, Source(*path[0], exchange), headers, path):
             self._context.deliver(notice.destinations, notice.messages)
         return ACCEPTED
 
     def on_upstream_detached(self, cluster_name: str, vhost: str, exchange: str) -> None:
         assert self._context is not None
-        for change in self.elsewhere.parted(Source(cluster_name, vhost, exchange)):
-            for notice in self._notices(change):
+        for change in self.remote.detach(Source(cluster_name, vhost, exchange)):
+            for notice in self._notify(change):
                 self._context.deliver(notice.destinations, notice.messages)
 
-    def _learnt(self, action: str, source: Source, headers: Table, way: Way) -> list[Emission]:
-        elsewhere = self.elsewhere
+    def _apply_notice(self, action: str, source: Source, headers: Table, path: Path) -> list[Emission]:
+        remote = self.remote
         if action == "summary":
             if not headers.flag("complete"):
-                elsewhere.begin(source)
+                remote.begin_summary(source)
                 return []
-            return [notice for change in elsewhere.end(source) for notice in self._notices(change)]
+            return [notice for change in remote.end_summary(source) for notice in self._notify(change)]
         key = headers.text("key")
-        exchange = source.exchange if len(way) == 1 else headers.text("queue") or ""
+        exchange = source.exchange if len(path) == 1 else headers.text("queue") or ""
         if not key or max(len(key), len(exchange)) > TEXT_LIMIT:
             return []
-        presence = Presence(*way[-1], key)
+        presence = Presence(*path[-1], key)
         if action == "bind":
-            # What was here before the start of this broker was told then, but to those who have come since.
-            told = self._newcomers() if elsewhere.recalls(source) else None
-            return self._notices(elsewhere.bring(source, presence, exchange, way), told)
+            # Restored listeners were notified before this broker was started.
+            listeners = self._new_listeners() if remote.may_repeat(source) else None
+            return self._notify(remote.announce(source, presence, exchange, path), listeners)
         if action != "unbind":
             return []
-        change = elsewhere.take_back(source, presence, way)
-        if change is None and presence not in elsewhere and not elsewhere.complete(source):
-            message = notice_of("unbind", self.name, presence, exchange)
+        change = remote.withdraw(source, presence, path)
+        if change is None and presence not in remote and not remote.complete(source):
+            message = remote_notice("unbind", self.name, presence, exchange)
             return [Emission([each for each in self._listeners.all() if each in self._restored], [message])]
-        return self._notices(change)
+        return self._notify(change)
 
-    def _newcomers(self) -> list[Destination]:
+    def _new_listeners(self) -> list[Destination]:
         return [each for each in self._listeners.all() if each not in self._restored]
 
-    def _notices(self, change: Change | None, listeners: Collection[Destination] | None = None) -> list[Emission]:
-        """For these listeners, all unless said, and for links."""
+    def _notify(self, change: Change | None, listeners: Collection[Destination] | None = None) -> list[Emission]:
+        """Return the notices of a change, for links and for `listeners`, or all listeners if it is None."""
         if change is None:
             return []
-        action, presence, exchange, way, whole = change
-        notices = [Emission(self._links.all(), [self._passed_on(action, exchange, presence.key, way)])]
+        action, presence, exchange, path, whole = change
+        notices = [Emission(self._links.all(), [self._link_notice(action, exchange, presence.key, path)])]
         if whole:
-            message = notice_of(action, self.name, presence, exchange)
+            message = remote_notice(action, self.name, presence, exchange)
             if action == "bind":
-                self._there[presence] = message
+                self._remote_notices[presence] = message
             else:
-                del self._there[presence]
+                del self._remote_notices[presence]
             notices.append(Emission(self._listeners.all() if listeners is None else listeners, [message]))
         return notices
 
-    def _passed_on(self, action: str, exchange: str, key: str, way: Way) -> Message:
-        """What links are told: always a message of its own, as an identity is given to each."""
+    def _link_notice(self, action: str, exchange: str, key: str, path: Path) -> Message:
+        """Return a new notice for links: never a shared message, since each one gets an identity."""
         headers = Table.of({"action": action, "exchange": self.name, "queue": exchange, "key": key})
-        if way:
-            headers = headers.with_items([(RECEIVED_FROM, passed(way))])
+        if path:
+            headers = headers.with_items([(RECEIVED_FROM, encode_path(path))])
         return framed(Address(self.name, ""), Properties(headers=headers), b"")
 
-    def _mark(self, complete: bool) -> Message:
+    def _summary_mark(self, complete: bool) -> Message:
         headers = Table.of({"action": "summary", "exchange": self.name, "complete": complete})
         return framed(Address(self.name, ""), Properties(headers=headers), b"")
 
@@ -249,10 +249,10 @@ class PresenceExchange(ExchangeType):
 
 
 class Relay(Sink):
-    """Wraps up what is published, for the listeners.
+    """A sink that relays published messages to the listeners, with headers of the exchange in place of the client's.
 
-    Where these are exchanges it may come back here, and then goes no further. What is told to a listener carries the
-    name of this exchange, whatever way the message came. What a link brings is wrapped up already.
+    A listener may be an exchange that routes back to this one; then the message is not relayed again. The header
+    `exchange` is always the name of this exchange. Messages from a link have such headers already.
     """
 
     __slots__ = ("_exchange", "_listeners", "_links", "_relaying")
@@ -265,19 +265,19 @@ class Relay(Sink):
         self._relaying = False
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
-        return self._tell([self._wrapped(message) for message in messages])
+        return self._deliver([self._wrap(message) for message in messages])
 
-    def hand_on(self, message: Message, headers: Table, way: Way) -> EnqueueResult:
-        """As another site has wrapped it up."""
+    def forward(self, message: Message, headers: Table, path: Path) -> EnqueueResult:
+        """Relay a message that another site has relayed, adding the site."""
         key = headers.text("key") or ""
-        cluster_name, vhost = way[-1]
-        told = Table.of({"action": "message", "exchange": self._exchange, "key": key})
-        told = Table(told.raw + headers.without(["action", "exchange", "key", "cluster-name", "vhost"]).raw)
-        told = Table(told.raw + Table.of({"cluster-name": cluster_name, "vhost": vhost}).raw)
-        properties = Properties(headers=told, delivery_mode=PERSISTENT if message.persistent else None)
-        return self._tell([framed(Address(self._exchange, message.address.routing_key), properties, message.body)])
+        cluster_name, vhost = path[-1]
+        own = Table.of({"action": "message", "exchange": self._exchange, "key": key})
+        own = Table(own.raw + headers.without(["action", "exchange", "key", "cluster-name", "vhost"]).raw)
+        own = Table(own.raw + Table.of({"cluster-name": cluster_name, "vhost": vhost}).raw)
+        properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
+        return self._deliver([framed(Address(self._exchange, message.address.routing_key), properties, message.body)])
 
-    def _tell(self, messages: list[Message]) -> EnqueueResult:
+    def _deliver(self, messages: list[Message]) -> EnqueueResult:
         if self._relaying:
             return ACCEPTED
         self._relaying = True
@@ -286,15 +286,15 @@ class Relay(Sink):
         finally:
             self._relaying = False
 
-    def _wrapped(self, message: Message) -> Message:
+    def _wrap(self, message: Message) -> Message:
         key = message.address.routing_key
         headers = {"action": "message", "exchange": self._exchange, "key": key}
-        told = Table.of({**headers, "properties": described(message.properties)})
-        properties = Properties(headers=told, delivery_mode=PERSISTENT if message.persistent else None)
+        own = Table.of({**headers, "properties": described(message.properties)})
+        properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
         return framed(Address(self._exchange, key), properties, message.body)
 
 
-def event(action: str, binding: Binding) -> Message:
+def local_notice(action: str, binding: Binding) -> Message:
     headers = {
         "action": action,
         "exchange": binding.source,
@@ -304,8 +304,8 @@ def event(action: str, binding: Binding) -> Message:
     return framed(Address(binding.source, ""), Properties(headers=Table.of(headers)), b"")
 
 
-def notice_of(action: str, name: str, presence: Presence, exchange: str) -> Message:
-    """What the presence exchange of that name tells of a presence elsewhere, at that exchange."""
+def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> Message:
+    """Return the notice of the presence exchange `name` for a presence at `exchange` of another site."""
     headers = {
         "action": action,
         "exchange": name,
@@ -318,10 +318,10 @@ def notice_of(action: str, name: str, presence: Presence, exchange: str) -> Mess
 
 
 def wants_summary(given: Value | None) -> bool:
-    """Anything does but false and the number 0, of whatever type."""
+    """Whether a binding's argument asks for a summary: it does unless it is false or a number 0 of any type."""
     if given is None:
         return True
     kind, value = given
     if kind == "D" and isinstance(value, tuple):
-        value = value[1]  # behind the scale
+        value = value[1]  # after the scale
     return kind not in NUMBERS or value != 0

@@ -1,4 +1,4 @@
-"""The exchange types x-random and x-local-random: each message goes to one destination, chosen by chance."""
+"""The exchange types x-random and x-local-random, which route each message to one random destination."""
 
 from random import choice
 
@@ -18,18 +18,19 @@ EXCHANGE = "exchange"
 
 
 class RandomExchange(ExchangeType):
-    """Each binding is as likely as any other, so a queue that is bound twice gets twice as much. Keys do not count."""
+    """An exchange that selects bindings with equal probability, whatever their keys: a queue bound twice gets twice as
+    many messages."""
 
     description = "AMQP random exchange."
 
     __slots__ = ("_bindings", "_at")
 
-    routes_by_key_only = False  # each message has a choice of its own
+    routes_by_key_only = False  # each message is routed by a choice of its own
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._bindings: list[Binding] = []
-        self._at: dict[Binding, int] = {}  # where each stands in the list
+        self._at: dict[Binding, int] = {}  # the index of each in the list
 
     def on_bind(self, binding: Binding) -> list[Emission]:
         self._at[binding] = len(self._bindings)
@@ -49,9 +50,9 @@ class RandomExchange(ExchangeType):
 
 
 class LocalRandomExchange(ExchangeType):
-    """Each classic queue that is bound is as likely as any other. All queues are local here.
+    """An exchange that selects bound classic queues with equal probability. Binding keys must be empty.
 
-    The binding key must be empty.
+    RabbitMQ selects among the queues of the publisher's node; Warren has one node, so all queues are local.
     """
 
     description = "Picks one random local binding (queue) to route via (to)."

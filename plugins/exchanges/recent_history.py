@@ -1,7 +1,7 @@
-"""The exchange type x-recent-history: a fanout that gives the last messages to each binding that is made.
+"""The exchange type x-recent-history: a fanout that delivers its last messages to each new binding.
 
-It keeps as many as x-recent-history-length says, 20 without it, but none with the header x-recent-history-no-store. A
-durable exchange has them after a restart too, whatever their delivery mode.
+It keeps x-recent-history-length messages, or 20, but none with the header x-recent-history-no-store. A durable exchange
+keeps them over a restart, whatever their delivery mode.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ class RecentHistoryExchange(ExchangeType):
 
     __slots__ = ("_bound", "_length", "_kept", "_context")
 
-    routes_by_key_only = False  # each message is looked at, to be kept
+    routes_by_key_only = False  # `route` keeps each message
     fixed_arguments = (LENGTH,)
 
     def __init__(self, name: str, arguments: Table) -> None:
@@ -67,7 +67,7 @@ class RecentHistoryExchange(ExchangeType):
 
     def on_deleted(self) -> None:
         while self._kept:
-            self._forget()
+            self._drop_oldest()
 
     def _keep(self, message: Message) -> None:
         assert self._context is not None, "on_created was called"
@@ -75,17 +75,17 @@ class RecentHistoryExchange(ExchangeType):
             self._context.store([message], True)
         self._kept.append(message)
         if len(self._kept) > self._length:
-            self._forget()
+            self._drop_oldest()
 
-    def _forget(self) -> None:
-        """The oldest."""
+    def _drop_oldest(self) -> None:
+        """Drop the oldest message."""
         message = self._kept.popleft()
         if message.location and self._context is not None:
             self._context.drop(message.id, message.location, True)
 
 
 def length_of(arguments: Table) -> int:
-    """Raises PreconditionFailed (406)."""
+    """Return the number of messages to keep. Raises PreconditionFailed (406)."""
     value = arguments.get(LENGTH)
     if value is None:
         return DEFAULT_LENGTH

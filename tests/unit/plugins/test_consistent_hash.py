@@ -259,7 +259,7 @@ def test_the_copies_of_cc_and_bcc_do_not_count():
     assert all(some.routed(key, "cc", "bcc") == some.routed(key) for key in KEYS[:100])
 
 
-def test_keys_that_are_no_text_are_hashed_as_their_octets():
+def test_keys_that_are_not_text_are_hashed_as_their_bytes():
     some = ring(*TEN)
     keys = [bytes((0xFF, octet)).decode("utf-8", "surrogateescape") for octet in range(0x80, 0x100)]
     assert len(set(some.placed(keys))) == len(TEN)
@@ -315,8 +315,8 @@ def test_weights_are_decimal_integers_up_to_ten_thousand(key):
         ({"hash_header": None}, "invalid type 'void' for arg 'hash-header'"),
         ({"x_hash_on": ["id"]}, "invalid type 'array' for arg 'x-hash-on'"),
         ({"hash_header": ("x", b"id")}, "invalid type 'binary' for arg 'hash-header'"),
-        ({"hash_header": ""}, "invalid value for arg 'hash-header': a header's name has 1 to 255 octets"),
-        ({"hash_header": "n" * 256}, "invalid value for arg 'hash-header': a header's name has 1 to 255 octets"),
+        ({"hash_header": ""}, "invalid value for arg 'hash-header': a header's name has 1 to 255 bytes"),
+        ({"hash_header": "n" * 256}, "invalid value for arg 'hash-header': a header's name has 1 to 255 bytes"),
         ({"x_algorithm": "maglev"}, "Unsupported algorithm: maglev"),
         ({"x_algorithm": 1}, "Unsupported algorithm: 1"),
     ],

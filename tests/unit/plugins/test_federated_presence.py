@@ -1,4 +1,4 @@
-"""x-presence between sites, without links: what stands for another site's bindings, what links bring and are told."""
+"""x-presence between sites, without links: bindings of other sites, and the notices that links bring and receive."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.plugins.exchanges.federated_presence import TEXT_LIMIT, WAYS_LIMIT, Elsewhere, Presence, Source
+from warren.plugins.exchanges.federated_presence import PATHS_LIMIT, TEXT_LIMIT, Presence, RemotePresences, Source
 from warren.plugins.exchanges.presence import FEDERATED, PresenceExchange
 
 A, B, C = [(name, "/") for name in "abc"]
 LISTENING = Table.of({FEDERATED: True})
 
-Way = Sequence[tuple[str, str]]
+Path = Sequence[tuple[str, str]]
 
 
 @pytest.fixture
@@ -36,38 +36,40 @@ def queue(vhost: VHost, name: str) -> Queue:
 
 
 def heard(vhost: VHost, name: str = "listener") -> list[str]:
-    """Such as `bind p k a/`: action, queue, key, site, and in brackets the way."""
+    """Such as `bind p k a/`: action, queue, key, site, and in brackets the path."""
     lines = []
     while (got := vhost.queues[name].get(True)) is not None:
         fields = got[1].headers
         words = [fields.text(name) for name in ("action", "queue", "key", "cluster-name", "vhost")]
         value = fields.get("x-received-from")
-        way = [entry[1].text("cluster-name") for entry in value[1]] if value else []  # type: ignore[attr-defined]
+        path = [entry[1].text("cluster-name") for entry in value[1]] if value else []  # type: ignore[attr-defined]
         complete = fields.flag("complete")
         lines.append(
-            " ".join([*filter(None, words), *([f"{way}"] if way else []), *([f"{complete}"] * (words[0] == "summary"))])
+            " ".join(
+                [*filter(None, words), *([str(path)] if path else []), *([str(complete)] * (words[0] == "summary"))]
+            )
         )
     return lines
 
 
-def bound_from(way: Way, letter: str = "A") -> Table:
-    entries = [{"cluster-name": name, "vhost": vhost, "exchange": f"{vhost}:far p {letter}"} for name, vhost in way]
+def bound_from(path: Path, letter: str = "A") -> Table:
+    entries = [{"cluster-name": name, "vhost": vhost, "exchange": f"{vhost}:far p {letter}"} for name, vhost in path]
     return Table.of({"x-bound-from": [Table.of(entry) for entry in entries]})
 
 
-def bind(vhost: VHost, key: str, way: Way, letter: str = "A") -> None:
+def bind(vhost: VHost, key: str, path: Path, letter: str = "A") -> None:
     """As a link does, from an internal exchange of its own."""
     end = vhost.declare_exchange(f"federation: {letter}", "fanout", internal=True)
-    vhost.bind("p", end, key, bound_from(way, letter))
+    vhost.bind("p", end, key, bound_from(path, letter))
 
 
-def unbind(vhost: VHost, key: str, way: Way, letter: str = "A") -> None:
-    vhost.unbind("p", vhost.exchanges[f"federation: {letter}"], key, bound_from(way, letter))
+def unbind(vhost: VHost, key: str, path: Path, letter: str = "A") -> None:
+    vhost.unbind("p", vhost.exchanges[f"federation: {letter}"], key, bound_from(path, letter))
 
 
-def bring(vhost: VHost, action: str, way: Way, exchange: str = "up", **more: object) -> None:
+def bring(vhost: VHost, action: str, path: Path, exchange: str = "up", **more: object) -> None:
     """As a link does: a notice of that exchange."""
-    entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in way]
+    entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in path]
     fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
     message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
     vhost.exchanges["p"].type.on_federated(message)
@@ -165,7 +167,7 @@ def test_what_is_brought_again_is_not_told_again(vhost):
     assert heard(vhost) == ["unbind up k a /"]
 
 
-def test_a_new_listener_gets_those_elsewhere_in_its_summary(vhost):
+def test_a_new_listener_gets_remote_ones_in_its_summary(vhost):
     vhost.bind("p", queue(vhost, "q"), "k", Table.EMPTY)
     bring(vhost, "bind", [A], key="l")
     vhost.bind("p", queue(vhost, "late"), "", Table.EMPTY)
@@ -212,7 +214,7 @@ def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
 
 
 @pytest.mark.parametrize(
-    ("action", "way", "more"),
+    ("action", "path", "more"),
     [
         ("bind", [], {"key": "k"}),
         ("bind", [A], {}),
@@ -229,9 +231,9 @@ def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
     ],
     ids=repr,
 )
-def test_what_is_no_notice_is_dropped(vhost, action, way, more):
+def test_what_is_no_notice_is_dropped(vhost, action, path, more):
     vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")  # which is nothing new
-    bring(vhost, action, way, **more)
+    bring(vhost, action, path, **more)
     assert (heard(vhost), heard(vhost, "link")) == ([], [])
 
 
@@ -275,20 +277,20 @@ def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
 
 
 def test_more_ways_than_count_are_left_out_and_the_presence_stays():
-    elsewhere, presence = Elsewhere(), Presence("a", "/", "k")
-    sources = [Source(f"s{number}", "/", "up") for number in range(WAYS_LIMIT + 1)]
-    changes = [elsewhere.bring(one, presence, "up", (one[:2], A)) for one in sources]
-    assert [change is not None for change in changes] == [True] * WAYS_LIMIT + [False]
-    assert elsewhere.take_back(sources[-1], presence, (sources[-1][:2], A)) is None
-    assert elsewhere.bring(sources[-1], presence, "up", (sources[-1][:2], A)) is None
-    changes = [elsewhere.take_back(one, presence, (one[:2], A)) for one in sources[:-1]]
-    assert [change.whole for change in changes if change] == [False] * (WAYS_LIMIT - 1) + [True]
-    assert presence not in elsewhere
-    assert elsewhere.bring(sources[-1], presence, "up", (sources[-1][:2], A)) is not None
+    remote, presence = RemotePresences(), Presence("a", "/", "k")
+    sources = [Source(f"s{number}", "/", "up") for number in range(PATHS_LIMIT + 1)]
+    changes = [remote.announce(one, presence, "up", (one[:2], A)) for one in sources]
+    assert [change is not None for change in changes] == [True] * PATHS_LIMIT + [False]
+    assert remote.withdraw(sources[-1], presence, (sources[-1][:2], A)) is None
+    assert remote.announce(sources[-1], presence, "up", (sources[-1][:2], A)) is None
+    changes = [remote.withdraw(one, presence, (one[:2], A)) for one in sources[:-1]]
+    assert [change.whole for change in changes if change] == [False] * (PATHS_LIMIT - 1) + [True]
+    assert presence not in remote
+    assert remote.announce(sources[-1], presence, "up", (sources[-1][:2], A)) is not None
 
 
 def test_a_source_brings_no_more_than_its_limit(monkeypatch):
     monkeypatch.setattr("warren.plugins.exchanges.federated_presence.SOURCE_LIMIT", 2)
-    elsewhere, source = Elsewhere(), Source("a", "/", "up")
-    keys = [elsewhere.bring(source, Presence("a", "/", key), "up", (A,)) for key in "klm"]
+    remote, source = RemotePresences(), Source("a", "/", "up")
+    keys = [remote.announce(source, Presence("a", "/", key), "up", (A,)) for key in "klm"]
     assert [change is not None for change in keys] == [True, True, False]
