@@ -47,7 +47,6 @@ STARTS: dict[str, str] = {
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/api/definitions.py::post_definitions": "a call in a thread, awaited",
     "plugins/management/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
-    "plugins/management/http_api.py::compress": "a call in a thread, awaited",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
     "plugins/http/asgi.py::compress_stream": "calls in a thread, awaited one by one",
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import ipaddress
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping
@@ -70,11 +69,17 @@ def takes_gzip(headers: Mapping[str, str]) -> bool:
     return any(part == "gzip" or part.startswith("gzip;") and part != "gzip;q=0" for part in offered)
 
 
-async def compress(data: bytes) -> bytes:
-    """Return the data compressed with gzip; long data is compressed in a thread."""
-    if len(data) >= THREAD_FROM:
-        return await asyncio.to_thread(gzip.compress, data, GZIP_LEVEL)
-    return gzip.compress(data, GZIP_LEVEL)
+async def compress(parts: list[bytes]) -> bytes:
+    """Return the parts of a body compressed as one with gzip; long bodies are compressed in a thread."""
+    if sum(map(len, parts)) >= THREAD_FROM:
+        return await asyncio.to_thread(compress_now, parts)
+    return compress_now(parts)
+
+
+def compress_now(parts: list[bytes]) -> bytes:
+    """Return the parts of a body compressed as one with gzip, in this thread."""
+    stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW)
+    return b"".join([*map(stream.compress, parts), stream.flush()])
 
 
 async def compress_stream(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

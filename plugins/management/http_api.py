@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import inspect
-import io
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -20,8 +18,7 @@ from warren.broker.runtime.source_address import source_of
 
 from ..http.asgi import (
     GZIP_FROM,
-    GZIP_LEVEL,
-    THREAD_FROM,
+    compress,
     headers_of,
     peer_of,
     raw_path_of,
@@ -273,7 +270,7 @@ class HTTPAPI:
                 headers.setdefault("cache-control", "no-cache")
         if size >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
             headers["content-encoding"] = "gzip"
-            parts = [answer.gzip or await compress(parts, size)]
+            parts = [answer.gzip or await compress(parts)]
             size = len(parts[0])
         # 204 has no content by definition, and so no length (RFC 9110, 8.6).
         await send(response_start(answer.status, headers, None if answer.status == NO_CONTENT else size))
@@ -285,20 +282,6 @@ class HTTPAPI:
         if not size:
             await send({"type": "http.response.body", "body": b""})
         return size
-
-
-async def compress(parts: list[bytes], size: int) -> bytes:
-    """Beside the loop where that takes long."""
-    if size >= THREAD_FROM:
-        return await asyncio.to_thread(gzipped, parts)
-    return gzipped(parts)
-
-
-def gzipped(parts: list[bytes]) -> bytes:
-    with io.BytesIO() as output:
-        with gzip.GzipFile(fileobj=output, mode="wb", compresslevel=GZIP_LEVEL, mtime=0) as file:
-            file.writelines(parts)
-        return output.getvalue()
 
 
 def chunks(parts: list[bytes]) -> Iterator[bytes]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from ..http.asgi import GZIP_LEVEL
+from ..http.asgi import compress_now
 from ..http.auth import NONE
 from ..http.responses import Response, json_of
 from .request import Request
@@ -59,7 +58,7 @@ class Constant:
 
     def _encode(self, request: Request) -> Response:
         body = self._make(request)
-        return Response(200, body, media_type=self._media_type, gzip=gzip.compress(body, GZIP_LEVEL))
+        return Response(200, body, media_type=self._media_type, gzip=compress_now([body]))
 
 
 def telling(routes: list[Route]) -> Handler:

@@ -157,7 +157,7 @@ class ScrapeStream:
         self._send = send
         self.place: Place | None = None
         self.started = False
-        self.size_bytes = 0  # of the text, not compress
+        self.size_bytes = 0  # of the text, not compressed
 
     async def write(self, chunks: AsyncIterator[bytes], content_type: str, zipped: bool) -> int:
         """Return the bytes of the text. Raises TimeoutError where the scraper does not take a chunk in time."""
@@ -167,7 +167,7 @@ class ScrapeStream:
             octets = first
             if zipped and len(first) >= GZIP_FROM:
                 headers["content-encoding"] = "gzip"
-                octets = await compress(first)
+                octets = await compress([first])
             await self._start(headers, len(octets))
             await self._body(octets, more=False)
             return len(first)
