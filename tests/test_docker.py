@@ -18,7 +18,7 @@ import yaml
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.checkout import ROOT
 from tests.support.definitions import new_node
-from tests.support.federation import until
+from tests.support.polling import until
 from warren.broker.config import Config, Sources
 from warren.broker.core.definitions.importer import imported
 from warren.broker.ctl.command_line import parse

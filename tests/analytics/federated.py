@@ -12,7 +12,7 @@ from pathlib import Path
 from pamqp.commands import Basic, Queue
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import until
+from tests.support.polling import until
 from tests.support.proxy import Proxy
 from tests.support.received import Content
 from tests.support.warrens import Warren

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from tests.acceptance.federation.interop.rabbit import Rabbit, missing
-from tests.support.federation import until
+from tests.support.polling import until
 from tests.support.warrens import Warren
 
 from .client import Connection

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import until
+from tests.support.polling import until
 from tests.support.proxy import Proxy
 
 from .client import LoadFailed

@@ -33,7 +33,7 @@ from tests.bench.process import Broker, cpu_s, rss_bytes
 from tests.bench.progress import RUNNING
 from tests.bench.publishing import BATCH, Confirms, batch_of
 from tests.bench.sink import Chunk, sink
-from tests.support.federation import until
+from tests.support.polling import until
 
 LOAD_OF = {load.letter: load for load in LOADS}
 

@@ -1,11 +1,12 @@
 """Links of federation as operators' tools see them come, fail and go."""
 
 import socket
-import time
 from contextlib import closing
 from urllib.parse import quote
 
 import pytest
+
+from tests.support.polling import until_result
 
 WITHIN_S = 60
 RECONNECT_S = 1
@@ -30,30 +31,22 @@ def upstream(api, path, uri):
     api.put(f"/parameters/federation-upstream/{path}/up", {"value": value})
 
 
-def eventually(look, wanted):
-    give_up = time.monotonic() + WITHIN_S
-    while not wanted(found := look()):
-        assert time.monotonic() < give_up, found
-        time.sleep(0.1)
-    return found
-
-
 def runs(links):
     return [link["status"] for link in links] == ["running"]
 
 
 def test_one_exchange_has_one_link_whose_uri_is_that_of_the_configuration(api, vhost, path, federated):
     upstream(api, path, f"amqp://{api.amqp}/%2f")
-    (link,) = eventually(lambda: api.get(federated), len)
+    (link,) = until_result(lambda: api.get(federated), len)
     assert (link["vhost"], link["type"], link["exchange"], link["upstream"]) == (vhost, "exchange", "federated.x", "up")
     assert link["uri"] == f"amqp://{api.amqp}/%2f" and link["status"] in ("starting", "running")
-    (link,) = eventually(lambda: api.get(federated), runs)
+    (link,) = until_result(lambda: api.get(federated), runs)
     assert link["local_connection"] and api.get(f"{federated}/state/down") == []
 
 
 def test_no_password_of_an_upstream_is_shown(api, path, federated):
     upstream(api, path, f"amqp://guest:guest@{api.amqp}/%2f?heartbeat=5")
-    (link,) = eventually(lambda: api.get(federated), runs)
+    (link,) = until_result(lambda: api.get(federated), runs)
     assert api.amqp in link["uri"] and "guest" not in link["uri"]
 
 
@@ -61,24 +54,24 @@ def test_a_link_fails_with_a_reason_and_runs_when_its_upstream_is_there(api, pat
     with closing(socket.socket()) as nobody:  # bound, and not listened on: nobody else gets the port meanwhile
         nobody.bind(("127.0.0.1", 0))
         upstream(api, path, f"amqp://127.0.0.1:{nobody.getsockname()[1]}/%2f")
-        (link,) = eventually(lambda: api.get(f"{federated}/state/down"), len)
+        (link,) = until_result(lambda: api.get(f"{federated}/state/down"), len)
         assert link["status"] == "error" and link["error"] and "local_connection" not in link
         upstream(api, path, f"amqp://{api.amqp}/%2f")
-        eventually(lambda: api.get(federated), runs)
+        until_result(lambda: api.get(federated), runs)
 
 
 def test_a_restarted_link_runs_again_and_an_unknown_one_is_not_found(api, path, federated):
     upstream(api, path, f"amqp://{api.amqp}/%2f")
-    (link,) = eventually(lambda: api.get(federated), runs)
+    (link,) = until_result(lambda: api.get(federated), runs)
     (node,) = [one["name"] for one in api.get("/nodes")]
     assert api.call("DELETE", f"/federation-links/vhost/{path}/00000000/{node}/restart").status == 404
     assert api.call("DELETE", f"/federation-links/vhost/{path}/{link['id']}/{node}/restart").status == 204
-    (again,) = eventually(lambda: api.get(federated), runs)
+    (again,) = until_result(lambda: api.get(federated), runs)
     assert again["id"] == link["id"]
 
 
 def test_without_the_policy_there_are_no_links(api, path, federated):
     upstream(api, path, f"amqp://{api.amqp}/%2f")
-    eventually(lambda: api.get(federated), runs)
+    until_result(lambda: api.get(federated), runs)
     api.delete(f"/policies/{path}/p")
-    assert eventually(lambda: api.get(federated), lambda links: not links) == []
+    assert until_result(lambda: api.get(federated), lambda links: not links) == []

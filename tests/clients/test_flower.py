@@ -10,15 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 import uuid
 from pathlib import Path
 from urllib.parse import quote
 
 import pika
 import pytest
+
+from tests.support.http import HTTPClient
+from tests.support.polling import until
 
 from .test_celery import Worker
 
@@ -48,21 +48,23 @@ class Flower:
         )
 
     def get(self, path):
-        """The page, once there is one."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as reply:
-            return reply.read().decode()
+        """The text of a page. Raises OSError."""
+        response = HTTPClient(f"127.0.0.1:{self.port}", "").get(path, user=None)
+        if response.status != 200:
+            raise OSError(response)
+        return response.text
 
-    def eventually(self, look):
-        give_up = time.monotonic() + WITHIN_S
-        while True:
+    def until(self, look):
+        """The first true result of `look`, which may find no web server yet."""
+
+        def result():
+            assert self.process.poll() is None, "it has ended"
             try:
-                found = look()
-            except (urllib.error.URLError, OSError):
-                found = None
-            if found:
-                return found
-            assert time.monotonic() < give_up and self.process.poll() is None
-            time.sleep(0.3)
+                return look()
+            except OSError:
+                return None
+
+        return until(result, every_s=0.3)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -101,7 +103,7 @@ def test_the_broker_tab_lists_queues_with_counts(api, vhost, queue):
         cells = [cell.strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)]
         return cells if cells and not any("&mdash;" in cell for cell in cells[:5]) else None
 
-    assert flower.eventually(counts)[:5] == [name, "0", "0", "0", "1"]
+    assert flower.until(counts)[:5] == [name, "0", "0", "0", "1"]
     with pika.BlockingConnection(pika.ConnectionParameters(host, int(port), vhost)) as connection:
         assert connection.channel().queue_declare(name, passive=True).method.consumer_count == 1
 
@@ -114,6 +116,6 @@ def test_its_api_tells_lengths_and_workers(queue):
             row["name"]: row.get("messages") for row in json.loads(flower.get("/api/queues/length"))["active_queues"]
         }
 
-    flower.eventually(lambda: lengths().get(name) == 0)
-    workers = flower.eventually(lambda: json.loads(flower.get("/api/workers?refresh=1")))
+    flower.until(lambda: lengths().get(name) == 0)
+    workers = flower.until(lambda: json.loads(flower.get("/api/workers?refresh=1")))
     assert len(workers) == 1

@@ -4,11 +4,12 @@ Replayed from the source of the scaler as the operator's guide tells it (1.12), 
 """
 
 import threading
-import time
 from urllib.parse import quote
 
 import pika
 import pytest
+
+from tests.support.polling import until_result
 
 WITHIN_S = 60
 
@@ -37,20 +38,12 @@ def channel(api, vhost):
         yield connection.channel()
 
 
-def eventually(look, wanted):
-    give_up = time.monotonic() + WITHIN_S
-    while not wanted(found := look()):
-        assert time.monotonic() < give_up, found
-        time.sleep(0.2)
-    return found
-
-
 def test_a_queue_by_its_name(api, vhost, channel):
     channel.queue_declare("jobs/a b")
     for _ in range(3):
         channel.basic_publish("", "jobs/a b", b"x")
     path = f"/queues/{quote(vhost, '')}/{quote('jobs/a b', '')}"
-    name, _, _ = eventually(lambda: queue_info(api.call("GET", path)), lambda found: found[1] == 3)
+    name, _, _ = until_result(lambda: queue_info(api.call("GET", path)), lambda found: found[1] == 3)
     assert name == "jobs/a b"
 
 
@@ -89,7 +82,7 @@ def test_the_message_rate_is_seen_under_load(api, vhost, channel):
     load = threading.Thread(target=publish)
     load.start()
     try:
-        eventually(lambda: queue_info(api.call("GET", path)), lambda found: found[2][0] > 0)
+        until_result(lambda: queue_info(api.call("GET", path)), lambda found: found[2][0] > 0)
     finally:
         over.set()
         load.join()

@@ -3,20 +3,20 @@
 Where Prometheus is not installed these tests are skipped.
 """
 
-import base64
 import json
 import os
 import shutil
 import socket
 import subprocess
-import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.http import HTTPClient
+from tests.support.polling import until
 
 from .api import API
 
@@ -55,12 +55,9 @@ def own(api: API) -> API:
 
 
 def scraped(api: API, path: str) -> bytes:
-    login = "Basic " + base64.b64encode(b"guest:guest").decode()
-    request = urllib.request.Request(f"http://{api.host}:{api.port}{path}", headers={"Authorization": login})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        body = answer.read()
-    assert isinstance(body, bytes)
-    return body
+    response = HTTPClient(f"{api.host}:{api.port}", "").get(path)
+    assert response.status == 200, response
+    return response.body
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,7 @@ def test_promtool_finds_nothing_wrong(own: API, path: str) -> None:
 
 
 class Prometheus:
-    """`url` is that of its API."""
+    """A server of it, and requests to its API."""
 
     def __init__(self, folder: Path, api: API) -> None:
         self._folder = folder
@@ -102,7 +99,7 @@ class Prometheus:
         """Whether it answers; not if it has ended, as it does where its port is taken."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = f"127.0.0.1:{free.getsockname()[1]}"
-        self.url = f"http://{address}"
+        self._client = HTTPClient(address, "")
         self.process = subprocess.Popen(
             [
                 program("prometheus"),
@@ -114,31 +111,33 @@ class Prometheus:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until_s = time.monotonic() + PATIENCE_S
-        while self.process.poll() is None and time.monotonic() < until_s:
-            try:
-                with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
-                    return True
-            except OSError:
-                time.sleep(0.1)
+        until(lambda: self.process.poll() is not None or self._ready(), every_s=0.1)
+        if self.process.poll() is None:
+            return True
         self.stop()
         return False
+
+    def _ready(self) -> bool:
+        try:
+            return self._client.get("/-/ready", user=None).status == 200
+        except OSError:
+            return False
 
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
 
-    def asked(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=60) as answer:
-            return json.load(answer)["data"]
+    def data(self, path: str, **query: str) -> Any:
+        """The data of a response of its HTTP API."""
+        return self._client.get(f"/api/v1/{path}?{urllib.parse.urlencode(query)}", user=None).json["data"]
 
     def found(self, query: str) -> list[float]:
         """What the query finds, once it finds something."""
-        until_s = time.monotonic() + PATIENCE_S
-        while not (result := self.asked("query", query=query)["result"]):
-            if time.monotonic() > until_s:
-                pytest.fail(f"nothing for {query}: {self.asked('targets')}")
-            time.sleep(0.2)
+        result = until(
+            lambda: self.data("query", query=query)["result"],
+            lambda: f"a result of {query}: {self.data('targets')}",
+            every_s=0.2,
+        )
         return [float(one["value"][1]) for one in result]
 
 

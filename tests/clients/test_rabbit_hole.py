@@ -4,12 +4,13 @@ Replayed from the operator's guide (1.12, section 8): it decodes into typed stru
 error, while one that is missing is a zero; DELETE of what is not there is a success; 401 is an error of its own.
 """
 
-import time
 import uuid
 from urllib.parse import quote, unquote
 
 import pika
 import pytest
+
+from tests.support.polling import until
 
 WITHIN_S = 60
 
@@ -82,21 +83,13 @@ def channel(api, vhost):
         yield connection.channel()
 
 
-def eventually(look):
-    give_up = time.monotonic() + WITHIN_S
-    while not (found := look()):
-        assert time.monotonic() < give_up, "it was never there"
-        time.sleep(0.2)
-    return found
-
-
 def test_overview_and_nodes(api):
     overview = api.get("/overview")
     check(overview, OVERVIEW, ("rabbitmq_version", "cluster_name", "node", "object_totals", "listeners", "rates_mode"))
     assert {"connections", "channels", "exchanges", "queues", "consumers"} <= overview["object_totals"].keys()
     assert len(overview["exchange_types"]) >= 4
     assert all(isinstance(listener["port"], int) and listener["protocol"] for listener in overview["listeners"])
-    (node,) = eventually(lambda: [node for node in api.get("/nodes") if "mem_used" in node])
+    (node,) = until(lambda: [node for node in api.get("/nodes") if "mem_used" in node])
     check(node, NODE)
     check(api.get(f"/nodes/{node['name']}"), NODE, ("name", "type", "running"))
     assert {"name"} <= api.get("/cluster-name").keys()
@@ -109,7 +102,7 @@ def test_queues(api, path):
     assert (
         api.put(f"/queues/{path}/q", {"durable": False, "auto_delete": True, "arguments": {"x-max-length": 1}}) == 204
     )
-    queue = eventually(lambda: one_with(api, f"/queues/{path}/q", "messages"))
+    queue = until(lambda: one_with(api, f"/queues/{path}/q", "messages"))
     check(queue, QUEUE, ("name", "vhost", "durable", "auto_delete", "arguments", "node", "type", "messages"))
     assert [queue["name"] for queue in api.get(f"/queues/{path}")] == ["q"]
     assert "q" in [queue["name"] for queue in api.get("/queues")]
@@ -150,15 +143,15 @@ def test_exchanges_and_bindings(api, path):
 def test_connections_channels_and_consumers(api, vhost, path, channel):
     channel.queue_declare("q")
     channel.basic_consume("q", lambda *_: None, consumer_tag="t")
-    (connection,) = eventually(lambda: api.get(f"/vhosts/{path}/connections"))
+    (connection,) = until(lambda: api.get(f"/vhosts/{path}/connections"))
     check(connection, CONNECTION, ("name", "node", "user", "vhost", "host", "port", "client_properties"))
     name = quote(connection["name"], "")
-    eventually(lambda: one_with(api, f"/connections/{name}", "channels"))
-    (listed,) = eventually(lambda: [each for each in api.get(f"/vhosts/{path}/channels") if "consumer_count" in each])
+    until(lambda: one_with(api, f"/connections/{name}", "channels"))
+    (listed,) = until(lambda: [each for each in api.get(f"/vhosts/{path}/channels") if "consumer_count" in each])
     check(listed, CHANNEL, ("number", "name", "node", "user", "vhost"))
     assert api.get(f"/connections/{name}/channels")[0]["number"] == 1
     check(api.get(f"/channels/{quote(listed['name'], '')}"), CHANNEL, ("number", "connection_details"))
-    (consumer,) = eventually(lambda: api.get(f"/consumers/{path}"))
+    (consumer,) = until(lambda: api.get(f"/consumers/{path}"))
     check(consumer, CONSUMER, ("consumer_tag", "queue", "channel_details", "ack_required", "arguments"))
     assert consumer["queue"] == {"name": "q", "vhost": vhost}
 
@@ -172,7 +165,7 @@ def test_statistics_have_samples_when_they_are_asked_for(api, path, channel):
         details = api.get(f"/queues/{path}/q{query}").get("messages_details", {})
         return details if details.get("samples") else None
 
-    details = eventually(look)
+    details = until(look)
     assert {"rate", "samples", "avg_rate", "avg"} <= details.keys()
     assert {"sample", "timestamp"} <= details["samples"][0].keys()
 

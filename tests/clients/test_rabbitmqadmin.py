@@ -8,12 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import uuid
 from urllib.parse import quote
 
 import pika
 import pytest
+
+from tests.support.polling import until
 
 SCRIPT = os.environ.get("WARREN_RABBITMQADMIN") or shutil.which("rabbitmqadmin")
 WITHIN_S = 60
@@ -177,9 +178,9 @@ def test_connections_are_listed_and_closed(admin, everywhere, api, vhost):
     channel = connection.channel()
     channel.queue_declare("q")
     channel.basic_consume("q", lambda *_: None, consumer_tag="t")
-    (row,) = eventually(lambda: of_vhost(everywhere, vhost, "connections", "name", "user", "channels", "vhost"))
-    eventually(lambda: of_vhost(everywhere, vhost, "channels", "name", "vhost"))
-    (consumer,) = eventually(lambda: admin.rows("list", "consumers"))
+    (row,) = until(lambda: of_vhost(everywhere, vhost, "connections", "name", "user", "channels", "vhost"))
+    until(lambda: of_vhost(everywhere, vhost, "channels", "name", "vhost"))
+    (consumer,) = until(lambda: admin.rows("list", "consumers"))
     assert (consumer["consumer_tag"], consumer["queue"]["name"], row["user"]) == ("t", "q", "guest")
     assert everywhere("close", "connection", f"name={row['name']}") == "connection closed"
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
@@ -191,15 +192,6 @@ def test_connections_are_listed_and_closed(admin, everywhere, api, vhost):
 
 def of_vhost(admin, vhost, *words):
     return [row for row in admin.rows("list", *words) if row.get("vhost") == vhost]
-
-
-def eventually(look):
-    """Statistics come a little later than what they are of."""
-    give_up = time.monotonic() + WITHIN_S
-    while not (found := look()):
-        assert time.monotonic() < give_up, "it was never listed"
-        time.sleep(0.2)
-    return found
 
 
 def test_overview_and_nodes_are_shown_in_every_format(everywhere):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.support.polling import until_async
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.app.build import build_node, build_settings
 from warren.broker.app.store import Store
@@ -94,12 +95,6 @@ class Site:
         return connection
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  # nobody sets an event for all that is waited for
-            await asyncio.sleep(0.005)
-
-
 @asynccontextmanager
 async def running(tls: TLSOptions | None = None) -> AsyncIterator[Site]:
     """With nothing left behind: no connection, no task, nothing for asyncio or aio-pika to complain of."""
@@ -111,10 +106,10 @@ async def running(tls: TLSOptions | None = None) -> AsyncIterator[Site]:
     site.port = int((await site.server.listen("127.0.0.1", 0, listener))[0].rpartition(":")[2])
     try:
         yield site
-        await eventually(lambda: not site.server.connections)
+        await until_async(lambda: not site.server.connections)
     finally:
         await site.server.stop("shutdown")
-    await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    await until_async(lambda: asyncio.all_tasks() == {asyncio.current_task()})
     gc.collect()
     await asyncio.sleep(0)
     assert not complaints

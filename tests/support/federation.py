@@ -4,9 +4,8 @@ A `Site` is a broker, a `Place` one of its virtual hosts, which is all that most
 """
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
@@ -31,11 +30,9 @@ from .background import BackgroundLoop
 from .broker import SocketPeer
 from .channel import Channel
 from .http import Response, asgi_scope, call_application
+from .polling import until
 from .received import Content
 
-WITHIN_S = 60.0  # for whatever is to happen: the machine may be busy
-LOOK_S = 0.01
-QUIET_S = 0.25  # without a change, after which nothing more is expected
 SOON_S = 0.1  # the delay between attempts
 CHECK_MS = 300  # between two looks of a link at what it has upstream
 UPSTREAM_TYPE = "x-federation-upstream"
@@ -43,28 +40,6 @@ UPSTREAM_TYPE = "x-federation-upstream"
 T = TypeVar("T")
 Row = dict[str, Any]
 _numbers = itertools.count(1)
-
-
-def until(
-    condition: Callable[[], T | Literal[False] | None],
-    what: str | Callable[[], object] = "it",
-    within_s: float = WITHIN_S,
-) -> T:
-    """The first true answer. Where there is none in that time, `what` says what was waited for, or how it is."""
-    give_up = time.monotonic() + within_s
-    while not (answer := condition()):
-        assert time.monotonic() < give_up, f"not within {within_s:.0f} s: {what() if callable(what) else what}"
-        time.sleep(LOOK_S)
-    return answer
-
-
-def quiet(look: Callable[[], object], for_s: float = QUIET_S) -> None:
-    """Until what is looked at has stayed the same so long: what was to come has come by then."""
-    seen, since = look(), time.monotonic()
-    while time.monotonic() < since + for_s:
-        time.sleep(LOOK_S)
-        if (now := look()) != seen:
-            seen, since = now, time.monotonic()
 
 
 def registry() -> Registry:

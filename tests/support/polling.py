@@ -24,6 +24,17 @@ def until(condition: Condition[T], expected: Expected = "it", within_s: float = 
     return result
 
 
+def until_result(
+    look: Callable[[], T], wanted: Callable[[T], object], within_s: float = WITHIN_S, every_s: float = POLL_S
+) -> T:
+    """Return the first result of `look` that is wanted. Raises AssertionError when there is none in that time."""
+    give_up = time.monotonic() + within_s
+    while not wanted(result := look()):
+        assert time.monotonic() < give_up, _failure(str(result), within_s)
+        time.sleep(every_s)
+    return result
+
+
 async def until_async(
     condition: Condition[T], expected: Expected = "it", within_s: float = WITHIN_S, every_s: float = 0.001
 ) -> T:

@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from .broker_process import ANY_PORT, BrokerProcess
-from .federation import SOON_S, Row, hyphened, until
+from .federation import SOON_S, Row, hyphened
+from .polling import until
 
 
 class Warren(BrokerProcess):

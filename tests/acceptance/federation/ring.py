@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.federation import QUIET_S, until
+from tests.support.polling import STEADY_S, until
 from tests.support.warrens import Warren
 
 EXCHANGE, QUEUE = "federated.news", "inbox"
-SETTLE_S = 4 * QUIET_S  # in which copies too many would still come
+SETTLE_S = 4 * STEADY_S  # in which copies too many would still come
 
 
 class Topology(NamedTuple):

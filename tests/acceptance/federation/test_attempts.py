@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.federation import Place, Site, quiet, until
+from tests.support.federation import Place, Site
+from tests.support.polling import until, until_steady
 
 from .conftest import NewProxy
 
@@ -109,5 +110,5 @@ def test_032_a_link_has_as_many_channels_as_it_was_told(up: Place, down: Place, 
 
 def steady_channels(site: Site) -> int:
     (connection,) = site.connections(LINK)
-    quiet(lambda: len(connection.channels), 0.1)
+    until_steady(lambda: len(connection.channels), 0.1)
     return len(connection.channels)

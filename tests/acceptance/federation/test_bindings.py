@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.support.codec import Typed
-from tests.support.federation import Place, fields, plain, quiet, until
+from tests.support.federation import Place, fields, plain
+from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
 from warren.federation.errors import LinkError
@@ -206,7 +207,7 @@ def test_039_bindings_made_while_the_link_starts_are_neither_lost_nor_left(
         assert changes < 5000, down.rows()
     wanted = sorted({key for _, key, _ in down.bindings("fed.x")})
     up.bound("fed.x", *wanted)
-    quiet(lambda: up.keys("fed.x"))
+    until_steady(lambda: up.keys("fed.x"))
     assert up.keys("fed.x") == wanted
     assert down.row()["reconnects"] == 0
 

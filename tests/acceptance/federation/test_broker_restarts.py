@@ -10,7 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import CHECK_MS, Site, headers, until
+from tests.support.federation import CHECK_MS, Site, headers
+from tests.support.polling import until
 from tests.support.proxy import Proxy
 from tests.support.warrens import Warren
 from warren.broker.config.config import Federation

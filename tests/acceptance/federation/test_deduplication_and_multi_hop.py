@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.channel import Channel
-from tests.support.federation import Place, headers, quiet, until
+from tests.support.federation import Place, headers
+from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces
 from .test_topologies import TRIANGLE, Edge, Graph, each_reaches, everywhere_once, ring
@@ -99,7 +100,7 @@ def test_messages_come_to_a_consumer_over_several_hops_and_stay_when_it_goes(her
     channel.close()
     until(lambda: not any(consumers(place) for place in places), "no demand")
     publish(first, *range(5))
-    quiet(lambda: [place.ready("fed.q") for place in places])
+    until_steady(lambda: [place.ready("fed.q") for place in places])
     assert [place.ready("fed.q") for place in places] == [5, 0, 0, 0]
     until(lambda: second.row()["state"] == third.row()["state"] == "paused", "links that pause")
 
@@ -110,7 +111,7 @@ def test_without_the_key_they_come_one_hop(here: NewPlaces) -> None:
     publish(places[0], 1)
     consuming(places[2])
     until(lambda: consumers(places[1]), "the link of the last")
-    quiet(lambda: [place.ready("fed.q") for place in places])
+    until_steady(lambda: [place.ready("fed.q") for place in places])
     assert [place.ready("fed.q") for place in places] == [1, 0, 0]
 
 
@@ -129,5 +130,5 @@ def test_in_a_complete_graph_demand_ends_with_its_consumer(here: NewPlaces) -> N
     channel.deliveries(30)
     channel.close()
     until(lambda: not any(consumers(place) for place in places), "no demand")
-    quiet(lambda: [consumers(place) for place in places])
+    until_steady(lambda: [consumers(place) for place in places])
     assert not any(consumers(place) for place in places), "nobody asks for nobody"

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import Place, Site, until
+from tests.support.federation import Place, Site
+from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.federation import Place, quiet, until
+from tests.support.federation import Place
+from tests.support.polling import until, until_steady
 
 pytestmark = pytest.mark.sockets
 
@@ -57,7 +58,7 @@ def test_any_delay_that_may_be_set_is_one(up: Place, down: Place, delay_s: float
     down.upstream("u", "amqp://127.0.0.1:1", reconnect_delay=delay_s)
     down.policy("^fed", {"federation-upstream": "u"})
     assert down.down()["status"] == "error"
-    quiet(lambda: None, 1.0)
+    until_steady(lambda: None, 1.0)
     assert down.row()["retries"] <= 40 and down.row()["status"] == "error"
     assert not [event for event in down.site.log if event[0] == "internal_error"]
     assert down.site.request("GET", f"/federation-links/{down.vhost}").status == 200
@@ -131,7 +132,7 @@ def test_a_virtual_host_that_goes_while_its_links_start_is_no_fault_of_ours(up: 
     down.site.log.clear()
     down.site.loop.call(federate_and_delete)
     until(lambda: not down.rows(), lambda: str(down.rows()))
-    quiet(lambda: len(down.site.log))
+    until_steady(lambda: len(down.site.log))
     assert not [event for event in down.site.log if event[0] == "internal_error"]
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import WITHIN_S, Place, Site, quiet, until
+from tests.support.federation import Place, Site
+from tests.support.polling import WITHIN_S, until, until_steady
 
 from .conftest import NewProxy
 
@@ -115,7 +116,7 @@ def test_073_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Pla
     assert up.queues() == [base(down)]
     up.bound("fed.x", "k")
     flows(up, down, here)
-    quiet(lambda: (up.exchanges(), up.queues()))
+    until_steady(lambda: (up.exchanges(), up.queues()))
     assert len(up.exchanges()) == 2 and down.row()["reconnects"] == 1
 
 
@@ -246,7 +247,7 @@ def test_076_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site,
     until(lambda: silent.open == MANY // 2, lambda: f"dialled: {silent.open}")
     own.loop.run(own.stop_federating(), WITHIN_S)  # one after the other those that hang would take minutes
     dialled = silent.accepted
-    quiet(lambda: (silent.open, silent.accepted, len(own.host.connections())))
+    until_steady(lambda: (silent.open, silent.accepted, len(own.host.connections())))
     assert (silent.open, silent.accepted) == (0, dialled)
     assert len([name for name in up.queues() if name.startswith("federation: ")]) == MANY // 2
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import Place, Site, headers, plain, quiet, until
+from tests.support.federation import Place, Site, headers, plain
+from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces
 
@@ -67,7 +68,7 @@ def test_061_the_lowest_max_hops_on_the_way_counts(here: NewPlaces, at: dict[int
     chained(places, 10, at)
     places[-1].listener("fed.x", "k")
     until(lambda: seen(places) == list(expected), lambda: f"{list(expected)}: {seen(places)}")
-    quiet(lambda: seen(places))
+    until_steady(lambda: seen(places))
     assert seen(places) == list(expected)
 
 
@@ -165,7 +166,7 @@ def test_066_with_no_hops_nothing_is_bound_and_nothing_comes(up: Place, down: Pl
     down.running()
     up.ch.publish("fed.x", "", b"stays")
     up.ch.sync()
-    quiet(lambda: (up.bindings("fed.x"), down.ready(here), down.rows()))
+    until_steady(lambda: (up.bindings("fed.x"), down.ready(here), down.rows()))
     assert (up.bindings("fed.x"), down.ready(here), down.row()["status"]) == ([], 0, "running")
     assert down.row()["forwarded"] == 0
 
@@ -185,7 +186,7 @@ def test_067_an_upstream_that_is_the_exchange_itself_makes_no_loop(here: NewPlac
         place.ch.publish("fed.x", "", b"%d" % number)
     expected = 10 if uri == "uri" else 5  # that the address is our own is not known; a hop over it is the last one
     place.counted(queue, expected)
-    quiet(lambda: place.ready(queue))
+    until_steady(lambda: place.ready(queue))
     assert place.ready(queue) == expected
     assert place.row()["status"] == "running"
     assert all(len(headers(message).get("x-received-from", ("A", []))[1]) < 2 for message in taken(place, queue))

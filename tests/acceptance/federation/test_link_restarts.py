@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.federation import Place, quiet, until
+from tests.support.federation import Place
+from tests.support.polling import until, until_steady
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.vhost.observer import Observer
 from warren.federation.exchange_link import ExchangeLink
@@ -174,7 +175,7 @@ def test_a_queue_link_that_may_not_consume_says_so_and_tries_with_pauses(up: Pla
     down.channel().consume("fed.q", no_ack=True)
     until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
     before = down.row()["reconnects"]
-    quiet(lambda: None, 1.5)
+    until_steady(lambda: None, 1.5)
     assert 1 <= down.row()["reconnects"] - before <= 8  # two for each pause
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields, quiet, until
+from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields
+from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table
 
 from .conftest import NewPlaces, NewProxy
@@ -283,7 +284,7 @@ def test_024_of_an_exchange_that_comes_and_goes_one_link_is_left(up: Place, down
     down.running()
     until(lambda: (up.queues(), len(up.exchanges())) == ([base(down)], 2), lambda: f"{up.queues()} {up.exchanges()}")
     up.bound("fed.x", "")
-    quiet(lambda: (down.rows(), up.queues(), up.exchanges()))
+    until_steady(lambda: (down.rows(), up.queues(), up.exchanges()))
     down.running()
     assert (up.queues(), len(up.exchanges())) == ([base(down)], 2)
     up.ch.publish("fed.x", "", b"once")
@@ -308,7 +309,7 @@ def test_025_federation_that_is_switched_off_moves_nothing_until_it_is_on_again(
     up.ch.fill("fed.q", b"waits")
     consumer = down.channel()
     consumer.consume("fed.q", no_ack=True)
-    quiet(lambda: (down.ready(here), up.ready("fed.q"), up.ready(base(down))))
+    until_steady(lambda: (down.ready(here), up.ready("fed.q"), up.ready(base(down))))
     assert (down.ready(here), up.ready("fed.q"), up.ready(base(down))) == (0, 1, 1)
     own.loop.run(own.begin_federating())
     down.running(2)

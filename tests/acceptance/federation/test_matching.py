@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.federation import Place, quiet, until
+from tests.support.federation import Place
+from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces
 
@@ -126,7 +127,7 @@ def test_013_the_same_upstream_again_restarts_nothing(up: Place, down: Place) ->
     before = down.running(2)
     connections = set(up.site.connections("Federation link (upstream: u0, policy: federate)"))
     down.federate("^fed", up.uri)
-    quiet(down.rows)
+    until_steady(down.rows)
     assert [row["changed_s"] for row in down.rows()] == [row["changed_s"] for row in before]
     assert set(up.site.connections("Federation link (upstream: u0, policy: federate)")) == connections
 
@@ -138,7 +139,7 @@ def test_013_the_change_of_another_upstream_restarts_nothing(up: Place, down: Pl
     down.upstream("other", NOBODY, exchange="elsewhere")
     linked(down, ("exchange", "fed.x", "u0"), ("exchange", "fed.x", "other"))
     down.upstream_set("unused", {"upstream": "other"})
-    quiet(lambda: links(down))
+    until_steady(lambda: links(down))
     assert down.row(upstream="u0")["changed_s"] == before["changed_s"]
 
 
@@ -177,7 +178,7 @@ def test_015_what_federation_itself_makes_is_never_federated(up: Place, down: Pl
     for one in (up, down):
         one.running(7)  # the five of every virtual host, x and q
         assert {row["name"][:4] for row in one.rows()} == {"amq.", "x", "q"}
-    quiet(lambda: [(one.queues(), one.exchanges(), links(one)) for one in (up, down)])
+    until_steady(lambda: [(one.queues(), one.exchanges(), links(one)) for one in (up, down)])
     for one in (up, down):
         assert len([name for name in one.queues() if name.startswith("federation: ")]) == 6
         assert len([name for name in one.exchanges() if name.startswith("federation: ")]) == 6

@@ -9,7 +9,8 @@ from pamqp.commands import Basic
 from tests.support import codec
 from tests.support.amqp import Client
 from tests.support.codec import Typed
-from tests.support.federation import QUIET_S, Place, fields, headers, quiet, until
+from tests.support.federation import Place, fields, headers
+from tests.support.polling import STEADY_S, until, until_steady
 from warren.broker.amqp.properties import Properties
 
 from .conftest import NewPlaces, NewProxy
@@ -305,7 +306,7 @@ def test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_t
     down.counted(here, 2)
     until(lambda: down.row()["state"] == "blocked", lambda: str(down.row()))
     began_s, nacked = time.monotonic(), down.row()["nacked"]
-    quiet(lambda: down.ready(here), 3 * QUIET_S)
+    until_steady(lambda: down.ready(here), 3 * STEADY_S)
     tries = (down.row()["nacked"] - nacked) / (time.monotonic() - began_s)
     assert tries < RETRIES_A_SECOND
     assert up.ready(base(down)) + unacked(up, base(down)) == 18
@@ -329,7 +330,7 @@ def test_049_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> N
     full(down, here)
     publish(up, 50)
     until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 50, "all in the queue")
-    quiet(lambda: unacked(up, base(down)))
+    until_steady(lambda: unacked(up, base(down)))
     assert 1 <= unacked(up, base(down)) <= 10
     emptied(down)
     down.counted(here, 50)
@@ -353,7 +354,7 @@ def test_050_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
         until(lambda: down.row()["state"] == "blocked", lambda: str(down.row()))
         assert resource in down.row()["reason"]
         (queue,) = up.queues()
-        quiet(lambda: down.ready(here))
+        until_steady(lambda: down.ready(here))
         assert down.ready(here) == 0 and up.ready(queue) >= 40
     finally:
         down.site.loop.call(alarms.clear, resource)

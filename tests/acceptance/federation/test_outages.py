@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.federation import Place, until
+from tests.support.federation import Place
+from tests.support.polling import until
 from tests.support.proxy import Proxy
 from warren.federation.exchange_link import ExchangeLink
 from warren.federation.link import Link

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.federation import Place, headers, quiet, text, until
+from tests.support.federation import Place, headers, text
+from tests.support.polling import until, until_steady
 from tests.support.received import Content
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -62,7 +63,7 @@ class Sites:
     def hear(self, *expected: list[Told]) -> None:
         """Each listener has been told this, in any order, and no more comes."""
         until(lambda: self._ready() == [len(each) for each in expected], lambda: f"{expected}: {self._ready()}")
-        quiet(self._ready)
+        until_steady(self._ready)
         self._heard(*expected)
 
     def _heard(self, *expected: list[Told]) -> None:
@@ -352,7 +353,7 @@ def test_a_listener_downstream_makes_no_binding_upstream(up: Place, down: Place)
     sites = Sites([up, down], [(0, 1)])
     sites.federate()
     down.listener(X)
-    quiet(lambda: up.keys(X))
+    until_steady(lambda: up.keys(X))
     assert up.keys(X) == [""]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.federation import until
+from tests.support.polling import until
 from tests.support.warrens import Warren
 
 from .test_presence import X, told

@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.channel import Channel
 from tests.support.codec import Typed
-from tests.support.federation import Place, headers, quiet, until
+from tests.support.federation import Place, headers
+from tests.support.polling import until, until_steady
 from warren.federation import queue_link
 from warren.federation.queue_link import QueueLink
 
@@ -41,7 +42,7 @@ def test_086_a_consumer_of_a_negative_priority_is_no_demand(up: Place, down: Pla
     federated(up, down)
     up.ch.fill("fed.q", b"stays")
     shy = consumer(down, arguments={"x-priority": -5})
-    quiet(lambda: (up.ready("fed.q"), down.row()["state"], down.row()["reason"]))
+    until_steady(lambda: (up.ready("fed.q"), down.row()["state"], down.row()["reason"]))
     assert up.ready("fed.q") == 1 and down.row()["state"] == "paused"
     shy.consume("fed.q", no_ack=True, arguments={"x-priority": 0})
     until(lambda: up.ready("fed.q") == 0, "it moves")
@@ -58,11 +59,11 @@ def test_086_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     first.ch.fill("fed.q", b"far")
     wanting = consumer(third)
     until(lambda: consumers(second), "the link of the third consumes at the second")
-    quiet(lambda: (first.ready("fed.q"), second.row()["state"]))
+    until_steady(lambda: (first.ready("fed.q"), second.row()["state"]))
     assert first.ready("fed.q") == 1 and second.row()["state"] == "paused"
     near = consumer(second)
     until(lambda: first.ready("fed.q") == 0, "it moves")
-    quiet(lambda: (second.ready("fed.q"), third.ready("fed.q")))
+    until_steady(lambda: (second.ready("fed.q"), third.ready("fed.q")))
     got = [*near.client.inbox(near.number), *wanting.client.inbox(wanting.number)]
     assert len(got) <= 1
     message = near.delivery()
@@ -237,7 +238,7 @@ def test_091_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: 
     up.ch.fill("fed.q", b"stays")
     down.ch.delete("fed.q")
     down.without_links()
-    quiet(up.queues)
+    until_steady(up.queues)
     assert up.queues() == ["fed.q"] and up.ready("fed.q") == 1
 
 
@@ -258,7 +259,7 @@ def test_092_queues_of_one_connection_and_named_by_the_broker_are_not_federated(
     owner.declare("mine", exclusive=True)
     (row,) = down.running()
     assert row["name"] == "ordinary"
-    quiet(lambda: (len(up.site.host.connections()), len(down.rows())))
+    until_steady(lambda: (len(up.site.host.connections()), len(down.rows())))
     assert len(up.site.host.connections()) <= before + 2 and len(down.rows()) == 1
     assert up.queues() == ["ordinary"]
 
@@ -326,9 +327,9 @@ def test_links_of_queues_at_which_nothing_happens_do_nothing(
     down.federate("^fed", up.inside)
     down.running(3)
     until(lambda: {row["name"]: row["state"] for row in down.rows()}["fed.idle"] == "flowing", lambda: str(down.rows()))
-    quiet(lambda: len(looks))
+    until_steady(lambda: len(looks))
     before = len(looks)
-    quiet(lambda: None, 1.0)
+    until_steady(lambda: None, 1.0)
     assert len(looks) == before
 
 

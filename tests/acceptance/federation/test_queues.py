@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.channel import Channel
-from tests.support.federation import Place, quiet, until
+from tests.support.federation import Place
+from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces, NewProxy
 
@@ -52,7 +53,7 @@ def consumers(place: Place, queue: str = "fed.q") -> list[tuple[str, int]]:
 def test_078_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:
     pair(up, down)
     publish(up, "fed.q", *range(3))
-    quiet(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.rows()))
+    until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.rows()))
     assert (up.ready("fed.q"), down.ready("fed.q")) == (3, 0)
     assert down.row()["state"] == "paused" and down.row()["reason"]
     wanting = consumer(down)
@@ -143,7 +144,7 @@ def test_081_basic_get_pulls_nothing(up: Place, down: Place) -> None:
     publish(up, "fed.q", 1)
     for _ in range(5):
         assert down.ch.get("fed.q") is None
-    quiet(lambda: (up.ready("fed.q"), down.rows()))
+    until_steady(lambda: (up.ready("fed.q"), down.rows()))
     assert up.ready("fed.q") == 1 and consumers(up) == []
 
 
@@ -187,7 +188,7 @@ def test_083_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Pla
     wanting.client.close()
     until(lambda: not consumers(up), lambda: str(consumers(up)))
     publish(up, "fed.q", 2, 3)
-    quiet(lambda: (up.ready("fed.q"), down.ready("fed.q")))
+    until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q")))
     assert (up.ready("fed.q"), down.ready("fed.q")) == (2, 0)
 
 
@@ -203,7 +204,7 @@ def test_084_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, do
         message = wanting.delivery()
         assert message.body == b"%d" % number
         if number < 3:
-            quiet(lambda: down.row()["state"], 0.1)
+            until_steady(lambda: down.row()["state"], 0.1)
             assert down.row()["state"] == "paused" and up.ready("fed.q") == 1
         wanting.ack(message.tag)
     assert bodies(wanting, 1) == [b"4"]
@@ -223,7 +224,7 @@ def test_085_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
     publish(up, "fed.q", *range(200))
     wanting = consumer(down, prefetch=prefetch)
     bodies(wanting, prefetch)
-    quiet(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
+    until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
     assert up.ready("fed.q") >= 200 - 30 - prefetch
     assert not consumers(up) and down.row()["state"] == "paused"
 
@@ -303,7 +304,7 @@ def test_089_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place
         down.without_links()
         until(lambda: not consumers(up), lambda: str(consumers(up)))
         publish(up, "fed.q", number + 1)
-        quiet(lambda: up.ready("fed.q"))
+        until_steady(lambda: up.ready("fed.q"))
         assert up.ready("fed.q") == 1
         on()
         down.running()

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.background import BackgroundLoop
 from tests.support.checkout import ROOT
-from tests.support.federation import Place, Site, quiet, until
+from tests.support.federation import Place, Site
+from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table, Value
 
 from .conftest import NewPlaces, NewProxy
@@ -235,7 +236,7 @@ def test_what_is_published_here_does_not_go_upstream(up: Place, down: Place) -> 
     assert down.get(here).body == b"here alone"
     up.ch.publish("fed.x", "k", b"everywhere")
     assert down.get(here).body == b"everywhere"
-    quiet(lambda: up.ready(there))
+    until_steady(lambda: up.ready(there))
     assert up.ch.drain(there) == [b"everywhere"]
 
 
@@ -274,7 +275,7 @@ def test_every_type_can_be_federated(up: Place, down: Place, type_: str) -> None
     assert down.get(here).body == b"routed"
     if type_ == "topic":
         up.ch.publish("fed.x", "c.b", b"not for us")
-        quiet(lambda: down.ready(here))
+        until_steady(lambda: down.ready(here))
         assert down.ready(here) == 0
 
 

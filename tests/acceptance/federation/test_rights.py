@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.federation import Place, until
+from tests.support.federation import Place
+from tests.support.polling import until
 from warren.broker.core.metadata.records import StoredParameter
 from warren.broker.storage.metadata_store import Metadata
 

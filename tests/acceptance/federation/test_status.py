@@ -8,7 +8,8 @@ from datetime import datetime
 
 import pytest
 
-from tests.support.federation import Place, until
+from tests.support.federation import Place
+from tests.support.polling import until
 from tests.support.warrenctl import Warrenctl, commanded
 from tests.support.warrens import Warren
 

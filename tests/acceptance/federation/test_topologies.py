@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.federation import Place, Site, quiet, until
+from tests.support.federation import Place, Site
+from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces, NewProxy
 
@@ -68,7 +69,7 @@ class Graph:
     def reached(self, *counts: int) -> None:
         """These counts, and no more."""
         until(lambda: self.ready() == list(counts), lambda: f"{counts}: {self.ready()}")
-        quiet(self.ready)
+        until_steady(self.ready)
         assert self.ready() == list(counts)
 
     def drained(self) -> list[list[bytes]]:
@@ -126,7 +127,7 @@ def test_055_in_a_triangle_with_two_hops_both_ways_bring_a_copy(
         return sum(place.ready(f"q{number}") for place in graph.places for number in range(3))
 
     until(lambda: total() == 7500, lambda: f"7500: {total()}")
-    quiet(total)
+    until_steady(total)
     assert total() == 7500
 
 

@@ -8,8 +8,9 @@ import pytest
 from pamqp.commands import Basic, Channel, Exchange, Queue
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import Place, until
+from tests.support.federation import Place
 from tests.support.mute_upstream import MuteUpstream
+from tests.support.polling import until
 from warren.federation import exchange_link, link
 from warren.federation.exchange_link import ExchangeLink
 from warren.federation.upstream import transport

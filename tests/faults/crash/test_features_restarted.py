@@ -13,7 +13,7 @@ from pamqp.commands import Channel as ChannelMethods
 from tests.support.amqp import Client
 from tests.support.broker_process import BrokerProcess
 from tests.support.channel import Channel
-from tests.support.federation import until
+from tests.support.polling import until
 from tests.support.received import Content, Silence
 
 from .test_restarted import PERSISTENT, confirmed, restart

@@ -14,7 +14,8 @@ from urllib.parse import quote
 from tests.support.amqp import Client
 from tests.support.background import BackgroundLoop
 from tests.support.broker import SocketPeer
-from tests.support.federation import Row, headers, until
+from tests.support.federation import Row, headers
+from tests.support.polling import until
 from tests.support.proxy import Proxy
 from tests.support.received import Closed, Content
 from tests.support.warrens import Warren

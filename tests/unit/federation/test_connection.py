@@ -13,7 +13,8 @@ import pytest
 from pamqp.commands import Basic
 
 from tests.support import dialling
-from tests.support.dialling import LOOPS, NAME, PATIENCE_S, Site, eventually, typed
+from tests.support.dialling import LOOPS, NAME, PATIENCE_S, Site, typed
+from tests.support.polling import until_async
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
 from warren.federation.errors import LinkError
@@ -56,7 +57,7 @@ def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -
             connection.transport.ack(channel.number, 3, True)
             await site.taken(4)
             connection.transport.nack(channel.number, 4, False)
-            await eventually(lambda: not site.node.vhosts["/"].queues["q"].unacked)
+            await until_async(lambda: not site.node.vhosts["/"].queues["q"].unacked)
             await channel.cancel(tag)
             await channel.delete_queue("q")
             await connection.close(PATIENCE_S)
@@ -232,7 +233,7 @@ def test_the_upstream_hears_a_goodbye_even_from_a_link_that_does_not_read(run: R
         connection = await site.dial()
         connection.transport.pause()
         await connection.close(PATIENCE_S)
-        await eventually(lambda: not site.server.connections)
+        await until_async(lambda: not site.server.connections)
         events = [event for event, _, _ in site.log]
         assert "connection_closed" in events and "connection_lost" not in events
 

@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from tests.support import dialling
-from tests.support.dialling import LOOPS, PATIENCE_S, Site, eventually
+from tests.support.dialling import LOOPS, PATIENCE_S, Site
+from tests.support.polling import until_async
 from warren.federation.upstream.endpoint import parse_endpoint
 
 pytestmark = pytest.mark.sockets
@@ -81,7 +82,7 @@ def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None
     async def test(site: Site) -> None:
         async with listening() as (port, readers):
             dialling = asyncio.ensure_future(site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}")))
-            await eventually(lambda: readers)
+            await until_async(lambda: readers)
             if answers:
                 assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"
             dialling.cancel()
@@ -104,6 +105,6 @@ def test_a_dial_from_within_that_is_given_up_leaves_nothing(run: Run) -> None:
             dialling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await dialling
-        await eventually(lambda: not site.server.connections)
+        await until_async(lambda: not site.server.connections)
 
     run(test)

@@ -2,12 +2,12 @@
 a queue refuses, whatever the disk is busy with, whatever ends in between."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, cast
 
 from tests.support.channel import Channel
+from tests.support.polling import until_async
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
@@ -104,13 +104,6 @@ def delivery(tag: int, body: bytes | None = None, key: bytes = b"k", **propertie
     return Delivery(CHANNEL, tag, False, b"x", key, Properties(**properties).encode(), len(body), frames, b"tag")
 
 
-async def until(condition: Callable[[], object]) -> None:
-    give_up_s = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < give_up_s
-        await asyncio.sleep(0.005)
-
-
 def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
     @wraps(test)
     def run() -> None:
@@ -155,9 +148,9 @@ async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledg
     house.channel.fill("q", b"x" * 5)
     house.forwarder.take([delivery(1, b"1" * 6), delivery(2, b"2"), delivery(3, b"3")])
     assert house.transport.acked == []
-    await until(lambda: house.status.nacked >= 2)
+    await until_async(lambda: house.status.nacked >= 2)
     house.node.policies.clear("/", "full")
-    await until(lambda: house.transport.acked and house.transport.acked[-1] == 3)
+    await until_async(lambda: house.transport.acked and house.transport.acked[-1] == 3)
 
 
 @on_a_loop
@@ -180,7 +173,7 @@ async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: Hou
         tag += 500
     assert house.transport.paused
     house.node.alarms.clear("memory")
-    await until(lambda: house.transport.acked and house.transport.acked[-1] == tag)
+    await until_async(lambda: house.transport.acked and house.transport.acked[-1] == tag)
     assert not house.transport.paused and len(house.bodies()) == tag
 
 

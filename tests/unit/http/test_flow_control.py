@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.support.http import Api
+from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http import connection as protocol_module
 from warren.plugins.http import lazy_listener as door_module
@@ -36,9 +37,7 @@ async def opened(api: Api, text: str) -> tuple[HTTPListeners, int]:
 
 
 async def until_open_are(api: Api, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while api.peer.server.limits.open != count:  # noqa: ASYNC110  # no event is set for it
-            await asyncio.sleep(0.01)
+    await until_async(lambda: api.peer.server.limits.open == count)
 
 
 @pytest.mark.parametrize("ending", ["", "Connection: close\r\n"])

@@ -119,7 +119,7 @@ def send(channel: BlockingChannel, body: bytes, delay: Any, mode: int = 2) -> No
     channel.basic_publish("late", "k", body, properties, mandatory=True)
 
 
-def until(channel: BlockingChannel, count: int, seconds: float) -> list[bytes]:
+def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[bytes]:
     """What comes to q."""
     bodies: list[bytes] = []
     for method, _, body in channel.consume("q", auto_ack=True, inactivity_timeout=seconds):
@@ -176,15 +176,15 @@ def test_messages_and_their_times_survive_a_restart(daemon: BrokerProcess, end: 
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()
-        assert until(channel, 1, PATIENCE_S) == [b"soon"]
-        assert until(channel, 1, 0.1) == []
+        assert consume_until(channel, 1, PATIENCE_S) == [b"soon"]
+        assert consume_until(channel, 1, 0.1) == []
     daemon.kill() if end == "kill" else daemon.stop()
     daemon.clock_ahead_s = HOUR_MS / 1000
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()
-        assert until(channel, 100, PATIENCE_S) == [b"%d" % number for number in range(0, 200, 2)]
-        assert until(channel, 1, 0.1) == []
+        assert consume_until(channel, 100, PATIENCE_S) == [b"%d" % number for number in range(0, 200, 2)]
+        assert consume_until(channel, 1, 0.1) == []
 
 
 @pytest.mark.sockets
@@ -201,4 +201,4 @@ def test_what_a_deleted_exchange_held_does_not_return(daemon: BrokerProcess) -> 
     daemon.kill()
     daemon.start()
     with dial(daemon.address) as connection:
-        assert until(connection.channel(), 2, 1) == [b"kept"]
+        assert consume_until(connection.channel(), 2, 1) == [b"kept"]

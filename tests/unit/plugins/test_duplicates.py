@@ -5,7 +5,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.blocking import queue, taken
-from tests.support.federation import until
+from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets
 

@@ -3,7 +3,6 @@
 A docstring is the sentence.
 """
 
-import time
 from decimal import Decimal
 from itertools import count
 
@@ -13,6 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.blocking import Connect, dial, queue, taken
 from tests.support.broker_process import BrokerProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets
 SUMMARY = "x-presence-exchange-summary"
@@ -240,14 +240,6 @@ def test_messages_can_be_forwarded_if_they_are_marked(channel, exchange):
 # Every cause of an unbind
 
 
-def eventually(channel: BlockingChannel, listener: str) -> list[tuple[str, str, str]]:
-    """What a listener is told, which may take the broker a while to know."""
-    give_up = time.monotonic() + 10
-    while not (heard := told(channel, listener)) and time.monotonic() < give_up:
-        channel.connection.sleep(0.01)
-    return heard
-
-
 def test_an_expired_queue_is_unbound(channel, exchange, listener):
     """An existing binding disappears: the queue expires."""
     someone = queue(channel, x_expires=50)
@@ -267,7 +259,7 @@ def test_an_exclusive_queue_is_unbound_with_its_connection(channel, exchange, li
     theirs.queue_bind(someone, exchange, "k")
     assert told(channel, listener) == [("bind", someone, "k")]
     owner.close()
-    assert eventually(channel, listener) == [("unbind", someone, "k")]
+    assert until(lambda: told(channel, listener)) == [("unbind", someone, "k")]
 
 
 def test_an_auto_delete_queue_is_unbound_with_its_last_consumer(channel, exchange, listener):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.polling import until_async
 from warren.broker.runtime import supervisor as supervisor_module
 from warren.broker.runtime.supervisor import Supervisor
 
@@ -24,12 +25,6 @@ def supervised() -> tuple[Supervisor, list[Line]]:
     return Supervisor(lambda *line: lines.append(line)), lines
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  # nobody sets an event for all that is waited for
-            await asyncio.sleep(0.001)
-
-
 async def broken() -> None:
     raise ValueError("no such thing")
 
@@ -38,7 +33,7 @@ async def test_a_task_that_fails_is_logged_once_with_its_name_and_its_traceback(
     supervisor, lines = supervised()
     task = supervisor.run("sweep", broken(), folder="log")
     await asyncio.wait([task])
-    await until(lambda: lines)
+    await until_async(lambda: lines)
     ((event, level, fields),) = lines
     assert (event, level, fields["task"], fields["folder"]) == ("task_failed", "error", "sweep", "log")
     assert isinstance(fields["exc_info"], ValueError)
@@ -60,7 +55,7 @@ async def test_the_result_of_a_task_is_there_for_who_awaits_it():
 async def test_a_child_that_fails_is_started_again_later_each_time_up_to_a_limit():
     supervisor, lines = supervised()
     child = supervisor.keep("sampler", broken)
-    await until(lambda: len(lines) >= 5)
+    await until_async(lambda: len(lines) >= 5)
     child.cancel()
     await child.ended()
     assert [fields["again_s"] for _, _, fields in lines][:5] == [0.001, 0.002, 0.004, 0.004, 0.004]
@@ -71,7 +66,7 @@ async def test_a_child_that_ran_steadily_starts_again_after_the_first_delay(monk
     monkeypatch.setattr(supervisor_module, "STEADY_S", 0.0)
     supervisor, lines = supervised()
     child = supervisor.keep("sampler", broken)
-    await until(lambda: len(lines) >= 3)
+    await until_async(lambda: len(lines) >= 3)
     child.cancel()
     assert {fields["again_s"] for _, _, fields in lines} == {0.001}
 
@@ -88,7 +83,7 @@ async def test_a_child_whose_work_fails_before_it_is_a_coroutine_is_started_agai
         raise MemoryError("no room for a coroutine")
 
     child = supervisor.keep("sampler", work)
-    await until(lambda: len(lines) >= 4)
+    await until_async(lambda: len(lines) >= 4)
     child.cancel()
     await child.ended()
     assert [type(fields["exc_info"]) for _, _, fields in lines][:3] == [ValueError, MemoryError, ValueError]
@@ -104,12 +99,12 @@ async def test_a_child_is_started_again_though_its_failure_cannot_be_logged():
 
     supervisor = Supervisor(full)
     child = supervisor.keep("sampler", broken)
-    await until(lambda: child.restarts >= 3)
+    await until_async(lambda: child.restarts >= 3)
     child.cancel()
     await child.ended()
     ends: list[bool] = []
     Supervisor(full, lambda: ends.append(True)).keep("journal", broken, vital=True)
-    await until(lambda: ends)
+    await until_async(lambda: ends)
     task = supervisor.run("once", broken())
     await asyncio.wait([task])
     assert supervisor.by_name["once"].running == 0
@@ -135,7 +130,7 @@ async def test_a_child_that_is_cancelled_ends_cleanly_also_while_it_waits_to_be_
     supervisor, lines = supervised()
     running = supervisor.keep("running", asyncio.Event().wait)
     waiting = supervisor.keep("waiting", broken)
-    await until(lambda: lines)
+    await until_async(lambda: lines)
     for child in (running, waiting):
         child.cancel()
         await asyncio.wait_for(child.ended(), 5)
@@ -154,7 +149,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
         await asyncio.Event().wait()
 
     child = supervisor.keep("link", work)
-    await until(lambda: len(starts) == 3)
+    await until_async(lambda: len(starts) == 3)
     assert [event for event, _, _ in lines] == ["task_failed", "task_failed"]
     child.cancel()
     await child.ended()
@@ -175,7 +170,7 @@ async def test_each_start_of_a_child_is_free_of_what_a_broken_task_group_left():
             group.create_task(broken())
 
     child = supervisor.keep("link", work)
-    await until(lambda: len(ends) >= 3)
+    await until_async(lambda: len(ends) >= 3)
     child.cancel()
     await child.ended()
     assert set(ends) == {TimeoutError}
@@ -210,4 +205,4 @@ async def test_all_tasks_end_with_the_node_and_those_that_do_not_are_named(monke
     assert lines == [("tasks_not_ended", "warning", {"tasks": ["stubborn"]})]
     release.set()
     await left
-    await until(lambda: not any(row["running"] for row in supervisor.status()))
+    await until_async(lambda: not any(row["running"] for row in supervisor.status()))

@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 from tests.support.broker import SocketPeer
 from tests.support.channel import Channel
-from tests.support.federation import Row, hyphened, until
+from tests.support.federation import Row, hyphened
 from tests.support.http import HTTPClient
+from tests.support.polling import until
 
 BIN = Path("/usr/lib/rabbitmq/bin")  # the commands themselves, without what Debian does for its own service
 STARTED_WITHIN_S = 90.0

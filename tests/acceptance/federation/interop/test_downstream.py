@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.federation import UPSTREAM_TYPE, Place, fields, headers, until
+from tests.support.federation import UPSTREAM_TYPE, Place, fields, headers
+from tests.support.polling import until
 from warren.broker.session.connection import Connection
 
 from .rabbit import Rabbit

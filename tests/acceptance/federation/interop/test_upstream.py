@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.support.background import BackgroundLoop
-from tests.support.federation import Place, headers, until
+from tests.support.federation import Place, headers
+from tests.support.polling import until
 from tests.support.proxy import Proxy
 
 from .rabbit import Rabbit
