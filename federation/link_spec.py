@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from warren.broker.amqp.limits import RESERVED
 from warren.broker.core.metadata.patterns import Pattern
 from warren.broker.core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from warren.broker.core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET
@@ -23,7 +24,6 @@ Definition = Mapping[str, object]
 ONE, SET, PATTERN = FEDERATION
 ALL_UPSTREAMS = "all"  # the name of the implicit set of all upstreams
 PURPOSE = "x-internal-purpose"
-RESERVED = "amq."
 SLICE = 2000  # exchanges and queues scanned in one turn of the loop
 
 

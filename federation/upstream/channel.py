@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from warren.broker.amqp.limits import SHORT_STRING
 from warren.broker.plugin import Table
 
 from ..errors import LinkError
+from .encoding import encode_flags, encode_short
 
 if TYPE_CHECKING:
     from .transport import UpstreamTransport
 
 EXCHANGE_DECLARE, EXCHANGE_DELETE, EXCHANGE_BIND, EXCHANGE_UNBIND = 0x0028000A, 0x00280014, 0x0028001E, 0x00280028
-QUEUE_DECLARE, QUEUE_BIND, QUEUE_DELETE, QUEUE_UNBIND = 0x0032000A, 0x00320014, 0x00320028, 0x00320032
+QUEUE_DECLARE, QUEUE_BIND, QUEUE_DELETE = 0x0032000A, 0x00320014, 0x00320028
 QOS, CONSUME, CANCEL = 0x003C000A, 0x003C0014, 0x003C001E
 
 TICKET = b"\x00\x00"
@@ -74,10 +74,6 @@ class UpstreamChannel:
         ends = encode_short(queue) + encode_short(exchange) + encode_short(routing_key)
         await self._call(QUEUE_BIND, TICKET + ends + encode_flags(False) + arguments.framed)
 
-    async def unbind_queue(self, queue: str, exchange: str, routing_key: str, arguments: Table) -> None:
-        ends = encode_short(queue) + encode_short(exchange) + encode_short(routing_key)
-        await self._call(QUEUE_UNBIND, TICKET + ends + arguments.framed)
-
     # Exchanges
 
     async def declare_exchange(
@@ -97,24 +93,6 @@ class UpstreamChannel:
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, if it exists."""
         await self._call(EXCHANGE_DELETE, TICKET + encode_short(name) + encode_flags(if_unused, False))
-
-    async def bind_exchange(
-        self, destination: str, source: str, routing_key: str, arguments: Table, nowait: bool = False
-    ) -> None:
-        """Bind `destination` to `source`. With `nowait`, an error of the upstream closes the channel later."""
-        if nowait:
-            self._send(EXCHANGE_BIND, encode_binding(destination, source, routing_key, True, arguments))
-        else:
-            await self._call(EXCHANGE_BIND, encode_binding(destination, source, routing_key, False, arguments))
-
-    async def unbind_exchange(
-        self, destination: str, source: str, routing_key: str, arguments: Table, nowait: bool = False
-    ) -> None:
-        """Unbind `destination` from `source`, if it is bound."""
-        if nowait:
-            self._send(EXCHANGE_UNBIND, encode_binding(destination, source, routing_key, True, arguments))
-        else:
-            await self._call(EXCHANGE_UNBIND, encode_binding(destination, source, routing_key, False, arguments))
 
     async def bind_many(
         self, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False
@@ -200,16 +178,3 @@ def encode_binding(destination: str, source: str, routing_key: str, nowait: bool
     """Encode the arguments of exchange.bind and exchange.unbind."""
     names = encode_short(destination) + encode_short(source) + encode_short(routing_key)
     return TICKET + names + encode_flags(nowait) + arguments.framed
-
-
-def encode_short(text: str) -> bytes:
-    """Encode a short string. Raises LinkError if it is too long."""
-    encoded = text.encode("utf-8", "surrogateescape")
-    if len(encoded) > SHORT_STRING:
-        raise LinkError(f"a name or a routing key has {len(encoded)} bytes, {SHORT_STRING} are allowed")
-    return bytes((len(encoded),)) + encoded
-
-
-def encode_flags(*bits: bool) -> bytes:
-    """Encode up to eight bits as one byte, the first as the lowest bit."""
-    return bytes((sum(bit << place for place, bit in enumerate(bits)),))

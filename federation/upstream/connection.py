@@ -20,7 +20,8 @@ from warren.broker.plugin import Host, Table, User
 
 from ..errors import LinkError
 from ..link_permissions import check_login
-from .channel import UpstreamChannel, encode_short
+from .channel import UpstreamChannel
+from .encoding import encode_short
 from .endpoint import Endpoint
 from .frame_check import CLUSTER_NAME_MAX
 from .handshake import AiormqChannel, AiormqConnection, PlainConnection, ProtocolSyntaxError

@@ -38,11 +38,11 @@ from pamqp.base import Frame
 from pamqp.frame import FrameTypes
 from yarl import URL
 
-from warren.broker.amqp.limits import SHORT_STRING
 from warren.broker.plugin import Table
 
 from ..errors import LinkError
 from .delivery_parser import FRAME_MAX
+from .encoding import encode_long, encode_short
 from .endpoint import Endpoint
 from .transport import UpstreamTransport
 
@@ -132,7 +132,7 @@ class AiormqConnection(aiormq.Connection):
             frame_max = lower_limit(lower_limit(request.frame_max or 0, self._endpoint.frame_max), FRAME_MAX)
             request.frame_max = self.frame_max = frame_max
         elif isinstance(request, commands.Connection.Open):
-            request = RawOpen(encode_short(self._vhost) + b"\0\0")
+            request = RawOpen(encode_short(self._vhost, "the name of the virtual host") + b"\0\0")
         return await aiormq.Connection._rpc(request, writer, frame_receiver, wait_response)
 
 
@@ -185,16 +185,3 @@ def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
 def lower_limit(theirs: int, ours: int) -> int:
     """Return the lower of two limits, of which 0 means unlimited."""
     return min(theirs or ours, ours or theirs)
-
-
-def encode_short(text: str) -> bytes:
-    """Encode a short string. Raises LinkError if it is too long; only the name of a virtual host can be."""
-    encoded = text.encode("utf-8", "surrogateescape")
-    if len(encoded) > SHORT_STRING:
-        raise LinkError("the name of the virtual host is too long")
-    return bytes((len(encoded),)) + encoded
-
-
-def encode_long(value: bytes) -> bytes:
-    """Encode a long string."""
-    return len(value).to_bytes(4, "big") + value

@@ -23,7 +23,7 @@ from ..access.users import checked
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
-from ..metadata.queue_types import CLASSIC
+from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
 from ..node.node import Node, check_metadata
 from ..policies.limits import NAME, VHOST_LIMITS, user_limits
@@ -40,12 +40,6 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
     "SHA256": SHA256,
     "SHA512": "rabbit_password_hashing_sha512",
     "MD5": MD5,
-}
-QUEUE_TYPES = {  # other names for no choice, and for the types
-    "undefined": "",
-    "rabbit_classic_queue": "classic",
-    "rabbit_quorum_queue": "quorum",
-    "rabbit_stream_queue": "stream",
 }
 KINDS = ("queue", "exchange")
 
@@ -241,7 +235,7 @@ class DefinitionsImport:
         name = item.text("name")
         given = DefinitionEntry("vhosts", {**item.fields, **item.map("metadata")})
         type_ = given.text("default_queue_type", "")
-        type_ = QUEUE_TYPES.get(type_, type_)
+        type_ = QUEUE_TYPE_ALIASES.get(type_, type_)
         description, tags = given.text("description", "", TEXT_LIMIT), given.tags()
         protected = given.flag("protected_from_deletion", False)
         check_metadata(StoredVHost(name, description, tags, type_, protected))
@@ -337,10 +331,10 @@ class DefinitionsImport:
         vhost, name, arguments = self._place(item), item.text("name"), item.arguments()
         durable, auto_delete = item.flag("durable", True), item.flag("auto_delete", False)
         given = item.text("type", "")
-        type_ = QUEUE_TYPES.get(given, given)
+        type_ = QUEUE_TYPE_ALIASES.get(given, given)
         if self._is_reserved(vhost, "queue", name) or vhost.has("queue", name):
             return
-        if type_ not in ("", "classic"):  # which a queue without an argument is
+        if type_ not in ("", CLASSIC):  # which a queue without an argument is
             arguments = with_queue_type(arguments, type_)
         elif not type_ and durable and not auto_delete:
             arguments = with_queue_type(arguments, vhost.default_queue_type)

@@ -13,6 +13,7 @@ from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
 from ..jobs.scheduler import Job, Scheduler
 from ..messages.ports import Clock, Journal
+from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.records import Change, StoredVHost
 from ..metadata.validation import check_text
 from ..policies.limits import Limits
@@ -31,7 +32,6 @@ from ..vhost.observer import Observers
 from ..vhost.vhost import EVENT, VHost
 
 VHOST_TEXT_LIMIT = 65_536
-QUEUE_TYPES = ("", "classic", "quorum")  # empty is none chosen
 
 
 class VHostRouteCaches(RouteCaches):
@@ -254,5 +254,5 @@ def check_metadata(metadata: StoredVHost) -> None:
     check_text("the description of a virtual host", metadata.description, VHOST_TEXT_LIMIT)
     for tag in metadata.tags:
         check_text("a tag of a virtual host", tag, VHOST_TEXT_LIMIT)
-    if metadata.default_queue_type not in QUEUE_TYPES:
+    if metadata.default_queue_type not in ("", *QUEUE_TYPES):  # empty: not chosen
         raise Invalid(f"default queue type '{metadata.default_queue_type}' is not supported")

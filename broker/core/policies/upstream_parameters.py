@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
+from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.validation import Rule, boolean, misshapen, number, one_of, term, text
 from .parameters import Component, Parameters
 
@@ -112,7 +113,7 @@ OPTIONS: dict[str, Rule] = {
     "message-ttl": number,
     "trust-user-id": boolean,
     "ack-mode": one_of("no-ack", "on-publish", "on-confirm"),
-    "queue-type": one_of("classic", "quorum"),
+    "queue-type": one_of(*QUEUE_TYPES),
     "bind-nowait": boolean,
     "resource-cleanup-mode": one_of("default", "never"),
     "channel-use-mode": one_of("multiple", "single"),

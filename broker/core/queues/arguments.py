@@ -6,10 +6,10 @@ Unknown arguments are stored and have no effect.
 from collections.abc import Callable, Iterable
 
 from ...amqp.errors import PreconditionFailed
-from ...amqp.field_table import Table, Value, same, text_of, type_name
+from ...amqp.field_table import INTEGERS, Table, Value, same, text_of, type_name
 from ...amqp.limits import LONGEST_MS, SHORT_STRING
+from ..metadata.queue_types import QUORUM
 
-INTEGERS = "bBsuIilL"
 CACHE_LIMIT = 10_000_000  # the most values that a deduplication cache may hold; each takes about 250 bytes
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 QUEUE_TYPE = "x-queue-type"
@@ -175,7 +175,7 @@ def check_queue_arguments(arguments: Table, where: str) -> None:
 
 def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
     """Raise PreconditionFailed (406) for properties and arguments that quorum queues do not support."""
-    if arguments.text(QUEUE_TYPE) != "quorum":
+    if arguments.text(QUEUE_TYPE) != QUORUM:
         return
     for forbidden, property_ in (
         (not durable, "non-durable"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warren.broker.core.definitions.exporter import arguments_with_type
+from warren.broker.core.metadata.queue_types import QUORUM
 from warren.broker.core.queues.consumers import SingleActiveConsumers
 from warren.broker.core.queues.queue_sizes import queue_sizes
 from warren.broker.plugin import Queue
@@ -17,7 +18,6 @@ from .consumer import consumer_view, consumers_of
 from .detailed_rates import of_queue
 from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
 
-QUORUM = "quorum"
 STORAGE_VERSION = 2  # of RabbitMQ's classic queues, the newest
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 

@@ -82,15 +82,15 @@ def test_things_upstream_are_made_bound_and_removed_with_arguments_to_the_octet(
         await channel.declare_queue("q", durable=True, arguments=typed(x_expires=("l", 60_000)))
         assert vhost.queues["q"].arguments.raw == typed(x_expires=("l", 60_000)).raw
         await channel.bind_queue("q", "x", "k", arguments)
-        await channel.bind_exchange("x", "amq.topic", "a.#", arguments)
+        [binding] = vhost.exchanges["x"].outgoing.values()
+        assert (binding.routing_key, binding.arguments.raw) == ("k", arguments.raw)
+        await channel.bind_many("x", "amq.topic", [("a.#", arguments)])
         [binding] = vhost.exchanges["amq.topic"].outgoing.values()
         assert (binding.routing_key, binding.arguments.raw) == ("a.#", arguments.raw)
-        await channel.bind_exchange("x", "amq.topic", "b", Table.EMPTY, nowait=True)
-        await channel.unbind_exchange("x", "amq.topic", "a.#", arguments, nowait=True)
-        await channel.unbind_exchange("x", "amq.topic", "b", Table.EMPTY)
+        await channel.bind_many("x", "amq.topic", [("b", Table.EMPTY)], nowait=True)
+        await channel.unbind_many("x", "amq.topic", [("a.#", arguments)], nowait=True)
+        await channel.unbind_many("x", "amq.topic", [("b", Table.EMPTY)])
         assert not vhost.exchanges["amq.topic"].outgoing
-        await channel.unbind_queue("q", "x", "k", arguments)
-        assert not vhost.exchanges["x"].outgoing
         await channel.delete_exchange("x")
         await channel.delete_queue("q")
         await channel.delete_queue("q")
