@@ -1,15 +1,14 @@
-"""The errors of AMQP 0-9-1, one class per reply code. A leaf: it imports no room.
+"""The errors of AMQP 0-9-1, one class for each reply code, and those of operators' requests.
 
-Whether an error closes the channel or the whole connection follows from its name alone (spec 1.2.1 of the protocol,
-"soft" and "hard"), never from where it was raised. Errors are raised where they are known and turned into
-channel.close or connection.close in one place, `session.connection`.
+The class alone decides whether an error closes the channel ("soft" in the specification) or the connection ("hard"),
+never the place that raised it. `session.closing` turns errors into channel.close and connection.close.
 """
 
 from .limits import SHORT_STRING
 
 
 class AMQPError(Exception):
-    """An error that a peer is told of. `text` is without the name in front, as `no queue 'q' in vhost '/'`."""
+    """An error that is reported to the peer. `text` is without the name in front, as `no queue 'q' in vhost '/'`."""
 
     code = 541
     name = "INTERNAL_ERROR"
@@ -23,7 +22,7 @@ class AMQPError(Exception):
 
     @property
     def reply_text(self) -> str:
-        """`NAME - text`, cut between characters so that it fits a short string (RabbitMQ marks the cut with dots)."""
+        """The text as `NAME - text`, cut between characters to fit a short string, with three dots as RabbitMQ has."""
         text = f"{self.name} - {self.text}"
         encoded = text.encode("utf-8", "replace")
         if len(encoded) <= SHORT_STRING:
@@ -107,7 +106,7 @@ class NotAllowed(AMQPError):
 
 
 class NotSupported(AMQPError):
-    """540 of the protocol; not named NotImplemented, which Python has for another purpose."""
+    """The error 540, not-implemented; NotImplemented means something else in Python."""
 
     code = 540
     name = "NOT_IMPLEMENTED"
@@ -119,14 +118,14 @@ class InternalFault(AMQPError):
 
 
 class LoginRefused(AMQPError):
-    """A refused login: 403, but it ends the connection, and the client is told only if it asked to be (spec 1.4)."""
+    """A refused login: 403 that closes the connection. Only clients with the capability for it are sent the error."""
 
     code = 403
     name = "ACCESS_REFUSED"
 
 
 class OperatorError(Exception):
-    """What an operator asked for cannot be done. `text` is what the API answers and the command line prints."""
+    """A request of an operator that cannot be done. `text` is in the API's response and printed by warrenctl."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -134,13 +133,13 @@ class OperatorError(Exception):
 
 
 class Invalid(OperatorError):
-    """A value that cannot be, or a limit that is reached: HTTP 400. Nothing has changed."""
+    """An invalid value or a limit that is reached: HTTP 400. Nothing has changed."""
 
 
 class Unknown(OperatorError):
-    """There is no such vhost, user, parameter or policy: HTTP 404."""
+    """A virtual host, user, parameter or policy that does not exist: HTTP 404."""
 
 
 def unknown_vhost(name: str) -> Unknown:
-    """The error of an operation on a virtual host that does not exist."""
+    """Return the error for a virtual host that does not exist."""
     return Unknown(f'Virtual host "{name}" does not exist')

@@ -1,11 +1,11 @@
-"""Field tables, typed and lossless. A leaf: it imports no room.
+"""Field tables, typed and lossless.
 
-A table is kept as the bytes it came in and goes out as the same bytes; it is decoded at the first question. Values are
-pairs of the type letter and a Python value, because equivalence of arguments and the headers exchange tell types apart
-that Python does not.
+A table keeps the bytes that it was received in and is sent as the same bytes; it is decoded when it is first read.
+Values are pairs of a type letter and a Python value, because equivalence of arguments and the headers exchange
+distinguish types that Python does not.
 
-`check` is the door: bytes from a peer pass it once, before they become a Table. It does not recurse, so no nesting can
-exhaust the stack; what passed it has bounded depth and size.
+`check` validates bytes from a peer before they become a Table, and limits depth and size. It does not recurse, so no
+nesting can exhaust the stack.
 """
 
 import struct
@@ -16,11 +16,11 @@ from typing import ClassVar, Final
 from .errors import SyntaxFault
 from .limits import SHORT_STRING
 
-MAX_DEPTH: Final = 16  # tables and arrays inside each other, the outermost counted: far above what clients nest
-MAX_ENTRIES: Final = 1024  # in all, nested ones too: decoding more would hold up the loop for milliseconds
+MAX_DEPTH: Final = 16  # nested tables and arrays, the outermost included: far above what clients use
+MAX_ENTRIES: Final = 1024  # nested ones included: decoding more would block the loop for milliseconds
 
 Value = tuple[str, object]
-"""Type letter and value.
+"""A type letter and a Python value.
 
 t bool; b B s u I i l L and T (seconds) int; f d float; D (scale, int); S x bytes; A list[Value]; F Table; V None.
 `L` is read signed, as RabbitMQ reads it.
@@ -28,19 +28,19 @@ t bool; b B s u I i l L and T (seconds) int; f d float; D (scale, int); S x byte
 
 INTEGERS: Final = frozenset("bBsuIilL")
 FLOATS: Final = frozenset("fd")
-OCTETS: Final = frozenset("Sx")
+STRINGS: Final = frozenset("Sx")
 
 _TABLE: Final = ord("F")
 _ARRAY: Final = ord("A")
 _FORMATS: Final = {letter: struct.Struct(">" + code) for letter, code in zip("bBsuIilLfdT", "bBhHiIqqfdQ", strict=True)}
 _DECIMAL: Final = struct.Struct(">BI")
 _WIDTHS: Final = {ord(letter): form.size for letter, form in _FORMATS.items()} | {ord("t"): 1, ord("V"): 0, ord("D"): 5}
-_SIZED: Final = frozenset(b"SxAF")  # these carry a length of four octets
+_SIZED: Final = frozenset(b"SxAF")  # these begin with a length of four bytes
 _STRING: Final = ord("S")
 _NESTED: Final = (_TABLE, _ARRAY)
 _FIXED: Final = frozenset(_WIDTHS)
 _LENGTH: Final = struct.Struct(">I").unpack_from
-# By type letter, the octets of the letter and what has a fixed size behind it; 0 where there is no such type.
+# By type letter: bytes of the letter and of the value or its length; 0 for an unknown type.
 _STEPS: Final = tuple(5 if letter in _SIZED else 1 + _WIDTHS.get(letter, -1) for letter in range(256))
 
 _TYPE_NAMES: Final = {
@@ -51,10 +51,10 @@ _TYPE_NAMES: Final = {
 
 
 class Table:
-    """A field table. Immutable. Equal when the bytes are.
+    """An immutable field table; equal if the bytes are.
 
-    `raw` is without the length in front. Every question raises SyntaxFault (502) where the bytes are no table; nested
-    tables are decoded when they are asked in turn.
+    `raw` is without the length in front. Every method that reads fields raises SyntaxFault (502) if the bytes are no
+    table. Nested tables are decoded when they are read themselves.
     """
 
     __slots__ = ("_index", "_items", "raw")
@@ -68,38 +68,41 @@ class Table:
 
     @staticmethod
     def of(fields: Mapping[str, object]) -> "Table":
-        """The table of Python values, or of Values where the type matters."""
+        """Return the table of Python values, or of Values where the type matters."""
         return Table(Table.encode_items([(key, value_of(value)) for key, value in fields.items()]))
 
     @staticmethod
     def encode_items(items: Iterable[tuple[str, Value]]) -> bytes:
-        """The bytes of a table, without its length. SyntaxFault for a key over 255 octets or a value out of range."""
+        """Return the bytes of a table without its length.
+
+        Raises SyntaxFault for a key above 255 bytes or a value out of range.
+        """
         pieces = []
         for key, value in items:
             name = key.encode("utf-8", "surrogateescape")
             if len(name) > SHORT_STRING:
-                raise SyntaxFault(f"field name of {len(name)} octets does not fit a short string")
-            pieces.append(bytes((len(name),)) + name + _encoded(value))
+                raise SyntaxFault(f"field name of {len(name)} bytes does not fit a short string")
+            pieces.append(bytes((len(name),)) + name + _encode(value))
         return b"".join(pieces)
 
     @property
     def framed(self) -> bytes:
-        """The table as it stands in a frame: its length in four octets, then `raw`."""
+        """The table as encoded in a frame: its length in four bytes, then `raw`."""
         return len(self.raw).to_bytes(4, "big") + self.raw
 
     def items(self) -> list[tuple[str, Value]]:
-        """All fields as they came, repeated keys too. The list is the table's own: do not change it."""
+        """Return all fields in order, repeated keys included. The list is the table's own: do not change it."""
         if self._items is None:
             raw = self.raw
-            self._items = [(key, _decoded(raw, at, end, 1)) for key, _, at, end in self._spans()]
+            self._items = [(key, _decode(raw, at, end, 1)) for key, _, at, end in self._spans()]
         return self._items
 
     def get(self, key: str) -> Value | None:
-        """The value of the first field of this name."""
+        """Return the value of the first field with this name, or None."""
         index = self._index
         if index is None:
             if key.encode("utf-8", "surrogateescape") not in self.raw:
-                return None  # the usual answer to a search for CC or BCC, given without decoding
+                return None  # the usual result for CC and BCC, without decoding
             index = {}
             for name, value in self.items():
                 index.setdefault(name, value)
@@ -125,7 +128,7 @@ class Table:
         return f"Table({self.raw!r})"
 
     def text(self, key: str) -> str | None:
-        """A long string as text, with surrogate escapes where it is not UTF-8; None when absent or another type."""
+        """Return a long string as text; None if absent or of another type. Invalid UTF-8 becomes surrogate escapes."""
         value = self.get(key)
         if value is None or value[0] != "S":
             return None
@@ -133,7 +136,7 @@ class Table:
         return value[1].decode("utf-8", "surrogateescape")
 
     def integer(self, key: str) -> int | None:
-        """An integer of any width; None when absent or another type."""
+        """Return an integer of any width; None if absent or of another type."""
         value = self.get(key)
         if value is None or value[0] not in INTEGERS:
             return None
@@ -141,37 +144,37 @@ class Table:
         return value[1]
 
     def flag(self, key: str) -> bool | None:
-        """A boolean; None when absent or another type."""
+        """Return a boolean; None if absent or of another type."""
         value = self.get(key)
         if value is None or value[0] != "t":
             return None
         return value[1] is True
 
     def without(self, keys: Iterable[str]) -> "Table":
-        """This table without the fields of these names; the others keep their bytes."""
+        """Return this table without the named fields; the others keep their bytes."""
         unwanted = frozenset(keys)
         raw = self.raw
         return Table(b"".join([raw[start:end] for key, start, _, end in self._spans() if key not in unwanted]))
 
     def with_items(self, items: list[tuple[str, Value]]) -> "Table":
-        """This table with these fields at its end, in place of any of the same names; the others keep their bytes."""
+        """Return this table with `items` at its end in place of fields with the same names; others keep their bytes."""
         return Table(self.without([key for key, _ in items]).raw + Table.encode_items(items))
 
     def key(self) -> bytes:
-        """Identity as binding arguments: the fields sorted by name, the first of equal names alone."""
+        """Return the identity of binding arguments: the fields sorted by name, only the first of equal names."""
         fields: dict[str, bytes] = {}
         for key, start, _, end in self._spans():
             fields.setdefault(key, self.raw[start:end])
         return b"".join([fields[key] for key in sorted(fields)])
 
     def _spans(self) -> list[tuple[str, int, int, int]]:
-        """Per field: its name, where it starts, where its type letter stands, where it ends."""
+        """Return name, start, offset of the type letter, and end of each field."""
         raw = self.raw
         limit = len(raw)
         spans = []
         start = 0
         while start < limit:
-            at = _named(raw, start, limit)
+            at = _name_end(raw, start, limit)
             end = _end(raw, at, limit)
             spans.append((raw[start + 1 : at].decode("utf-8", "surrogateescape"), start, at, end))
             start = end
@@ -182,13 +185,14 @@ Table.EMPTY = Table(b"")
 
 
 def check(raw: bytes, at: int = 0, end: int = -1) -> None:
-    """Refuse bytes that are no table, or one too deep or too large, with SyntaxFault (502). No length in front.
+    """Validate a table without its length, between `at` and `end`, by default all of `raw`.
 
-    The table stands between `at` and `end`, by default all of `raw`. HOT: bench L, for each publish with headers.
+    Raises SyntaxFault (502) for bytes that are no table, or one too deep or too large. HOT: bench L, for each publish
+    with headers.
     """
     if end < 0:
         end = len(raw)
-    enclosing: list[tuple[int, bool]] = []  # of each table or array around this one, its end and whether it is a table
+    enclosing: list[tuple[int, bool]] = []  # end of each table or array around this one, and whether it is a table
     is_table = True
     entries = 0
     while True:
@@ -222,9 +226,9 @@ def check(raw: bytes, at: int = 0, end: int = -1) -> None:
 
 
 def value_of(value: object) -> Value:
-    """The Value of a Python value: bool t, int I or l, float d, str and bytes S, list A, dict and Table F, None V.
+    """Return a Python value as a Value: bool t, int I or l, float d, str and bytes S, list A, dict and Table F, None V.
 
-    A pair with a type letter in front is a Value already.
+    A pair that begins with a type letter is returned unchanged.
     """
     if value is None:
         return ("V", None)
@@ -250,41 +254,41 @@ def value_of(value: object) -> Value:
 
 
 def same(a: Value | None, b: Value | None) -> bool:
-    """Equivalence of two arguments: integers and decimals by number, f and d by number, else type and value (6.1)."""
+    """Whether two arguments are equivalent: integers and decimals by number, f and d by number, others if equal."""
     if a is None or b is None:
         return a is b
     if (a[0] in INTEGERS or a[0] == "D") and (b[0] in INTEGERS or b[0] == "D"):
         return _number(a) == _number(b)
     if a[0] in FLOATS and b[0] in FLOATS:
-        return a[1] == b[1] or (a[1] != a[1] and b[1] != b[1])  # a NaN is what it was declared as
+        return a[1] == b[1] or (a[1] != a[1] and b[1] != b[1])  # a NaN is equivalent to a NaN
     return a == b
 
 
 def equal_header(bound: Value, sent: Value) -> bool:
     """Whether a header of a message satisfies an argument of a headers binding.
 
-    V asks only that the header is there. A bound timestamp takes an equal timestamp, and an equal integer as RabbitMQ
-    does; a bound integer takes no timestamp.
+    V matches any value. A timestamp in the binding matches an equal timestamp or integer, as in RabbitMQ; an integer in
+    the binding matches no timestamp.
     """
-    wanted, found = bound[0], sent[0]
-    if wanted == "V":
+    bound_type, sent_type = bound[0], sent[0]
+    if bound_type == "V":
         return True
-    if wanted in INTEGERS or wanted == "T":
-        return (found in INTEGERS or found == wanted) and bound[1] == sent[1]
-    if wanted in OCTETS:
-        return found in OCTETS and bound[1] == sent[1]
-    if wanted in FLOATS:
-        return found in FLOATS and bound[1] == sent[1]
+    if bound_type in INTEGERS or bound_type == "T":
+        return (sent_type in INTEGERS or sent_type == bound_type) and bound[1] == sent[1]
+    if bound_type in STRINGS:
+        return sent_type in STRINGS and bound[1] == sent[1]
+    if bound_type in FLOATS:
+        return sent_type in FLOATS and bound[1] == sent[1]
     return bound == sent
 
 
 def type_name(value: Value | None) -> str:
-    """RabbitMQ's name of the type, as error texts show it; `none` for an absent argument."""
+    """Return RabbitMQ's name of the type for error texts; `none` for an absent argument."""
     return "none" if value is None else _TYPE_NAMES[value[0]]
 
 
 def text_of(value: Value | None) -> str:
-    """The value as error texts show it: strings bare, all else as an Erlang term, `none` for an absent argument."""
+    """Format a value for error texts: strings bare, others as Erlang terms, `none` for an absent argument."""
     if value is None:
         return "none"
     if isinstance(value[1], bytes):
@@ -293,7 +297,7 @@ def text_of(value: Value | None) -> str:
 
 
 def term_of(value: Value, depth: int = 1) -> str:
-    """The value as Erlang writes it, such as `<<"ANY">>`, `{2,314}` or `[{signedint,1}]`."""
+    """Format a value as an Erlang term, such as `<<"ANY">>`, `{2,314}` or `[{signedint,1}]`."""
     content = value[1]
     if content is None:
         return "undefined"
@@ -305,9 +309,9 @@ def term_of(value: Value, depth: int = 1) -> str:
             return mantissa
         return f"{mantissa}{'' if '.' in mantissa else '.0'}e{int(exponent)}"
     if isinstance(content, bytes):
-        if all(32 <= octet < 127 for octet in content):
+        if all(32 <= byte < 127 for byte in content):
             return '<<"' + content.decode("ascii").replace("\\", "\\\\").replace('"', '\\"') + '">>'
-        return "<<" + ",".join([str(octet) for octet in content]) + ">>"
+        return "<<" + ",".join([str(byte) for byte in content]) + ">>"
     if isinstance(content, tuple):
         return "{" + ",".join([str(part) for part in content]) + "}"
     if depth >= MAX_DEPTH:
@@ -323,8 +327,8 @@ def term_of(value: Value, depth: int = 1) -> str:
     return str(content)
 
 
-def _named(raw: bytes, at: int, limit: int) -> int:
-    """Past the name that starts here: where the type letter stands, which must be there."""
+def _name_end(raw: bytes, at: int, limit: int) -> int:
+    """Return the end of the field name at `at`, where a type letter must follow."""
     at += 1 + raw[at]
     if at >= limit:
         raise SyntaxFault("field table is truncated in a field name")
@@ -332,7 +336,7 @@ def _named(raw: bytes, at: int, limit: int) -> int:
 
 
 def _end(raw: bytes, at: int, limit: int) -> int:
-    """Where the value ends whose type letter stands at `at`."""
+    """Return the end of the value whose type letter is at `at`."""
     step = _STEPS[raw[at]]
     if not step:
         raise SyntaxFault(f"field table has a value of unknown type {raw[at]}")
@@ -344,8 +348,8 @@ def _end(raw: bytes, at: int, limit: int) -> int:
     return end
 
 
-def _decoded(raw: bytes, at: int, end: int, depth: int) -> Value:
-    """The value between its type letter and its end, which `_end` has found."""
+def _decode(raw: bytes, at: int, end: int, depth: int) -> Value:
+    """Decode the value from its type letter at `at` to its end."""
     letter = chr(raw[at])
     form = _FORMATS.get(letter)
     if form is not None:
@@ -366,13 +370,13 @@ def _decoded(raw: bytes, at: int, end: int, depth: int) -> Value:
     at += 5
     while at < end:
         after = _end(raw, at, end)
-        elements.append(_decoded(raw, at, after, depth + 1))
+        elements.append(_decode(raw, at, after, depth + 1))
         at = after
     return ("A", elements)
 
 
-def _encoded(value: Value) -> bytes:
-    """Type letter and value as they stand in a table. SyntaxFault where the value is not one of its type."""
+def _encode(value: Value) -> bytes:
+    """Encode a value with its type letter. Raises SyntaxFault if the value does not fit the type."""
     letter, content = value
     try:
         if letter in _FORMATS:
@@ -388,8 +392,8 @@ def _encoded(value: Value) -> bytes:
     if letter == "F" and isinstance(content, Table):
         return b"F" + content.framed
     if letter == "A" and isinstance(content, list):
-        content = b"".join([_encoded(element) for element in content])
-    elif letter not in OCTETS:
+        content = b"".join([_encode(element) for element in content])
+    elif letter not in STRINGS:
         raise SyntaxFault(f"no field of type {letter!r}: {content!r}")
     if not isinstance(content, bytes):
         raise SyntaxFault(f"no {_TYPE_NAMES[letter]}: {content!r}")
@@ -397,7 +401,7 @@ def _encoded(value: Value) -> bytes:
 
 
 def _number(value: Value) -> Fraction | int:
-    """The number that an integer or a decimal stands for."""
+    """Return the numeric value of an integer or a decimal."""
     content = value[1]
     if isinstance(content, tuple):
         scale, digits = content

@@ -38,7 +38,7 @@ def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
 
 
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
-    """Encode the same content for another channel, cut to another frame_max (largest payload + 8; 0 is no limit)."""
+    """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit)."""
     limit = frame_max - FRAME_OVERHEAD if frame_max else len(frames)
     out = bytearray()
     at = 0

@@ -1,8 +1,8 @@
-"""The fourteen basic properties of a content header. A leaf: it imports no room.
+"""The fourteen basic properties of a content header.
 
-What is called `raw` here is property flags and values: a content header's payload after the body size. Messages keep it
-as it came. `check` is the door; the functions after it read or change one property of bytes that passed it, and leave
-all other bytes alone.
+`raw` is property flags and values, the payload of a content header after the body size; messages keep these bytes
+unchanged. `check` validates bytes from a peer. The functions after it read or replace one property of valid bytes and
+leave all others unchanged.
 """
 
 from typing import Final
@@ -27,16 +27,16 @@ USER_ID: Final = 1 << 4
 APP_ID: Final = 1 << 3
 CLUSTER_ID: Final = 1 << 2
 
-_UNKNOWN: Final = 1 << 1  # the one flag of the first word that names no property
+_UNKNOWN: Final = 1 << 1  # the only flag of the first word without a property
 _CONTINUED: Final = 1  # another word of flags follows
-_OCTETS: Final = DELIVERY_MODE | PRIORITY
+_ONE_BYTE: Final = DELIVERY_MODE | PRIORITY
 _STRINGS: Final = frozenset(1 << bit for bit in range(2, 16)) - {HEADERS, DELIVERY_MODE, PRIORITY, TIMESTAMP}
 _COMBINATIONS_LIMIT: Final = 256
 _combinations: dict[int, tuple[int, ...]] = {}
 
 
 class Properties:
-    """The properties, decoded; None where absent. Text that is not UTF-8 is kept with surrogate escapes."""
+    """The decoded properties; absent ones are None. Bytes that are not UTF-8 become surrogate escapes."""
 
     __slots__ = (
         "app_id",
@@ -89,7 +89,10 @@ class Properties:
 
     @staticmethod
     def decode(raw: bytes) -> "Properties":
-        """SyntaxFault (502) where `raw` is truncated, too long or has unknown flags. Leaves the headers undecoded."""
+        """Decode all properties, the headers to an undecoded Table.
+
+        Raises SyntaxFault (502) if `raw` is truncated, too long or has unknown flags.
+        """
         flags, at = _flags(raw)
         reader = _Reader(raw, at)
         own = Properties()
@@ -112,7 +115,7 @@ class Properties:
         return own
 
     def encode(self) -> bytes:
-        """Flags and values. SyntaxFault where a text is over 255 octets or a number does not fit."""
+        """Return flags and values. Raises SyntaxFault for a text above 255 bytes or a number out of range."""
         flags = 0
         values = []
         for flag, value in (
@@ -133,15 +136,15 @@ class Properties:
         ):
             if value is not None:
                 flags |= flag
-                values.append(_encoded(flag, value))
+                values.append(_encode(flag, value))
         return flags.to_bytes(2, "big") + b"".join(values)
 
 
 def check(raw: bytes) -> int:
-    """Refuse property bytes that are malformed, or headers too deep or too large, with SyntaxFault (502).
+    """Validate property bytes, and return the delivery mode, or 0 if it is absent.
 
-    Returns the delivery mode, 0 where it is absent, as it is passed on the way. HOT: bench L, for each publish whose
-    properties are not those of the one before.
+    Raises SyntaxFault (502) if they are malformed or the headers are too deep or too large. HOT: bench L, for each
+    publish whose properties differ from those of the last one.
     """
     flags, at = _flags(raw)
     limit = len(raw)
@@ -171,7 +174,7 @@ def check(raw: bytes) -> int:
 
 
 def _present(flags: int) -> tuple[int, ...]:
-    """The properties that are there, in their order. Few combinations are in use, so they are remembered."""
+    """Return the flags of the present properties in order. Few combinations are in use, so these are cached."""
     present = _combinations.get(flags)
     if present is None:
         present = tuple(1 << bit for bit in range(15, 1, -1) if flags & 1 << bit)
@@ -181,14 +184,14 @@ def _present(flags: int) -> tuple[int, ...]:
 
 
 def delivery_mode(raw: bytes) -> int:
-    """2 is persistent; 0 where the property is absent."""
-    at = _octet_at(raw, DELIVERY_MODE)
+    """Return the delivery mode: 2 for persistent, 0 if it is absent."""
+    at = _byte_at(raw, DELIVERY_MODE)
     return raw[at] if at else 0
 
 
 def priority(raw: bytes) -> int | None:
-    """The priority, without decoding anything before it."""
-    at = _octet_at(raw, PRIORITY)
+    """Return the priority or None, without decoding the properties before it."""
+    at = _byte_at(raw, PRIORITY)
     return raw[at] if at else None
 
 
@@ -198,7 +201,7 @@ def has(raw: bytes, flag: int) -> bool:
 
 
 def headers(raw: bytes) -> Table | None:
-    """The headers, nothing else decoded."""
+    """Return the headers or None, without decoding other properties."""
     if not has(raw, HEADERS):
         return None
     start, end = _span(raw, HEADERS)
@@ -206,7 +209,7 @@ def headers(raw: bytes) -> Table | None:
 
 
 def text(raw: bytes, flag: int) -> str | None:
-    """One property that is a short string, such as EXPIRATION or USER_ID."""
+    """Return a property that is a short string, such as EXPIRATION or USER_ID, or None."""
     if not has(raw, flag):
         return None
     start, end = _span(raw, flag)
@@ -214,16 +217,16 @@ def text(raw: bytes, flag: int) -> str | None:
 
 
 def replace(raw: bytes, flag: int, value: str | int | Table | None) -> bytes:
-    """The properties with this one set, or removed where `value` is None. All others keep their bytes."""
+    """Return the properties with one replaced, or removed if `value` is None. All others keep their bytes."""
     start, end = _span(raw, flag)
     present = raw[0] << 8 | raw[1]
     if value is None:
         return (present & ~flag).to_bytes(2, "big") + raw[2:start] + raw[end:]
-    return (present | flag).to_bytes(2, "big") + raw[2:start] + _encoded(flag, value) + raw[end:]
+    return (present | flag).to_bytes(2, "big") + raw[2:start] + _encode(flag, value) + raw[end:]
 
 
 class _Reader:
-    """Takes values one after the other, with SyntaxFault where the bytes end too soon."""
+    """A cursor that takes values one after the other. Raises SyntaxFault at a truncated one."""
 
     __slots__ = ("at", "raw")
 
@@ -231,15 +234,15 @@ class _Reader:
         self.raw = raw
         self.at = at
 
-    def take(self, octets: int) -> bytes:
+    def take(self, count: int) -> bytes:
         start = self.at
-        self.at = start + octets
+        self.at = start + count
         if self.at > len(self.raw):
             raise SyntaxFault("content header is truncated")
         return self.raw[start : self.at]
 
-    def number(self, octets: int) -> int:
-        return int.from_bytes(self.take(octets), "big")
+    def number(self, count: int) -> int:
+        return int.from_bytes(self.take(count), "big")
 
     def text(self) -> str:
         return self.take(self.number(1)).decode("utf-8", "surrogateescape")
@@ -249,7 +252,7 @@ class _Reader:
 
 
 def _flags(raw: bytes) -> tuple[int, int]:
-    """The first word of flags, and where the values start. Words that follow must be empty: no property lives there."""
+    """Return the first word of flags and the offset of the values. Further words, for no property, must be empty."""
     if len(raw) < 2:
         raise SyntaxFault("content header has no property flags")
     flags = word = raw[0] << 8 | raw[1]
@@ -267,9 +270,9 @@ def _flags(raw: bytes) -> tuple[int, int]:
 
 
 def _end(raw: bytes, flag: int, at: int) -> int:
-    """Where the value of this property ends, if it starts at `at`."""
+    """Return the end of a property whose value starts at `at`."""
     limit = len(raw)
-    if flag & _OCTETS:
+    if flag & _ONE_BYTE:
         end = at + 1
     elif flag == HEADERS:
         end = at + 4
@@ -285,7 +288,7 @@ def _end(raw: bytes, flag: int, at: int) -> int:
 
 
 def _span(raw: bytes, flag: int) -> tuple[int, int]:
-    """Where the value of this property starts and ends; where it is absent, both are the place it would have."""
+    """Return start and end of a property's value; if it is absent, both are where it would start."""
     flags, at = _flags(raw)
     before = CONTENT_TYPE
     while before != flag:
@@ -295,8 +298,8 @@ def _span(raw: bytes, flag: int) -> tuple[int, int]:
     return at, _end(raw, flag, at) if flags & flag else at
 
 
-def _octet_at(raw: bytes, flag: int) -> int:  # HOT: load A, for each message published
-    """Where delivery mode or priority stands; 0 where it is absent."""
+def _byte_at(raw: bytes, flag: int) -> int:  # HOT: load A, for each message published
+    """Return the offset of delivery mode or priority, or 0 if it is absent."""
     flags = raw[0] << 8 | raw[1]
     if not flags & flag:
         return 0
@@ -314,16 +317,16 @@ def _octet_at(raw: bytes, flag: int) -> int:  # HOT: load A, for each message pu
     return at
 
 
-def _encoded(flag: int, value: str | int | Table) -> bytes:
-    """A value as it stands in a content header."""
+def _encode(flag: int, value: str | int | Table) -> bytes:
+    """Encode a value of a content header."""
     if isinstance(value, Table):
         return value.framed
     if isinstance(value, str):
-        octets = value.encode("utf-8", "surrogateescape")
-        if len(octets) > SHORT_STRING:
-            raise SyntaxFault(f"property of {len(octets)} octets does not fit a short string")
-        return bytes((len(octets),)) + octets
-    width = 1 if flag & _OCTETS else 8
+        encoded = value.encode("utf-8", "surrogateescape")
+        if len(encoded) > SHORT_STRING:
+            raise SyntaxFault(f"property of {len(encoded)} bytes does not fit a short string")
+        return bytes((len(encoded),)) + encoded
+    width = 1 if flag & _ONE_BYTE else 8
     if not 0 <= value < 1 << 8 * width:
-        raise SyntaxFault(f"property {value} does not fit {width} octets")
+        raise SyntaxFault(f"property {value} does not fit {width} bytes")
     return value.to_bytes(width, "big")

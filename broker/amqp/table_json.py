@@ -1,7 +1,7 @@
-"""Tables of arguments as JSON, and JSON as a table: as in definitions and the operators' API (operator.md 1.9).
+"""Conversion of field tables to JSON and back, as in definitions and the HTTP API.
 
-JSON knows fewer types. Integers lose their width, which equivalence does not look at; a timestamp becomes an integer,
-octets a string, a decimal a float. What JSON says comes back the same.
+JSON has fewer types. Integers lose their width, which equivalence ignores; a timestamp becomes an integer, bytes a
+string, a decimal a float. JSON that becomes a table comes back the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .field_table import MAX_DEPTH, Table, Value, check, value_of
 
 
 def json_of_table(table: Table) -> dict[str, object]:
-    """Of repeated fields the first."""
+    """Return a table as JSON, with the first of repeated fields."""
     fields: dict[str, object] = {}
     for key, value in table.items():
         fields.setdefault(key, json_of(value))
@@ -19,7 +19,7 @@ def json_of_table(table: Table) -> dict[str, object]:
 
 
 def json_of(value: Value) -> object:
-    """What is no UTF-8 has surrogate escapes; a float that JSON cannot say is null."""
+    """Return a value as JSON: bytes that are not UTF-8 as surrogate escapes, infinite floats and NaN as null."""
     content = value[1]
     if isinstance(content, Table):
         return json_of_table(content)
@@ -36,7 +36,7 @@ def json_of(value: Value) -> object:
 
 
 def table_of_json(value: object) -> Table:
-    """`[]` is empty too: RabbitMQ has written no arguments that way. Raises Invalid for what fits no table."""
+    """Return JSON as a table. Raises Invalid. `[]` is an empty table too, as RabbitMQ has written it."""
     if value == [] or value == {}:
         return Table.EMPTY
     if not isinstance(value, dict):
@@ -52,7 +52,10 @@ def table_of_json(value: object) -> Table:
 
 
 def value_of_json(value: object, depth: int) -> Value:
-    """Raises SyntaxFault, UnicodeEncodeError. `depth` is that of the table or list around it."""
+    """Return JSON as a value; `depth` is that of the table or list around it.
+
+    Raises SyntaxFault, UnicodeEncodeError.
+    """
     if isinstance(value, (dict, list)) and depth >= MAX_DEPTH:
         raise SyntaxFault(f"field table is nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):
@@ -60,5 +63,5 @@ def value_of_json(value: object, depth: int) -> Value:
     if isinstance(value, list):
         return ("A", [value_of_json(element, depth + 1) for element in value])
     if isinstance(value, int) and not isinstance(value, bool):
-        return ("l", value)  # as RabbitMQ has all integers of JSON
+        return ("l", value)  # the type of all JSON integers in RabbitMQ
     return value_of(value)

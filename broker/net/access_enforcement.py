@@ -1,4 +1,4 @@
-"""Enforcement of access changes on open connections."""
+"""The enforcement of access changes on open connections."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ..session.connection import Connection
 from ..session.revocation import revoke_consumers
 
 Close = Callable[[Callable[[Connection], bool], str], int]
-"""Closes the connections that a predicate chooses, with a reason for the clients; returns how many."""
+"""A function that closes the connections chosen by a predicate, for a reason, and returns their count."""
 
 
 class AccessEnforcement(Observer):
-    """Closes the connections of deleted users and virtual hosts, and cancels consumers that lost the right to read.
+    """The observer that closes connections of deleted users and virtual hosts, and cancels consumers that have lost the
+    right to read.
 
     `connections` returns the open connections.
     """

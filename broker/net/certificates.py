@@ -1,4 +1,4 @@
-"""Fields of certificates: names and users of clients' certificates as RabbitMQ writes them, and dates of expiry."""
+"""Fields of certificates: names and users in RabbitMQ's form, and dates of expiry."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ SHORT_NAMES = {
     "streetAddress": "STREET",
     "userId": "UID",
 }
-NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
+NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which Python does not name
 HANDSHAKE_TURNS = 3
 ESCAPED = '"+,;<>\\'
 
 Certificate = Mapping[str, Any]
-"""As `ssl` gives it: `subject` and `issuer` are sequences of relative names, each of (attribute, value) pairs."""
+"""The form of `ssl`: `subject` and `issuer` are sequences of relative names, each of (attribute, value) pairs."""
 
 
 def distinguished_name(names: tuple[tuple[tuple[str, str], ...], ...]) -> str:
-    """The last relative name first, as RFC 2253 has it: `CN=client,O=acme`."""
-    return ",".join("+".join(f"{SHORT_NAMES.get(kind, kind)}={escaped(value)}" for kind, value in relative)
+    """Format a name as in RFC 2253, the last relative name first: `CN=client,O=acme`."""
+    return ",".join("+".join(f"{SHORT_NAMES.get(kind, kind)}={escape(value)}" for kind, value in relative)
                     for relative in reversed(names))  # fmt: skip
 
 
-def escaped(value: str) -> str:
-    """Every octet that is not printable ASCII as `\\XX`; also a leading `#`, and spaces at the ends."""
-    octets = value.encode()
-    last = len(octets) - 1
+def escape(value: str) -> str:
+    """Escape a value: bytes that are not printable ASCII as `\\XX`; special characters with a backslash."""
+    encoded = value.encode()
+    last = len(encoded) - 1
     text = ""
-    for at, octet in enumerate(octets):
-        char = chr(octet)
-        if octet < 32 or octet >= 126:
-            text += f"\\{octet:02X}"
+    for at, byte in enumerate(encoded):
+        char = chr(byte)
+        if byte < 32 or byte >= 126:
+            text += f"\\{byte:02X}"
         elif char in ESCAPED or (char == " " and at in (0, last)) or (char == "#" and at == 0):
             text += "\\" + char
         else:
@@ -60,18 +60,18 @@ def escaped(value: str) -> str:
 
 
 def login_name(certificate: Certificate, login_from: str) -> str | None:
-    """The user that the certificate stands for; None where it does not say."""
+    """Return the user that the certificate names, or None."""
     subject = certificate.get("subject", ())
     if login_from == DISTINGUISHED_NAME:
         return distinguished_name(subject) or None
     if login_from == COMMON_NAME:
-        found = [value for relative in subject for kind, value in relative if kind == "commonName"]
-        return ",".join(found) or None
+        names = [value for relative in subject for kind, value in relative if kind == "commonName"]
+        return ",".join(names) or None
     return next((value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"), None)
 
 
 def validity(certificate: Certificate) -> str:
-    """`2026-01-01T00:00:00Z - 2027-01-01T00:00:00Z`, or empty."""
+    """Return the validity as `2026-01-01T00:00:00Z - 2027-01-01T00:00:00Z`, or an empty text."""
     times = [certificate.get(name) for name in ("notBefore", "notAfter")]
     return " - ".join(
         datetime.fromtimestamp(ssl.cert_time_to_seconds(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -83,7 +83,7 @@ def validity(certificate: Certificate) -> str:
 def server_expiry(context: ssl.SSLContext, certfile: str) -> str:
     """Return the date of expiry of a server's certificate as OpenSSL writes it: `Jan  1 00:00:00 2027 GMT`.
 
-    Python reads the fields of a certificate only where a peer has shown it, so it is shown to a client in memory, which
+    Python reads only the fields of a peer's certificate. So the server's is presented to a client in memory, which
     trusts it whatever its age. Raises OSError (ssl.SSLError is one).
     """
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,8 +1,8 @@
-"""Limits of open connections: in all, before they have logged in, and of one source address.
+"""Limits on open connections: of the node, before login, and of one source address.
 
-File descriptors are what strangers could use up, and the journal needs some of them. A connection is counted from the
-moment it is accepted. Where a limit is reached, the oldest connection in the same pool of the address that has most
-there is closed, so that whoever opens many competes with himself.
+Clients without a login could use up the file descriptors, of which the journal needs some. So connections are counted
+as soon as they are accepted. At a limit, the source with the most connections in the pool loses its oldest one, so that
+a client that opens many competes only with itself.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from collections.abc import Callable
 from ..runtime.source_address import source_of
 from ..runtime.supervisor import Report
 
-# Descriptors that no accepted connection may use, beside those that are open at the start: for listeners, segments of
-# the journal, links, and what libraries open for a moment. An eighth of a small limit, but enough to work with.
+# Descriptors that accepted connections may not use, beside those that are open at the start: for listeners, segments of
+# the journal, links and libraries. An eighth of the limit, within these bounds.
 RESERVED_LEAST, RESERVED_MOST = 32, 1024
 RESERVED_PART = 8
 LOGIN_LIMIT = 4096  # AMQP connections that have not logged in; each may take the handshake timeout
-LOGIN_SOURCE_LIMIT = 2048  # of these, from one source: a thousand clients behind one router may come back at once
-REPORT_S = 10.0  # between two lines of the log about refused connections
+LOGIN_SOURCE_LIMIT = 2048  # of these, from one source: a thousand clients behind one router may reconnect at once
+REPORT_S = 10.0  # between two log lines about refused connections
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one; the limit that holds then."""
+    """Raise the soft limit of open files to the hard limit, and return the limit in effect."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-        except (OSError, ValueError):  # not allowed here: then it stays as it is
+        except (OSError, ValueError):  # not allowed here: the limit stays
             pass
     return soft if soft != resource.RLIM_INFINITY else 1 << 30
 
 
 def connection_limit(descriptors: int) -> int:
-    """Connections that may be open at once, where so many files may be, counting those that are open now."""
+    """Return how many connections may be open at once with this limit of descriptors."""
     reserved = min(max(RESERVED_LEAST, descriptors // RESERVED_PART), RESERVED_MOST)
     return max(1, descriptors - open_descriptors() - reserved)
 
 
 def open_descriptors() -> int:
-    """Files that this process has open; as many as a broker has at its start, where the system does not tell."""
+    """Return how many files this process has open, or an estimate on systems without /proc."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -51,7 +51,7 @@ def open_descriptors() -> int:
 
 
 class Pool:
-    """Connections that may be closed in favour of others, by source, the oldest first."""
+    """Connections that may be closed in favour of new ones, by source, the oldest first."""
 
     def __init__(self, name: str, limit: int, source_limit: int) -> None:
         self.name = name
@@ -75,12 +75,12 @@ class Pool:
         return next(iter(self.sources[source]))
 
     def oldest_of_largest(self) -> Slot:
-        """The oldest connection of the source that has most."""
+        """Return the oldest connection of the source with the most connections."""
         return self.oldest_of(max(self.sources, key=lambda source: len(self.sources[source])))
 
 
 class Slot:
-    """One accepted connection, counted until `leave`. `abort` closes it in favour of another."""
+    """One accepted connection, counted until `leave`. `abort` closes it in favour of a new one."""
 
     __slots__ = ("_limits", "_pool", "abort", "source")
 
@@ -91,13 +91,13 @@ class Slot:
         self._pool: Pool | None = pool
 
     def logged_in(self) -> None:
-        """It is not closed in favour of others any more."""
+        """Note the login: the connection is no longer closed in favour of others."""
         if self._pool is not None:
             self._pool.remove(self)
             self._pool = None
 
     def leave(self) -> None:
-        """It is closed, or about to be; to say so again changes nothing."""
+        """Stop counting the connection, which is closed or about to be. Repeated calls are harmless."""
         self.logged_in()
         if self._limits is not None:
             self._limits.open -= 1
@@ -105,7 +105,7 @@ class Slot:
 
 
 class ConnectionLimits:
-    """All accepted connections of the node. `limit` is how many may be open at once, of all protocols."""
+    """The accepted connections of the node, of all protocols. At most `limit` may be open at once."""
 
     def __init__(self, limit: int, report: Report) -> None:
         self.limit = limit
@@ -116,7 +116,7 @@ class ConnectionLimits:
         self._closed = 0
 
     def enter(self, address: str, pool: Pool, abort: Callable[[], object]) -> Slot | None:
-        """Count a connection that was accepted from there; None where it is to be closed at once."""
+        """Count an accepted connection and return its slot, or None if it must be closed at once."""
         source = source_of(address)
         if len(pool.sources.get(source, ())) >= pool.source_limit:
             self._evict(pool.oldest_of(source), f"connections {pool.name} of one address")
@@ -138,7 +138,7 @@ class ConnectionLimits:
         slot.abort()
 
     def _report_limit(self, source: str, what: str) -> None:
-        """Log it, but not more often than can be read."""
+        """Log a refused or evicted connection, at most one line every REPORT_S."""
         self._closed += 1
         now_s = time.monotonic()
         if now_s - self._reported_s >= REPORT_S:

@@ -1,7 +1,7 @@
-"""Where connections are accepted: one address, of one or several sockets, plain or with TLS.
+"""A listener: accepts connections at one address, on one or several sockets, plain or with TLS.
 
-Sockets are accepted here and not by asyncio, which would take all that wait at once, past every limit, give up where
-the system has no more files, say nothing of a handshake that failed, and keep the context it was given first.
+It does not use asyncio's server, which accepts all waiting connections at once, beyond every limit, stops when the
+system has no more descriptors, does not report failed handshakes, and cannot change its TLS context.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..runtime.supervisor import Report, Supervisor
 from .connection_limits import ConnectionLimits, Pool, Slot
 from .tls import TLS
 
-# Under way on one listener. Who comes then takes the place of the one that has taken longest: of a thousand that do
-# not go on, each would keep everybody else out for seconds.
+# TLS handshakes under way on one listener; then the oldest is given up for a new one. A thousand clients that do not
+# complete theirs would otherwise keep all others out for seconds.
 HANDSHAKES_LIMIT = 1000
 ACCEPTS = 16  # from one socket in a turn: each may cost a handshake
-RETRY_S = 1.0  # until accepting is tried again, where the system has no more files or memory for it
+RETRY_S = 1.0  # wait after the system had no more descriptors or memory to accept
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
 
@@ -28,7 +28,7 @@ Protocol = Callable[[Slot], asyncio.Protocol]
 
 
 class SocketOptions:
-    """`backlog` are connections that wait to be accepted; sizes in octets, None is what the system thinks best."""
+    """Options of listening and accepted sockets. None of a buffer size is the system's default."""
 
     __slots__ = ("backlog", "nodelay", "keepalive", "send_bytes", "receive_bytes")
 
@@ -47,7 +47,7 @@ class SocketOptions:
         self.receive_bytes = receive_bytes
 
     def apply(self, connection: socket.socket) -> None:
-        """To one that was accepted; not all of it makes sense for a Unix socket."""
+        """Set the options of a socket, without those of TCP on a unix socket."""
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, self.nodelay)
         if self.keepalive:
@@ -59,10 +59,10 @@ class SocketOptions:
 
 
 class Listener:
-    """One address, whose connections are accepted once it is told which protocol is spoken there.
+    """A listener on one address. It accepts connections after `accept` has set their protocol.
 
-    `addresses` are those it is bound to, as host:port. `pool` is what its connections are counted in until they have
-    logged in.
+    addresses  bound ones, as HOST:PORT
+    pool       counts its connections until they have logged in
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Listener:
         self._limits = limits
         self._pool = pool or limits.before_login
         self._protocol: Protocol | None = None
-        self._handshakes: dict[asyncio.Task[None], str] = {}  # whose they are, the oldest first
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # with the peer's address, the oldest first
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
 
     async def bind(self, host: str, port: int) -> None:
-        """Listen there, port 0 being any, and accept nobody yet. Raises OSError, with nothing left open."""
+        """Listen at an address, with any free port for port 0, without accepting. Raises OSError after closing all."""
         try:
             for family, address in await self._resolve(host, port):
                 bound = self._bind(family, address)
@@ -100,12 +100,12 @@ class Listener:
             raise
 
     def accept(self, protocol: Protocol) -> None:
-        """Accept connections from now on, each with a protocol that is made for its slot."""
+        """Accept connections from now on; `protocol` makes the protocol of each from its slot."""
         self._protocol = protocol
         self._accept_again()
 
     def close(self) -> None:
-        """Accept no more; handshakes under way end too."""
+        """Stop accepting, and cancel handshakes under way."""
         for listening in self.sockets:
             self._loop.remove_reader(listening)
             listening.close()
@@ -118,15 +118,15 @@ class Listener:
     async def _resolve(self, host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
         if host == ANY_ADDRESS and not socket.has_dualstack_ipv6():
             host = ANY_IPV4
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return list(dict.fromkeys((family, (str(name[0]), port)) for family, _, _, _, name in found))
+        results = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return list(dict.fromkeys((family, (str(name[0]), port)) for family, _, _, _, name in results))
 
     def _bind(self, family: int, address: tuple[str, int]) -> socket.socket:
         both = address[0] == ANY_ADDRESS
         backlog = self._options.backlog
         bound = socket.create_server(address, family=family, backlog=backlog, dualstack_ipv6=both)
         bound.setblocking(False)
-        self._options.apply(bound)  # for what is settled while a connection is being made
+        self._options.apply(bound)  # some options take effect while a connection is made
         return bound
 
     # Accepting
@@ -161,7 +161,7 @@ class Listener:
             self._give_up_oldest()
         accepted.setblocking(False)
         if self.tls is not None and self._pool is not self._limits.before_login:
-            self.tls.look()  # of AMQP's certificates the server has a look by and by; nobody else has one of these
+            self.tls.look()  # the AMQP server checks the files of its listeners itself
         peer = address_of(address)
         name = "connection_opening" if self.tls is None else "tls_handshake"
         task = self._supervisor.run(name, self._open(accepted, peer, slot), peer=peer)
@@ -188,7 +188,7 @@ class Listener:
                 ssl=self.tls.context,
                 ssl_handshake_timeout=self.tls.options.handshake_timeout_s,
             )
-        except OSError as error:  # of which ssl.SSLError, ConnectionError and TimeoutError are kinds
+        except OSError as error:  # includes ssl.SSLError, ConnectionError and TimeoutError
             slot.leave()
             if self.tls is not None:
                 self._report("tls_handshake_failed", "warning", {"peer": address, "reason": str(error) or "closed"})
@@ -198,7 +198,7 @@ class Listener:
         self._opening.discard(task)
         if task.cancelled() or task.exception() is not None:
             slot.leave()
-            accepted.close()  # it may not have begun
+            accepted.close()  # the task may have been cancelled before it started
 
 
 def address_of(name: tuple[object, ...]) -> str:

@@ -23,16 +23,16 @@ from .peer_watcher import PeerCloseWatcher
 from .tls import TLS
 from .transport import Transport
 
-LINGER_LIMIT = 1000  # connections that are over and wait for the peer to close, or for a refused login's delay
-STOP_WAIT_S = 3.0  # for peers to answer the goodbye when the node stops
+LINGER_LIMIT = 1000  # closing connections that wait for the peer to close or for the delay of a refused login
+STOP_WAIT_S = 3.0  # for clients to answer connection.close when the node stops
 CERTIFICATES_LOOK_S = 5.0
 
 
 class Server:
-    """Accepts AMQP connections and flushes their output.
+    """The AMQP server: accepts connections and flushes their output.
 
     report       logs an event: name, level, fields
-    commit_soon  has the committer check the journal at the end of the turn
+    commit_soon  makes the committer check the journal at the end of the turn
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Server:
         self.listeners: list[Listener] = []
         self._node = node
         self.settings = settings
-        self._connected = 0  # since the start
+        self._connected = 0  # connections since the start
         self._certificates: asyncio.TimerHandle | None = None
-        self._flushes: dict[Transport, None] = {}  # in order; one that asks twice has its turn once
+        self._flushes: dict[Transport, None] = {}  # in order, each once
         self._lingering: set[Transport] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -94,7 +94,7 @@ class Server:
         theirs.setblocking(False)
         with ExitStack() as undo:
             undo.callback(theirs.close)
-            # To its end also when nobody waits for it any more: given up half way, the transport would never be lost.
+            # Shielded: if it were cancelled half way, the transport would never get `connection_lost`.
             await asyncio.shield(self._accept_inside(peer, ours))
             undo.pop_all()
         return theirs
@@ -107,7 +107,7 @@ class Server:
             raise
 
     def reload_certificates(self) -> None:
-        """Reload certificates for new connections; files that cannot be used change nothing."""
+        """Reload certificates for new connections; unusable files are logged and ignored."""
         for listener in self.listeners:
             if listener.tls is not None:
                 listener.tls.reload()
@@ -180,7 +180,7 @@ class Server:
         for transport in flushes:
             try:
                 transport.flush()
-            except Exception as error:  # a bug of ours: it must end no other connection, nor leave its output lying
+            except Exception as error:  # a bug: it must not keep other connections from being flushed
                 transport.report("internal_error", "error", {"exc_info": error})
                 transport.abort()
-        self.commit_soon()  # requests that waited for the flush may have given the journal more
+        self.commit_soon()  # requests that waited for the flush may have written to the journal

@@ -1,6 +1,6 @@
-"""TLS for listeners: a context made of files, and made again when they change (operator's guide 5).
+"""TLS for listeners: a context that is loaded from files, and again when they change.
 
-A connection keeps the context it began with; new ones get the newest that could be made.
+A connection keeps its context; new connections get the last one that could be loaded.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import ssl
 from ..runtime.supervisor import Report
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
-TLS_1_3_CIPHER = "TLS_"  # begins those of 1.3, of which OpenSSL offers all that it has
+TLS_1_3_CIPHER = "TLS_"  # prefix of the ciphers of TLS 1.3, which OpenSSL always offers
 HANDSHAKE_TIMEOUT_S = 5.0
 
 
 class TLSOptions:
-    """`ssl_options` of the configuration. `verify` asks clients for a certificate; `certificate_required` refuses who
-    shows none. `login_from` is one of certificates.LOGIN_FROM.
+    """The `ssl_options` of the configuration.
+
+    verify                requests a certificate of clients
+    certificate_required  refuses clients without one
+    login_from            one of certificates.LOGIN_FROM
     """
 
     __slots__ = (
@@ -57,7 +60,7 @@ class TLSOptions:
 
 
 class TLS:
-    """The context for new connections. Making one raises OSError (ssl.SSLError is one) or ValueError."""
+    """The TLS context of new connections. The constructor raises OSError (ssl.SSLError is one) or ValueError."""
 
     def __init__(self, options: TLSOptions, report: Report) -> None:
         self.options = options
@@ -66,14 +69,14 @@ class TLS:
         self.context = context_of(options)
 
     def look(self) -> None:
-        """Make it anew where a file has changed since the last look."""
+        """Reload if a file has changed since the last call."""
         stamps = self._stamps()
         if stamps != self._seen:
             self._seen = stamps
             self.reload()
 
     def reload(self) -> bool:
-        """Make it anew; where that fails the old one stays, and the log says why."""
+        """Load the context again, and return whether that succeeded; a failure is logged and the old one stays."""
         try:
             self.context = context_of(self.options)
         except (OSError, ValueError) as error:
@@ -87,7 +90,7 @@ class TLS:
 
 
 def stamp(name: str) -> tuple[int, int, int] | None:
-    """What changes when a file does, or is replaced; None where there is none."""
+    """Return a value that differs after a file was changed or replaced; None for a file that does not exist."""
     try:
         status = os.stat(name)
     except OSError:
@@ -96,7 +99,7 @@ def stamp(name: str) -> tuple[int, int, int] | None:
 
 
 def context_of(options: TLSOptions) -> ssl.SSLContext:
-    """Raises OSError for files that cannot be read or do not fit; ValueError for options that mean nothing."""
+    """Return a new context. Raises OSError for unreadable or mismatched files, ValueError for invalid options."""
     unknown = [version for version in options.versions if version not in VERSIONS]
     if unknown or not options.versions:
         raise ValueError(f"TLS version {unknown[0] if unknown else ''!r} is not one of {', '.join(VERSIONS)}")
@@ -106,8 +109,7 @@ def context_of(options: TLSOptions) -> ssl.SSLContext:
     versions = sorted(VERSIONS[version] for version in options.versions)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # Clients that read and write in two threads (AMQPStorm) can hang where tickets arrive while they write; RabbitMQ
-    # sends none either.
+    # No session tickets, as in RabbitMQ: clients that read and write in two threads (AMQPStorm) can hang on them.
     context.num_tickets = 0
     if options.honor_cipher_order:
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -116,7 +118,7 @@ def context_of(options: TLSOptions) -> ssl.SSLContext:
     ciphers = [cipher for cipher in options.ciphers if not cipher.startswith(TLS_1_3_CIPHER)]
     if ciphers:
         context.set_ciphers(":".join(ciphers))
-    # A callback, as OpenSSL would otherwise ask at the terminal.
+    # A callback, because OpenSSL would otherwise prompt at the terminal.
     context.load_cert_chain(options.certfile, options.keyfile, lambda: options.password)
     if options.cacertfile:
         context.load_verify_locations(options.cacertfile)

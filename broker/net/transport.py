@@ -1,8 +1,8 @@
-"""The transport of one socket: bytes to the session and back once per turn of the loop, heartbeats, pauses in reading.
+"""The transport of one socket: input to the session, output once per turn of the loop, heartbeats, pauses in reading.
 
-Fairness. uvloop reads a ready socket up to 32 times before it looks at the next, 256 KiB at a time, so that a flooding
-publisher would be served 8 MiB for every few acknowledgements of its consumer. After a full read the socket is not
-read again before the next turn; and what was read is served in pieces, a turn for each, that take few milliseconds.
+Fairness: uvloop reads a ready socket up to 32 times, 256 KiB each, before it turns to the next. A fast publisher would
+be served 8 MiB for every few acknowledgements of its consumer. So after a full read the socket is not read again in the
+same turn, and the input is served in pieces of a few milliseconds, one in each turn.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from .tls import TLS
 if TYPE_CHECKING:
     from .server import Server
 
-FULL_READ = 1 << 16  # bytes: a read of this size may be followed by more at once
+FULL_READ = 1 << 16  # bytes: after a read of this size more may be waiting
 MIN_PIECE, MAX_PIECE = 1 << 14, 1 << 18  # bytes of a long read that are served in one turn
-PIECE_S = 0.008  # of processor time that a piece may take before the next one is shorter
-# Octets that wait in the transport before deliveries stop. Less than one full write of ours, so that uvloop makes it at
-# once and does not join it with the next (it gathers what stays below this mark until the end of the turn).
+PIECE_S = 0.008  # processor time of a piece; after more the next one is shorter
+# Bytes that wait in uvloop before deliveries stop. Less than one full write of ours: uvloop collects writes below this
+# mark until the end of the turn, and makes longer ones at once.
 WRITE_HIGH = 32 << 10
-DRAIN_S = 3.0  # for the last octets to leave a socket that is to be closed
+DRAIN_S = 3.0  # for the last output of a socket that is being closed
 DEPARTED = "client unexpectedly closed TCP connection"
-# Of connections without heartbeats: the first probe after two minutes without a byte, and an end after four lost ones.
+# TCP keepalive of connections without heartbeats: probes after two minutes without a byte, close after four lost ones.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
 FLUSH_S = 0.005  # for the writes of one connection in one turn
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
 class Transport(asyncio.Protocol, TransportPort):
-    """Protocol of one AMQP connection on the event loop. `peer` is given for sockets that have no address."""
+    """The protocol of one AMQP connection on the event loop. `peer` is for sockets without an address."""
 
     def __init__(
         self, server: Server, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
@@ -55,14 +55,14 @@ class Transport(asyncio.Protocol, TransportPort):
         self._reading = True
         self._held = False  # by the session, while queues are congested
         self._resting = False  # until the next turn, after a full read
-        self._unserved = b""  # of a long read
-        self._piece_bytes = FULL_READ  # that are served in one turn
-        self._running = False  # the handshake is over
-        self._watched = False  # whether the peer is still there, as an alarm or a login keeps us from reading
+        self._unserved = b""  # rest of a long read
+        self._piece_bytes = FULL_READ  # served in one turn
+        self._running = False  # after the handshake
+        self._watched = False  # for a closed peer, while an alarm or a login pauses reading
         self._heartbeat_s = 0
-        self._sent = False  # anything, since the last heartbeat was due
-        self._seen = 0  # octets received when last looked
-        self._quiet = 0  # looks in a row that saw nothing new
+        self._sent = False  # anything, in this half interval of heartbeats
+        self._seen = 0  # bytes received at the last check of heartbeats
+        self._quiet = 0  # consecutive checks without new bytes
         self._send_timer: asyncio.TimerHandle | None = None
         self._watch_timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
@@ -91,10 +91,10 @@ class Transport(asyncio.Protocol, TransportPort):
         self._read_or_rest()
 
     def _serve_piece(self) -> None:
-        """Serve a piece of a long read, and what is left of it in the next turns.
+        """Serve a piece of a long read; the rest follows in the next turns.
 
-        Pieces get shorter or longer until one takes a few milliseconds: what a publish costs depends on its route and
-        on the rules of the queues.
+        Pieces get shorter or longer until one takes a few milliseconds: the cost of a publish depends on its route and
+        on the settings of the queues.
         """
         data, piece_bytes = self._unserved, self._piece_bytes
         self._unserved = data[piece_bytes:]
@@ -111,22 +111,22 @@ class Transport(asyncio.Protocol, TransportPort):
         self._read_or_rest()
 
     def _serve(self, data: bytes) -> None:
-        """Give the bytes to the connection. HOT: bench A-M."""
+        """Pass the bytes to the connection. HOT: bench A-M."""
         assert self._connection is not None
         self._server.turns.last_served = self
         try:
             self._connection.receive(data)
-        except Exception as error:  # a bug of ours: it must end no other connection
+        except Exception as error:  # a bug: it must close no other connection
             self.report("internal_error", "error", {"exc_info": error})
             self._connection.close(InternalFault("the broker failed to serve this connection"))
         self._server.commit_soon()
 
     def _read_or_rest(self) -> None:
-        """Read on, unless the connection is held or interrupted."""
+        """Continue or pause reading: it pauses while the connection is held, resting or interrupted."""
         if self._socket is None or self._connection is None:
             return
         reading = not (self._held or self._resting or self._connection.interrupted)
-        # Before the login a peer that is not read waits for an answer, which is not worked out for one that has gone.
+        # During a login too: no password is verified for a peer that has closed.
         if (self._connection.blocked or not (reading or self._running)) != self._watched:
             self._watch_peer(self._socket, not self._watched)
         if reading == self._reading or self._socket.is_closing():
@@ -146,7 +146,7 @@ class Transport(asyncio.Protocol, TransportPort):
             self._server.departures.forget(raw.fileno())
 
     def _departed(self) -> None:
-        """End the connection: the peer has closed while an alarm paused reading. What it had sent is not served."""
+        """Close the connection after the peer has closed while reading was paused. Unread input is dropped."""
         if self._connection is not None:
             self._connection.lost(DEPARTED)
         self.abort()
@@ -173,13 +173,13 @@ class Transport(asyncio.Protocol, TransportPort):
             self._server.commit_soon()
             self._connection = None
 
-    # Link
+    # TransportPort
 
     def flush_soon(self) -> None:
         self._server.flush_soon(self)
 
     def call_next_turn(self, fn: Callable[[], None]) -> None:
-        self._loop.call_soon(fn)  # behind the flush, which was asked for before
+        self._loop.call_soon(fn)  # after the flush, which was requested before
 
     def flush(self) -> None:
         """Write the output, once per turn of the loop, as long as the socket takes it. HOT: bench A-M."""
@@ -192,11 +192,11 @@ class Transport(asyncio.Protocol, TransportPort):
             if not output.writable:
                 break
             self._write(connection)
-            # Consumers and requests that waited for this may give us more to write.
+            # Consumers and requests that waited for this write may add output.
             connection.flushed()
             if not output.waits():
                 break
-            if time.perf_counter() - begun_s > FLUSH_S:  # such as where messages are read back from the disk
+            if time.perf_counter() - begun_s > FLUSH_S:  # when messages are read back from the disk, for example
                 break
         self._read_or_rest()
 
@@ -248,8 +248,8 @@ class Transport(asyncio.Protocol, TransportPort):
         if self._end_timer is not None:
             self._end_timer.cancel()
         if after_s <= 0:
-            self._socket.close()  # once what is written has gone out,
-            after_s = DRAIN_S  # or cannot
+            self._socket.close()  # after the output is sent,
+            after_s = DRAIN_S  # or this time has passed
         elif not self._server.may_linger(self):
             after_s = 0
         self._end_timer = self._loop.call_later(after_s, self.abort)
@@ -300,8 +300,8 @@ class Transport(asyncio.Protocol, TransportPort):
         self._send_timer = self._loop.call_later(self._heartbeat_s / 2, self._send_heartbeat)
 
     def _watch_heartbeat(self) -> None:
-        """Check every interval for received bytes: two intervals without any end the connection, unless reading is
-        paused."""
+        """Check every interval for received bytes: the connection is closed after two intervals without any, unless
+        reading is paused."""
         if self._connection is None:
             return
         if self._connection.received_bytes != self._seen or not self._reading:

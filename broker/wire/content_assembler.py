@@ -1,4 +1,4 @@
-"""Assembles the content of a publish whose frames arrive one by one."""
+"""The assembler of contents whose frames arrive one by one."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from struct import Struct
 from ..amqp.errors import FrameError, UnexpectedFrame
 from ..amqp.framing import CONTENT_CLASS, CONTENT_MIN, FRAME_HEAD, FRAME_OVERHEAD
 
-MAX_BODY = 536_870_912  # 512 MiB: what no configuration can exceed
+MAX_BODY = 536_870_912  # 512 MiB, which no configuration can exceed
 PUBLISH_IDS = (60, 40)
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"
-# Frames shorter than the one are joined to the one before until that has the length of the other (octets): each object
-# of its own would cost more than it holds, and a client may send a body octet by octet.
+# Bytes: frames shorter than TINY are appended to the one before until that has LUMP. A client may send a body byte by
+# byte, and an object for each frame would take more memory than the frame.
 TINY, LUMP = 512, 4096
 
 _fixed = Struct(">HHQ").unpack_from
 
 
 class Content:
-    """A content under assembly. `frames` holds whole frames with their end bytes; none of a body that is too long."""
+    """A content under assembly.
+
+    frames      whole frames with their end bytes, none if the body is too long
+    missing     bytes of the body still to come; unknown before the header
+    kept_bytes  length of `frames`
+    """
 
     __slots__ = (
         "method",
@@ -29,7 +34,7 @@ class Content:
         "missing",
         "largest_frame",
         "waits_for_header",
-        "kept",
+        "kept_bytes",
         "_dropped",
     )
 
@@ -38,14 +43,14 @@ class Content:
         self.channel = channel
         self.frames: list[bytes] = []
         self.body_bytes = 0
-        self.missing = 1  # octets of the body still to come; not known before the header
+        self.missing = 1
         self.largest_frame = 0
         self.waits_for_header = True
-        self.kept = 0
+        self.kept_bytes = 0
         self._dropped = False
 
     def header(self, frame: bytes, body_max: int) -> None:
-        """Add the header frame, which `check_header` has checked."""
+        """Add the header frame, which `check_header` has accepted."""
         self.waits_for_header = False
         self.body_bytes = self.missing = _fixed(frame, FRAME_HEAD)[2]
         self._dropped = self.body_bytes > body_max
@@ -67,11 +72,11 @@ class Content:
             self.frames[-1] += frame
         else:
             self.frames.append(frame)
-        self.kept += len(frame)
+        self.kept_bytes += len(frame)
         self.largest_frame = max(self.largest_frame, len(frame))
 
     def expected(self, kind: int) -> UnexpectedFrame:
-        """Return the error for a frame of another kind than the one that must come next."""
+        """Return the error for a frame that is not of the expected type."""
         return UnexpectedFrame(NO_HEADER if self.waits_for_header else NO_BODY, *PUBLISH_IDS)
 
 

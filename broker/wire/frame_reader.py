@@ -1,11 +1,12 @@
-"""Parser of a connection's input: frames, and whole runs of publishes and acknowledgements straight from the buffer.
+"""Parser of a connection's input: bytes to methods, runs of publishes and runs of acknowledgements.
 
-The layout of frames is in `amqp/framing.py`. The reader knows the grammar of the stream, which method is followed by
-content and what that content must look like, but no queue and no channel's state: those are the session's. Sizes are
-checked before anything is waited for or kept.
+The layout of frames is in `amqp/framing.py`. The reader knows the grammar of the stream: which method is followed by a
+content, and the form of that content. It knows no queue and no state of a channel, which are the session's. Sizes are
+checked before anything is buffered.
 
-Two ways lead to the same events. Where method, header and body of a publish lie whole in the buffer they are taken in
-one step, and with them all that follow and differ in the body alone. All else goes frame by frame.
+There are two ways to the same events. If method, header and body of a publish are complete in the buffer, they are
+taken in one step, together with all publishes after it that differ only in the body. All other input is read frame by
+frame.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class Method:
 
 
 class Publishes:
-    """Publishes on one channel, one after the other, with the same method.
+    """Consecutive publishes on one channel with the same method.
 
-    method    the method's payload with the end octet behind it: exchange, key and flags (ids and ticket in front)
-    contents  header frame and body frames of each, whole
-    alike     their header frames are the same, to the octet
-    too_long  octets of a body that is over the limit and was not kept; `contents` is empty then
-    largest_frame  octets of the longest frame, 0 where no content has more than one frame of each kind
+    method         payload of the method and its end byte: ids, ticket, exchange, key and flags
+    contents       whole header frame and body frames of each
+    alike          their header frames are equal
+    too_long       length of a body that is over the limit and was not kept; `contents` is empty then
+    largest_frame  length of the longest frame, 0 if no content has more than one frame of each type
     """
 
     __slots__ = ("channel", "method", "contents", "alike", "too_long", "largest_frame")
@@ -71,7 +72,7 @@ class Publishes:
 
 
 class Acks:
-    """basic.ack: either several single tags in the order they came, or one with `multiple`."""
+    """Consecutive basic.ack on one channel: single tags in order, or one tag with `multiple`."""
 
     __slots__ = ("channel", "tags", "multiple")
 
@@ -87,10 +88,10 @@ Event = Method | Publishes | Acks
 class FrameReader:
     """Incremental parser of one connection's input. `feed` received bytes, then call `next` until it returns None.
 
-    frame_max  the largest payload accepted, in octets; 0 is no limit
-    body_max   bodies longer than this are not kept; the publish is still reported, with no contents
-    unfinished_max  octets of unfinished contents that are kept for all channels together
-    channels   the open ones: only there a publish is followed by its content, elsewhere it is a method out of place
+    frame_max       the largest accepted payload in bytes, 0 for no limit
+    body_max        longer bodies are not kept; such a publish is reported without contents
+    unfinished_max  bytes of unfinished contents of all channels together
+    channels        the open channels: only there a publish is followed by its content
     """
 
     __slots__ = (
@@ -98,13 +99,13 @@ class FrameReader:
         "body_max",
         "unfinished_max",
         "_channels",
-        "_kept",
+        "_kept_bytes",
         "_data",
         "_at",
         "_parts",
         "_missing",
-        "_behind",
-        "_behind_at",
+        "_next_data",
+        "_next_at",
         "_unfinished",
     )
 
@@ -113,56 +114,57 @@ class FrameReader:
         self.body_max = body_max
         self.unfinished_max = 8 * body_max
         self._channels = channels
-        self._kept = 0  # octets of unfinished contents
+        self._kept_bytes = 0  # of unfinished contents
         self._data = b""
         self._at = 0
-        self._parts: list[bytes] = []  # what arrived of a frame that is not whole yet
-        self._missing = 0  # octets that frame still needs
-        self._behind = b""  # what arrived together with the end of that frame, and where in it the next one starts
-        self._behind_at = 0
+        self._parts: list[bytes] = []  # of an incomplete frame
+        self._missing = 0  # bytes that this frame still needs
+        self._next_data = b""  # the read that completed the frame
+        self._next_at = 0  # offset of the next frame in it
         self._unfinished: dict[int, Content] = {}
 
     def feed(self, data: bytes) -> None:
-        """Append received bytes to the input that is not consumed yet."""
+        """Append received bytes to the input."""
         if self._parts:
             if len(data) < self._missing:
                 self._parts.append(data)
                 self._missing -= len(data)
                 return
-            # Only the frame that was cut is put together; what came behind it is not copied.
+            # Only the frame that was cut is joined; the frames after it are not copied.
             self._parts.append(data[: self._missing])
-            self._behind, self._behind_at = data, self._missing
+            self._next_data, self._next_at = data, self._missing
             data = b"".join(self._parts)
             self._parts.clear()
-        elif self._at < len(self._data) or self._behind:
-            data = self._data[self._at :] + self._behind[self._behind_at :] + data
-            self._behind = b""
+        elif self._at < len(self._data) or self._next_data:
+            data = self._data[self._at :] + self._next_data[self._next_at :] + data
+            self._next_data = b""
         self._data = data
         self._at = 0
 
-    def take(self, octets: int) -> bytes | None:
+    def take(self, count: int) -> bytes | None:
         """Consume raw bytes, for the protocol header; return None if there are fewer."""
-        if len(self._data) - self._at < octets:
+        if len(self._data) - self._at < count:
             return None
-        self._at += octets
-        return self._data[self._at - octets : self._at]
+        self._at += count
+        return self._data[self._at - count : self._at]
 
     def next(self) -> Event | None:
-        """Return the next event, or None if more input is needed; raises FrameError (501), UnexpectedFrame (505).
+        """Return the next event, or None if more input is needed. HOT: bench A-M.
 
-        After an error the input cannot be trusted any more: take nothing further. HOT: bench A-M.
+        Raises FrameError (501), SyntaxFault (502), UnexpectedFrame (505), ResourceFault (506). After an error the rest
+        of the input is meaningless.
         """
         data = self._data
         while True:
             at = self._at
             have = len(data) - at
-            if not have and self._behind:
-                data, at = self._data, self._at = self._behind, self._behind_at
-                self._behind = b""
+            if not have and self._next_data:
+                data, at = self._data, self._at = self._next_data, self._next_at
+                self._next_data = b""
                 have = len(data) - at
             if have < 7:
                 if not have:
-                    self._data = b""  # nothing is left of what arrived: let go of it
+                    self._data = b""  # frees the memory: all of it is consumed
                     self._at = 0
                 return None
             kind, channel, size = _head(data, at)
@@ -179,7 +181,8 @@ class FrameReader:
             self._at = stop
             if kind == METHOD:
                 if size < 4:
-                    raise FrameError(f"type 1, all octets = {shown(data[at + 7 : stop - 1])}: malformed method frame")
+                    payload = format_bytes(data[at + 7 : stop - 1])
+                    raise FrameError(f"type 1, all octets = {payload}: malformed method frame")
                 if channel in self._unfinished:
                     raise self._unfinished[channel].expected(METHOD)
                 index = _index(data, at + 7)[0]
@@ -198,8 +201,10 @@ class FrameReader:
                 return event
 
     def _publishes(self, at: int, stop: int, channel: int) -> Publishes | None:
-        """Parse whole publishes with the same method, the first at `at` with its method ending at `stop`. HOT: bench
-        A-M."""
+        """Parse complete publishes with the same method, from `at`; the first method ends at `stop`. HOT: bench A-M.
+
+        Return None if the first content is incomplete.
+        """
         data = self._data
         end = len(data)
         last = self._content_end(stop, channel)
@@ -210,7 +215,7 @@ class FrameReader:
         contents = [data[stop:last]]
         header_end = FRAME_OVERHEAD + _size(data, stop + 3)[0]
         body_at = stop + header_end
-        # First those that differ in their body alone,
+        # First the contents that differ only in their bodies,
         lead = data[at : body_at + 7] if last > body_at else data[at:body_at]
         at = last
         last += stride
@@ -218,7 +223,7 @@ class FrameReader:
             contents.append(data[at + skip : last])
             at = last
             last += stride
-        # then those with other properties, or bodies of another length.
+        # then those with other properties or lengths of bodies.
         alike = len(contents)
         lead = data[start:stop]
         while data.startswith(lead, at):
@@ -231,10 +236,9 @@ class FrameReader:
         return Publishes(channel, data[start + 7 : stop], contents, alike == len(contents))
 
     def _content_end(self, at: int, channel: int) -> int:
-        """Return the end of the content whose header frame is at `at`; 0 unless it is whole with at most one body
-        frame.
+        """Return the end of the content whose header frame is at `at`. HOT: bench L.
 
-        HOT: bench L.
+        Return 0 unless it is complete and has at most one body frame.
         """
         data = self._data
         if at + 7 + CONTENT_MIN >= len(data):
@@ -259,7 +263,7 @@ class FrameReader:
         return end
 
     def _acks(self, at: int, channel: int) -> Acks:
-        """Parse an acknowledgement at `at`, with all single ones that follow it. HOT: bench I."""
+        """Parse the acknowledgement at `at` and the single ones that follow it. HOT: bench I."""
         data = self._data
         tag, multiple = _ack(data, at + 11)
         if multiple & 1:
@@ -278,11 +282,12 @@ class FrameReader:
         return Acks(channel, tags, False)
 
     def _other(self, kind: int, channel: int, at: int, stop: int) -> Publishes | None:
-        """Handle a frame other than a method: part of a content, or a heartbeat."""
+        """Handle a heartbeat or a part of a content; return the publish that it completes, or None."""
         data = self._data
         if kind == HEARTBEAT:
             if channel:
-                raise UnexpectedFrame(f"type 8, all octets = {shown(data[at + 7 : stop - 1])}: unexpected heartbeat")
+                payload = format_bytes(data[at + 7 : stop - 1])
+                raise UnexpectedFrame(f"type 8, all octets = {payload}: unexpected heartbeat")
             if stop - at != FRAME_OVERHEAD:
                 raise self._unknown(kind, at)
             return None
@@ -291,11 +296,11 @@ class FrameReader:
         content = self._unfinished.get(channel)
         if content is None:
             if not channel:
-                octets = shown(data[at + 7 : stop - 1])
-                raise UnexpectedFrame(f"type {kind}, all octets = {octets}: content on channel 0")
+                payload = format_bytes(data[at + 7 : stop - 1])
+                raise UnexpectedFrame(f"type {kind}, all octets = {payload}: content on channel 0")
             raise UnexpectedFrame("expected method frame, got non method frame instead")
         frame = data[at:stop]
-        self._kept -= content.kept
+        self._kept_bytes -= content.kept_bytes
         if content.waits_for_header:
             if kind != HEADER:
                 raise content.expected(kind)
@@ -306,9 +311,9 @@ class FrameReader:
         else:
             raise content.expected(kind)
         if content.missing:
-            self._kept += content.kept
-            if self._kept > self.unfinished_max:
-                text = f"unfinished contents of {self._kept} octets exceed the maximum of {self.unfinished_max}"
+            self._kept_bytes += content.kept_bytes
+            if self._kept_bytes > self.unfinished_max:
+                text = f"unfinished contents of {self._kept_bytes} bytes exceed the maximum of {self.unfinished_max}"
                 raise ResourceFault(text, 60, 40)
             return None
         del self._unfinished[channel]
@@ -317,13 +322,13 @@ class FrameReader:
         return Publishes(channel, content.method, [b"".join(content.frames)], True, 0, content.largest_frame)
 
     def in_content(self) -> bool:
-        """Whether a content is incomplete whose header has arrived."""
+        """Whether any content has its header but not all of its body."""
         return any(not content.waits_for_header for content in self._unfinished.values())
 
-    def _wait_for(self, octets: int) -> None:
-        """Collect the parts of an incomplete frame, without joining them at each read."""
+    def _wait_for(self, count: int) -> None:
+        """Begin to collect an incomplete frame that needs `count` more bytes; its parts are joined once, at the end."""
         self._parts = [self._data[self._at :]]
-        self._missing = octets
+        self._missing = count
         self._data = b""
         self._at = 0
 
@@ -331,9 +336,9 @@ class FrameReader:
         return FrameError(f"type {kind}, all octets = <<>>: {{frame_too_large,{size},{self.frame_max}}}")
 
     def _unknown(self, kind: int, at: int) -> FrameError:
-        return FrameError(f"type {kind}, first 16 octets = {shown(self._data[at : at + 16])}: unknown_frame")
+        return FrameError(f"type {kind}, first 16 octets = {format_bytes(self._data[at : at + 16])}: unknown_frame")
 
 
-def shown(octets: bytes) -> str:
+def format_bytes(data: bytes) -> str:
     """Format the first 16 bytes as Erlang prints a binary."""
-    return "<<" + ",".join(str(octet) for octet in octets[:16]) + ">>"
+    return "<<" + ",".join(str(byte) for byte in data[:16]) + ">>"

@@ -1,8 +1,8 @@
-"""Decodes method payloads to pamqp's method objects, with checks that pamqp lacks.
+"""The decoder of method payloads to pamqp's method objects, with checks that pamqp lacks.
 
-pamqp cannot tell a short payload from a whole one, recurses on nested tables and forgets the types in them. So the
-payload is walked first by the argument types that pamqp itself declares: every length must fit, nothing may be left
-over, and the one table a method can have is cut out, checked, and handed on with its bytes as they came.
+pamqp accepts truncated payloads, recurses on nested tables and loses the types in them. So the payload is checked first
+against the argument types that pamqp declares: every length must fit and nothing may be left over. The one table that a
+method can have is cut out, checked, and returned with its bytes unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
 from ..amqp.field_table import Table, check
 
 FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
-ACCESS_REQUEST = 0x001E000A  # of AMQP 0-8, which pamqp does not know: always granted, so its arguments do not matter
+ACCESS_REQUEST = 0x001E000A  # of AMQP 0-8, unknown to pamqp; it is always granted, so its arguments are ignored
 EMPTY_TABLE = b"\0\0\0\0"
 
 
@@ -29,9 +29,8 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     kind = commands.INDEX_MAPPING.get(index)
     if kind is None:
         raise CommandInvalid("unimplemented method", class_id, method_id)
-    method: base.Frame = object.__new__(
-        kind
-    )  # not called: some methods warn of their age, and all arguments are about to be set
+    # Without __init__, which warns for some old methods; `unmarshal` sets all arguments.
+    method: base.Frame = object.__new__(kind)
     try:
         arguments, table = _walk(method, payload[4:])
         method.unmarshal(arguments)
@@ -44,7 +43,7 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
 
 
 def _walk(method: base.Frame, arguments: bytes) -> tuple[bytes, Table]:
-    """Return the arguments with an empty table in place of the one they have, and that table."""
+    """Check the arguments, and return them with an empty table in place of theirs, and their table."""
     at = 0
     bits = 0
     table = Table.EMPTY

@@ -1,7 +1,7 @@
-"""What the broker sends: whole frames as bytes.
+"""The encoder of the methods that the broker sends, as whole frames.
 
-Replies are packed here and not by pamqp, whose encoder refuses names that RabbitMQ takes (long ones, `*`, line feeds)
-and text that is not UTF-8; the tests hold both against each other.
+It does not use pamqp's encoder, which refuses text that is not UTF-8 and names that RabbitMQ accepts (long ones, `*`,
+line feeds). The tests compare both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHANNEL_OPEN_OK = commands.Channel.OpenOk.index
 CHANNEL_FLOW_OK = commands.Channel.FlowOk.index
 CHANNEL_CLOSE = commands.Channel.Close.index
 CHANNEL_CLOSE_OK = commands.Channel.CloseOk.index
-REQUEST_OK = 0x001E000B  # of AMQP 0-8, which pamqp does not know
+REQUEST_OK = 0x001E000B  # access.request-ok of AMQP 0-8, unknown to pamqp
 EXCHANGE_DECLARE_OK = commands.Exchange.DeclareOk.index
 EXCHANGE_DELETE_OK = commands.Exchange.DeleteOk.index
 EXCHANGE_BIND_OK = commands.Exchange.BindOk.index
@@ -59,18 +59,18 @@ TX_ROLLBACK_OK = commands.Tx.RollbackOk.index
 
 
 def method(channel: int, index: int, arguments: bytes = b"") -> bytes:
-    """A method frame; `arguments` are encoded already."""
+    """Encode a method frame from encoded arguments."""
     return _head(METHOD, channel, 4 + len(arguments)) + _u32(index) + arguments + END
 
 
 def short_string(text: str) -> bytes:
-    """Raises ValueError beyond 255 octets. Surrogate escapes go out as the octets they stand for."""
-    octets = text.encode("utf-8", "surrogateescape")
-    return bytes((len(octets),)) + octets
+    """Encode a short string; surrogate escapes become the bytes that they escape. Raises ValueError above 255 bytes."""
+    encoded = text.encode("utf-8", "surrogateescape")
+    return bytes((len(encoded),)) + encoded
 
 
-def long_string(octets: bytes) -> bytes:
-    return _u32(len(octets)) + octets
+def long_string(data: bytes) -> bytes:
+    return _u32(len(data)) + data
 
 
 def short(number: int) -> bytes:
@@ -82,26 +82,28 @@ def long(number: int) -> bytes:
 
 
 def close(channel: int, code: int, text: str, class_id: int, method_id: int) -> bytes:
-    """connection.close on channel 0, else channel.close."""
+    """Encode connection.close for channel 0, else channel.close."""
     index = CHANNEL_CLOSE if channel else CONNECTION_CLOSE
     return method(channel, index, _u16(code) + short_string(text) + _u16(class_id) + _u16(method_id))
 
 
 def acknowledgement(channel: int, index: int, tag: int, multiple: bool) -> bytes:
-    """basic.ack or basic.nack towards a publisher."""
+    """Encode basic.ack or basic.nack to a publisher."""
     return method(channel, index, _u64(tag) + (b"\x01" if multiple else b"\x00"))
 
 
 def deliver_prefix(channel: int, tag: bytes, address_bytes: int) -> bytes:
-    """basic.deliver up to the delivery tag; `address_bytes` is the length of exchange and routing key, encoded."""
+    """Encode basic.deliver up to the delivery tag; `address_bytes` is the length of the encoded exchange and key."""
     size = 4 + len(tag) + 8 + 1 + address_bytes
     return _head(METHOD, channel, size) + _u32(DELIVER) + tag
 
 
 def get_ok(channel: int, tag: int, redelivered: bool, address: bytes, ready: int) -> bytes:
+    """Encode basic.get-ok; `address` is the encoded exchange and key."""
     flags = b"\x01" if redelivered else b"\x00"
     return method(channel, GET_OK, _u64(tag) + flags + address + _u32(ready))
 
 
-def returned(channel: int, code: int, text: str, address: bytes) -> bytes:
+def basic_return(channel: int, code: int, text: str, address: bytes) -> bytes:
+    """Encode basic.return; `address` is the encoded exchange and key."""
     return method(channel, RETURN, _u16(code) + short_string(text) + address)

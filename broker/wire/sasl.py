@@ -1,4 +1,4 @@
-"""Parser of SASL responses: PLAIN and AMQPLAIN to user name and password."""
+"""Parsers of SASL responses: user name and password of PLAIN and AMQPLAIN."""
 
 from ..amqp.errors import SyntaxFault
 from ..amqp.field_table import Table, check

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ...amqp import properties
 from ...amqp.errors import PreconditionFailed
-from ...amqp.field_table import FLOATS, INTEGERS, OCTETS, Table, Value, equal_header, term_of, type_name
+from ...amqp.field_table import FLOATS, INTEGERS, STRINGS, Table, Value, equal_header, term_of, type_name
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .exchange_type import Emission, ExchangeType
@@ -152,7 +152,7 @@ def _terms_sent(key: str, sent: Value) -> list[_Term]:
 
 def _class(letter: str) -> str:
     """One letter for all types whose values may be equal."""
-    return "I" if letter in INTEGERS else "S" if letter in OCTETS else "d" if letter in FLOATS else letter
+    return "I" if letter in INTEGERS else "S" if letter in STRINGS else "d" if letter in FLOATS else letter
 
 
 def _hashable(content: object) -> object:

@@ -389,4 +389,4 @@ def return_message(channel: Channel, message: Message) -> None:
     frame_max = channel.connection.frame_max
     if message.channel != channel.number or message.largest_frame > frame_max > 0:
         frames = reframe(frames, channel.number, frame_max)
-    channel.send(method_encoder.returned(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)
+    channel.send(method_encoder.basic_return(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)

@@ -10,7 +10,7 @@ import trustme
 from warren.broker.net.certificates import (
     authority_expiries,
     distinguished_name,
-    escaped,
+    escape,
     login_name,
     server_expiry,
     validity,
@@ -39,7 +39,7 @@ def test_the_last_name_comes_first():
     ],
 )
 def test_what_would_be_mistaken_is_escaped(value: str, text: str):
-    assert escaped(value) == text
+    assert escape(value) == text
 
 
 def test_a_user_is_named_by_what_was_chosen():

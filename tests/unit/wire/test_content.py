@@ -25,7 +25,7 @@ def test_the_frames_are_kept_as_they_came_but_for_empty_ones(pieces: list[bytes]
         content.body(body(piece))
     frames = codec.header_frame(1, 10) + b"".join(body(piece) for piece in pieces if piece)
     assert content.missing == 0
-    assert b"".join(content.frames) == frames and content.kept == len(frames)
+    assert b"".join(content.frames) == frames and content.kept_bytes == len(frames)
     assert content.largest_frame == max(22, *[8 + len(piece) for piece in pieces])
 
 
@@ -40,11 +40,11 @@ def test_a_body_longer_than_announced_is_a_frame_error() -> None:
         content.body(body(b"12345"))
 
 
-def test_a_body_over_the_limit_is_counted_and_not_kept() -> None:
+def test_a_body_above_the_limit_is_counted_and_not_kept() -> None:
     content = begun(1001)
     content.body(body(bytes(1000)))
     content.body(body(b"x"))
-    assert (content.missing, content.frames, content.kept, content.body_bytes) == (0, [], 0, 1001)
+    assert (content.missing, content.frames, content.kept_bytes, content.body_bytes) == (0, [], 0, 1001)
 
 
 def test_the_error_says_what_was_expected() -> None:

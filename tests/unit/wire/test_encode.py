@@ -102,7 +102,7 @@ def test_what_goes_before_a_content(exchange: str, key: str, tag: str, number: i
     rest = b"\x01" + address.delivered[1:] if redelivered else address.delivered
     _, delivered = read(prefix + number.to_bytes(8, "big") + rest)
     _, got = read(method_encoder.get_ok(2, number, redelivered, address.encoded, 7))
-    _, returned = read(method_encoder.returned(2, 312, "NO_ROUTE", address.encoded))
+    _, returned = read(method_encoder.basic_return(2, 312, "NO_ROUTE", address.encoded))
     assert delivered.consumer_tag == tag and got.message_count == 7
     assert (returned.reply_code, returned.reply_text) == (312, "NO_ROUTE")
     for method in (delivered, got, returned):
