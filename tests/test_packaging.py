@@ -1,7 +1,6 @@
 """What is packaged is what is there: the wheel, its entry points, its dependencies."""
 
 import ast
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.checkout import ROOT, installed
+from tests.support.broker_process import run
+from tests.support.checkout import ROOT, write_distribution
 
 PACKAGES = ("broker", "federation", "plugins")
 # Where a distribution is not called what is imported
@@ -110,14 +110,8 @@ def application(tmp_path: Path) -> Path:
 
 
 def test_packages_of_an_application_may_have_the_names_of_our_folders(application: Path, tmp_path: Path) -> None:
-    paths = os.pathsep.join([str(application), str(installed(tmp_path / "installed")), str(ROOT)])
-    ran = subprocess.run(
-        [sys.executable, "-m", "warren.broker.cli", "plugins"],
-        cwd=application,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-    )
+    paths = (application, write_distribution(tmp_path / "installed"), ROOT)
+    ran = run("plugins", folder=application, paths=paths)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert all(f"{name}\t" in ran.stdout for name in PROJECT["entry-points"]["warren.exchange_types"])
 

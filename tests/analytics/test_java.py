@@ -1,13 +1,11 @@
 """Java is looked at before Spark is started; what is missing is told in one line."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT, installed
+from tests.support.broker_process import run
+from tests.support.checkout import ROOT, write_distribution
 from warren.plugins.throughput.analysis.java_check import ADVICE, java_fault, major
 
 
@@ -51,18 +49,8 @@ def test_a_java_that_fails_is_none(java: Path) -> None:
 
 
 def test_the_command_ends_with_one_line_without_java(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "warren.broker.cli",
-        "analyze",
-        "--input",
-        str(tmp_path),
-        "--output",
-        str(tmp_path / "o"),
-    ]
-    paths = os.pathsep.join([str(installed(tmp_path / "installed")), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": paths, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    paths = (write_distribution(tmp_path / "installed"), ROOT)
+    words = ("analyze", "--input", str(tmp_path), "--output", str(tmp_path / "o"))
+    done = run(*words, folder=tmp_path, paths=paths, PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
     assert done.returncode == 69
     assert done.stderr == f"warren analyze: {tmp_path}/bin/java cannot be run: {ADVICE}\n"

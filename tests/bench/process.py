@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.checkout import ROOT
+from tests.support.broker_process import BrokerProcess
 
-READY_WITHIN_S = 60.0
-STOP_WITHIN_S = 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -41,48 +34,17 @@ class Broker:
         return cls(name, int(port), int(pid) if pid else None)
 
 
-class NotStarted(Exception):
-    """Warren did not come up; the text is what it logged."""
-
-
 @contextmanager
 def warren(arguments: list[str]) -> Iterator[Broker]:
     """Starts `warren serve` of this checkout on a free port, in an empty directory; stops it with SIGTERM."""
-    command = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as directory:
-        log = Path(directory, "bench.log")
-        with log.open("wb") as stderr:
-            started_s = time.monotonic()
-            process = subprocess.Popen(command, stdout=stderr, stderr=stderr, cwd=directory, env=environment)
-            try:
-                address = _ready(process, log)
-                start_s = time.monotonic() - started_s
-                yield Broker("warren", int(address.rpartition(":")[2]), process.pid, start_s)
-            finally:
-                _stop(process)
-
-
-def _ready(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Waits for the log line with event `ready`; returns the AMQP address in it."""
-    give_up_s = time.monotonic() + READY_WITHIN_S
-    while process.poll() is None and time.monotonic() < give_up_s:
-        for line in log.read_bytes().splitlines(keepends=True):
-            if line.startswith(b"{") and line.endswith(b"\n"):
-                event = json.loads(line)
-                if event.get("event") == "ready":
-                    return str(event["amqp"][0])
-        time.sleep(0.002)
-    raise NotStarted(f"warren did not become ready:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(STOP_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        process = BrokerProcess(Path(directory), *arguments, data=None, fork=False)
+        try:
+            start_s = process.start()
+            yield Broker("warren", process.port, process.process.pid, start_s)
+            process.stop()
+        finally:
+            process.close()
 
 
 def raise_open_files(count: int) -> None:

@@ -33,6 +33,7 @@ from tests.bench.process import Broker, cpu_s, rss_bytes
 from tests.bench.progress import RUNNING
 from tests.bench.publishing import BATCH, Confirms, batch_of
 from tests.bench.sink import Chunk, sink
+from tests.support.broker_process import NotStarted
 from tests.support.polling import until
 
 LOAD_OF = {load.letter: load for load in LOADS}
@@ -256,21 +257,9 @@ def test_a_broker_that_is_not_there_fails_the_load() -> None:
         run(LOAD_OF["A"], Broker("nobody", port), seconds=0.1, warmup_s=0)
 
 
-STUB = """\
-import json, signal, socket, sys
-listener = socket.create_server(("127.0.0.1", 0))
-print("not JSON", file=sys.stderr)
-print(json.dumps({"event": "ready", "amqp": ["127.0.0.1:%d" % listener.getsockname()[1]]}), file=sys.stderr, flush=True)
-signal.sigwait({signal.SIGTERM})
-"""
-
-
 @pytest.mark.sockets
-def test_warren_is_started_on_a_port_of_its_own_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broker").mkdir()
-    (tmp_path / "broker" / "cli.py").write_text(STUB)
-    monkeypatch.setattr(process, "ROOT", tmp_path)
-    with process.warren([]) as broker:
+def test_warren_is_started_on_a_port_of_its_own_and_stopped() -> None:
+    with process.warren(["--memory"]) as broker:
         assert broker.start_s is not None and broker.start_s > 0
         socket.create_connection(("127.0.0.1", broker.port)).close()
     with pytest.raises(ConnectionRefusedError):
@@ -278,11 +267,6 @@ def test_warren_is_started_on_a_port_of_its_own_and_stopped(tmp_path: Path, monk
 
 
 @pytest.mark.sockets
-def test_a_warren_that_does_not_come_up_tells_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "warren" / "broker").mkdir(parents=True)
-    for package in ("warren", "warren/broker"):
-        (tmp_path / package / "__init__.py").touch()  # else an installed broker is found first
-    (tmp_path / "warren" / "broker" / "cli.py").write_text("raise SystemExit('the port is in use')")
-    monkeypatch.setattr(process, "ROOT", tmp_path)
-    with pytest.raises(process.NotStarted, match="the port is in use"), process.warren([]):
+def test_a_warren_that_does_not_come_up_tells_why() -> None:
+    with pytest.raises(NotStarted, match="--bogus"), process.warren(["--memory", "--bogus"]):
         pass

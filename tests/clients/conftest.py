@@ -5,78 +5,18 @@ with SIGTERM at the end, when it must leave with status 0. With `WARREN_PEER=HOS
 other broker of the AMQP 0-9-1 family (user guest), which is how they are checked against RabbitMQ itself.
 """
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 import pika
 import pytest
 
-from tests.support.checkout import ROOT
+from tests.support.broker_process import BrokerProcess
 
-from .api import API, BrokerWithAPI
-
-READY_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 60
-
-
-class BrokerProcess:
-    """A broker of our own in a child process; its log is drained by a thread so that it can never block."""
-
-    def __init__(self, folder: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.last_lines: deque[str] = deque(maxlen=40)
-        self.port = 0
-        self._known = threading.Event()
-        assert self.process.stderr is not None
-        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True)
-        self._reader.start()
-
-    def _read(self, log: IO[str]) -> None:
-        for line in log:
-            self.last_lines.append(line)
-            if not self.port and '"ready"' in line:
-                event = json.loads(line)
-                if event["event"] == "ready":
-                    self.port = int(event["amqp"][0].rpartition(":")[2])
-                    self._known.set()
-        self._known.set()  # the end of the log: it never became ready
-
-    def wait_ready(self) -> None:
-        self._known.wait(READY_TIMEOUT_S)
-        if not self.port:
-            self.process.kill()
-            pytest.fail("the broker did not become ready:\n" + "".join(self.last_lines))
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            pytest.fail("the broker did not stop after SIGTERM:\n" + "".join(self.last_lines))
-        self._reader.join(STOP_TIMEOUT_S)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        assert status == 0, f"the broker left with status {status}:\n" + "".join(self.last_lines)
+from .api import API, api_of, broker_with_api
 
 
 @pytest.fixture(scope="session")
@@ -86,10 +26,9 @@ def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[s
         host, _, port = peer.rpartition(":")
         yield host, int(port)
         return
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
-    process.wait_ready()
-    yield "127.0.0.1", process.port
-    process.stop()
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), memory=True) as broker:
+        yield broker.address
+        broker.stop()
 
 
 @pytest.fixture(scope="session")
@@ -122,10 +61,8 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[API]:
         host, _, port = named.rpartition(":")
         yield API(host, int(port), os.environ.get("WARREN_PEER", "127.0.0.1:5672"))
         return
-    broker = BrokerWithAPI(tmp_path_factory.mktemp("api"))
-    try:
-        yield broker.api()
-    finally:
+    with broker_with_api(tmp_path_factory.mktemp("api")) as broker:
+        yield api_of(broker)
         broker.stop()
 
 

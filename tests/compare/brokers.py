@@ -1,25 +1,22 @@
 """The two brokers that are compared: a Warren started here, and a RabbitMQ 4 that runs already."""
 
-import base64
 import contextlib
-import http.client
 import json
 import shlex
 import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pika
 
-from tests.support.checkout import ROOT
+from tests.support.broker_process import ANY_PORT, WARRENCTL, BrokerProcess, NotStarted, command_line
+from tests.support.http import HTTPClient
 
-START_S, ANSWER_S, COMMAND_S = 30.0, 30.0, 90.0  # how long a start, an HTTP answer and a command may take
-POLL_S = 0.05
+COMMAND_S = 90.0  # how long a command may take
 WARREN_NODE = "rabbit@here"
 TOOLS = ("rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins")
 
@@ -69,19 +66,11 @@ class Broker:
         """The answer to a request below /api; `body` is sent as it is if it is bytes. Raises NoAnswer."""
         user, password = credentials or (self.user, self.password)
         sent = {"content-type": "application/json", **(headers or {})}
-        if user:
-            sent["authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self.http, timeout=ANSWER_S)
         try:
-            connection.request(method, "/api" + path, data, sent)
-            response = connection.getresponse()
-            text = response.read().decode("utf-8", "replace")
-        except (OSError, http.client.HTTPException) as error:
+            response = HTTPClient(self.http).request(method, path, body, user or None, password, sent)
+        except (OSError, HTTPException) as error:
             raise NoAnswer(f"{self.title} at http://{self.http} does not answer: {error}") from error
-        finally:
-            connection.close()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, decoded(text))
+        return Answer(response.status, response.headers, decoded(response.body.decode("utf-8", "replace")))
 
     def command(self, line: str) -> Output:
         """Run a command line, whose first word may name the tool; it is rabbitmqctl otherwise."""
@@ -131,32 +120,18 @@ def tools_of(command: Sequence[str]) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def warren(folder: Path) -> Iterator[Broker]:
-    """A Warren of this checkout, in memory, until the block ends. Raises NoAnswer."""
-    config, log = folder / "broker.conf", folder / "broker.log"
-    config.write_text(
-        f"log.dir = {folder}\nlog.file = broker.log\nlog.file.formatter = json\nlog.console = false\n"
-        "prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = 0\n"
+    """A Warren of this checkout, until the block ends. Raises NoAnswer."""
+    log = folder / "broker.log"
+    process = BrokerProcess(folder, "--http", ANY_PORT, data=folder, node=WARREN_NODE, log=log, fork=False)
+    process.configure(
+        *(f"log.dir = {folder}", f"log.file = {log.name}", "log.file.formatter = json", "log.console = false"),
+        *("prometheus.tcp.ip = 127.0.0.1", "prometheus.tcp.port = 0"),
     )
-    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(config), "--data", str(folder)]
-    line += ["--node", WARREN_NODE, "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    with subprocess.Popen(line, cwd=ROOT) as process:
-        try:
-            ready = addresses(process, log)
-            ctl = [sys.executable, "-m", "warren.broker.ctl", "--data", str(folder)]
-            tools = dict.fromkeys(TOOLS, ctl)
-            yield Broker("Warren", ready["http"][0], ready["amqp"][0], "guest", "guest", tools, {"node": WARREN_NODE})
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def addresses(process: "subprocess.Popen[bytes]", log: Path) -> dict[str, list[str]]:
-    """The addresses in the log's line `ready`. Raises NoAnswer."""
-    end = time.monotonic() + START_S
-    while time.monotonic() < end and process.poll() is None:
-        lines = log.read_text().splitlines(keepends=True) if log.exists() else []
-        for event in (json.loads(line) for line in lines if line.endswith("\n")):
-            if event["event"] == "ready":
-                return {name: value for name, value in event.items() if isinstance(value, list)}
-        time.sleep(POLL_S)
-    raise NoAnswer(f"Warren did not start: {log.read_text() if log.exists() else 'no log'}")
+    try:
+        with process:
+            tools = dict.fromkeys(TOOLS, command_line("--data", str(folder), module=WARRENCTL))
+            (http,), (amqp,) = process.addresses["http"], process.addresses["amqp"]
+            yield Broker("Warren", http, amqp, "guest", "guest", tools, {"node": WARREN_NODE})
+            process.stop()
+    except NotStarted as failure:
+        raise NoAnswer(f"Warren did not start: {failure}") from failure

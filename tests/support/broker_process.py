@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .amqp import Client
 from .broker import SocketPeer
-from .checkout import ROOT, installed
+from .checkout import ROOT, write_distribution
 from .fork_server import ForkedProcess, fork_server
 from .http import HTTPClient
 from .polling import until
@@ -230,7 +230,7 @@ class BrokerProcess:
 
 def environment_of(folder: Path) -> dict[str, str]:
     """The environment of a process that imports this checkout and finds its plugins, whatever is installed."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder / "installed")), str(ROOT)])}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(write_distribution(folder / "installed")), str(ROOT)])}
 
 
 def command_line(*words: str, module: str = WARREN, python: str = sys.executable) -> list[str]:
@@ -242,12 +242,16 @@ def run(
     *words: str,
     module: str = WARREN,
     folder: Path = ROOT,
-    environment: Mapping[str, str] | None = None,
+    paths: Sequence[Path] = (ROOT,),
     python: str = sys.executable,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of `warren`, or of another module, in that folder; return its exit status and output."""
+    """Run a command of `warren`, or of another module, in that folder; return its exit status and output.
+
+    Its PYTHONPATH has these paths, and its environment these variables beside those of the tests.
+    """
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), **variables}
     return subprocess.run(
         command_line(*words, module=module, python=python),
-        cwd=folder, env=environment or {**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=COMMAND_WITHIN_S, check=False,
+        cwd=folder, env=variables, capture_output=True, text=True, timeout=COMMAND_WITHIN_S, check=False,
     )  # fmt: skip

@@ -1,24 +1,30 @@
-"""A distribution that says what is in this checkout, for processes that are to find its plugins by entry point.
+"""This checkout, and its metadata as an installed distribution has it: by these, processes find its plugins.
 
-Whether, and as of when, the checkout is installed in the environment of the tests does not matter then.
+They find those of the checkout then, also where another version, or none, is installed in the environment of the tests.
 """
 
 import tomllib
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def installed(folder: Path) -> Path:
-    """Made in this folder; to be put in front of PYTHONPATH, with ROOT behind it."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    metadata = folder / f"{project['name']}-{project['version']}.dist-info"
+def write_distribution(folder: Path) -> Path:
+    """Write the metadata into this folder and return it; PYTHONPATH must have it in front, and ROOT behind it."""
+    name, version, entry_points = _project()
+    metadata = folder / f"{name}-{version}.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n", encoding="utf-8"
-    )
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(entry_points, encoding="utf-8")
+    return folder
+
+
+@cache
+def _project() -> tuple[str, str, str]:
+    """Name, version and entry points of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = []
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *[f"{name} = {value}" for name, value in entries.items()]]
-    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+    return project["name"], project["version"], "\n".join(lines) + "\n"

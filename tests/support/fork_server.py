@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from .checkout import ROOT, installed
+from .checkout import ROOT, write_distribution
 
 REQUEST_BYTES = 1 << 17  # more than any command line with its environment
 FILES = 3  # of a child: standard input, output and error
@@ -107,7 +107,7 @@ def fork_server() -> ForkServer:
 
 def _import_broker(folder: Path) -> None:
     """All that a broker imports when it starts: the plugins of this checkout as well."""
-    sys.path.insert(0, str(installed(folder)))
+    sys.path.insert(0, str(write_distribution(folder)))
     import uvloop  # noqa: F401
 
     from warren.broker import cli, logs  # noqa: F401

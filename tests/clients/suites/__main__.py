@@ -4,10 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.support.checkout import ROOT
+
 from .amqp091_go import Amqp091Go
 from .amqplib import Amqplib
 from .amqpstorm import AMQPStorm
-from .brokers import ROOT, NotStarted, RabbitMQ, Warren
+from .brokers import NotStarted, RabbitMQ, Warren
 from .bunny import Bunny
 from .kombu import Kombu
 from .pika import Pika

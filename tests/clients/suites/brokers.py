@@ -13,19 +13,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 import trustme
 
-from tests.support.checkout import ROOT
+from tests.support.broker_process import BrokerProcess, Process
+from tests.support.polling import until
 
 PORT = 5672
 TLS_PORT = 5671
-READY_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
 
 ALL = (".*", ".*", ".*")
@@ -52,11 +50,8 @@ class Broker:
         self.certificates = folder / "certificates"
         self.log = folder / "broker.log"
 
-    def command(self, configuration: Path) -> list[str]:
+    def launch(self, configuration: Path) -> Process:
         raise NotImplementedError
-
-    def environment(self, configuration: Path) -> dict[str, str]:
-        return {}
 
     def __enter__(self) -> "Broker":
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -67,22 +62,10 @@ class Broker:
         (self.folder / "definitions.json").write_text(json.dumps(definitions(self.queue_types), indent=1))
         if answers():
             raise NotStarted(f"port {PORT} of 127.0.0.1 is taken by somebody else")
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command(configuration),
-                cwd=self.folder,
-                env={**os.environ, **self.environment(configuration)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while not answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise NotStarted(f"{self.name} did not become ready, see {self.log}")
-            time.sleep(0.1)
+        self.process = self.launch(configuration)
+        until(lambda: answers() or self.process.poll() is not None, f"{self.name} is ready", every_s=0.1)
+        if self.process.poll() is not None:
+            raise NotStarted(f"{self.name} ended before it was ready, see {self.log}")
         return self
 
     def __exit__(
@@ -96,8 +79,11 @@ class Broker:
             try:
                 self.process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                self.kill()
                 self.process.wait()
+
+    def kill(self) -> None:
+        self.process.kill()
 
 
 class Warren(Broker):
@@ -106,12 +92,11 @@ class Warren(Broker):
     name = "warren"
     queue_types = ("classic", "quorum")
 
-    def command(self, configuration: Path) -> list[str]:
-        data = str(self.folder / "data")
-        return [sys.executable, "-m", "warren.broker.cli", "serve", "--config", str(configuration), "--data", data]
-
-    def environment(self, configuration: Path) -> dict[str, str]:
-        return {"PYTHONPATH": str(ROOT)}
+    def launch(self, configuration: Path) -> Process:
+        broker = BrokerProcess(self.folder, amqp=None, fork=False)
+        self.log = broker.output
+        broker.launch(config=configuration)
+        return broker.process
 
 
 class RabbitMQ(Broker):
@@ -121,8 +106,21 @@ class RabbitMQ(Broker):
     queue_types = ("classic", "quorum", "stream")
     bin = Path("/usr/lib/rabbitmq/bin")
 
-    def command(self, configuration: Path) -> list[str]:
-        return [str(self.bin / "rabbitmq-server")]
+    def launch(self, configuration: Path) -> Process:
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [str(self.bin / "rabbitmq-server")],
+                cwd=self.folder,
+                env={**os.environ, **self.environment(configuration)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """With all processes that it has started."""
+        os.killpg(self.process.pid, signal.SIGKILL)
 
     def environment(self, configuration: Path) -> dict[str, str]:
         plugins = self.folder / "enabled_plugins"

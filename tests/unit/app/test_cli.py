@@ -1,48 +1,20 @@
 """The commands, as processes: exit status, one line for each error, what a ready broker writes."""
 
-import json
 import re
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT
+from tests.support.broker_process import WARREN, WARRENCTL, BrokerProcess, run
 
-
-def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-
-
-def warren(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return command("warren.broker.cli", *arguments)
-
-
-def warrenctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return command("warren.broker.ctl", *arguments)
+warren, warrenctl = run, partial(run, module=WARRENCTL)
 
 
 def only_line(text: str) -> str:
     (line,) = text.splitlines()
     return line
-
-
-@pytest.fixture
-def broker() -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
-    """A broker on any port, and what its line `ready` said."""
-    line = [sys.executable, "-m", "warren.broker.cli", "serve", "--amqp", "127.0.0.1:0", "--memory"]
-    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            events = (json.loads(text) for text in process.stderr)
-            yield process, next(event for event in events if event["event"] == "ready")
-        finally:
-            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -86,18 +58,16 @@ def test_the_configuration_is_printed_and_nothing_started(tmp_path: Path) -> Non
     assert "secret" not in done.stdout
 
 
-@pytest.mark.parametrize("module", ["warren.broker.cli", "warren.broker.ctl"])
+@pytest.mark.parametrize("module", [WARREN, WARRENCTL])
 def test_the_commands_tell_their_version_and_usage(module: str) -> None:
-    assert re.match(r"warren(ctl)? \S", only_line(command(module, "--version").stdout))
-    assert "usage" in command(module, "--help").stdout.lower()
+    assert re.match(r"warren(ctl)? \S", only_line(run("--version", module=module).stdout))
+    assert "usage" in run("--help", module=module).stdout.lower()
 
 
 @pytest.mark.sockets
 def test_the_daemon_imports_nothing_that_only_costs_time_and_memory() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        line = [sys.executable, "-X", "importtime", "-m", "warren.broker.cli", "serve", "--memory"]
-        line += ["--amqp", f"127.0.0.1:{taken.getsockname()[1]}"]
-        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = warren("serve", "--memory", "--amqp", f"127.0.0.1:{taken.getsockname()[1]}", PYTHONPROFILEIMPORTTIME="1")
     imported = {text.rpartition("|")[2].strip() for text in done.stderr.splitlines() if text.startswith("import time:")}
     assert "warren.broker.app.main" in imported
     assert not {"typer", "click", "rich.console", "pydantic", "pytest", "tomllib", "difflib"} & imported
@@ -126,11 +96,15 @@ def test_warrenctl_tells_in_one_line_that_nobody_answers() -> None:
 
 
 @pytest.mark.sockets
-def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(
-    broker: tuple[subprocess.Popen[str], dict[str, object]],
-) -> None:
-    process, ready = broker
-    (address,) = ready["amqp"]  # type: ignore[misc]
+def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, memory=True, fork=False) as broker:
+        (address,) = broker.addresses["amqp"]
+        check_pings(address)
+        broker.stop()
+
+
+def check_pings(address: str) -> None:
+    """A ping succeeds with a password that is right and a virtual host that exists."""
     assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", address)
     pinged = warrenctl("ping", "--url", f"amqp://{address}")
     assert (pinged.returncode, pinged.stdout, pinged.stderr) == (0, "Ping succeeded\n", "")
@@ -140,8 +114,6 @@ def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(
     nowhere = warrenctl("ping", "--url", f"amqp://{address}/nowhere")
     assert nowhere.returncode == 69
     assert "NOT_ALLOWED" in only_line(nowhere.stderr)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.sockets

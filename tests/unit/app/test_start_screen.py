@@ -5,11 +5,11 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.broker_process import command_line
 from tests.support.checkout import ROOT
 from warren.broker.app.start_screen import start_screen
 
@@ -41,7 +41,7 @@ def test_a_broker_in_memory_says_that_nothing_is_kept() -> None:
 def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     options = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
-    line = [sys.executable, "-m", "warren.broker.cli", "serve", *options]
+    line = command_line("serve", *options)
     process = subprocess.Popen(line, cwd=ROOT, stderr=theirs, stdout=theirs)
     os.close(theirs)
     shown = ""

@@ -1,13 +1,13 @@
 """Plugins that are found, and those that cannot be used: what a start says of them."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT, installed
+from tests.support.broker_process import run
+from tests.support.checkout import ROOT, write_distribution
 from warren.broker.core.exchanges.registry import Registry
 from warren.broker.hosting.loading import COMMANDS, SERVICES, PluginError, load_exchange_types, load_services
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """All that is installed, as far as the process can see."""
     python = [path for path in sys.path if path.startswith(sys.base_prefix) and "-packages" not in path]
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(ROOT), *python])
-    installed(tmp_path)
+    write_distribution(tmp_path)
     return tmp_path
 
 
@@ -95,9 +95,7 @@ def test_a_plugin_that_cannot_be_used_is_named_in_one_line(
 
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`warren`, for which nothing is installed but what is in this folder."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed(folder)), str(ROOT)])}
-    line = [sys.executable, "-m", "warren.broker.cli", *words]
-    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return run(*words, folder=folder, paths=(write_distribution(folder), ROOT))
 
 
 def test_warren_lists_the_types_with_their_distributions(tmp_path: Path) -> None:
