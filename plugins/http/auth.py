@@ -16,7 +16,7 @@ from warren.broker.core.metadata.records import StoredUser
 from warren.broker.plugin import Host, Peer, User, VHost
 from warren.broker.session.events import http_login
 
-from .responses import NOT_YOURS, REALM, HTTPError, bad, not_authorised, not_now
+from .responses import NOT_OWNER, REALM, HTTPError, bad, not_authorised, not_now
 
 ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitoring", "policymaker", "management"
 TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
@@ -99,7 +99,7 @@ def check_monitor(caller: Caller, vhost: VHost | None) -> None:
 def check_policymaker(caller: Caller, vhost: VHost | None) -> None:
     check_any(caller, vhost)
     if not caller.makes_policies or (vhost is not None and not caller.enters(vhost)):
-        raise not_authorised(NOT_YOURS)
+        raise not_authorised(NOT_OWNER)
 
 
 def check_administrator(caller: Caller, vhost: VHost | None) -> None:
@@ -121,7 +121,7 @@ MONITOR = Guard("mon", "monitoring, administrator", check_monitor)
 POLICIES = Guard("pol", "administrator; policymaker with access to the virtual host", check_policymaker)
 ADMIN = Guard("adm", "administrator", check_administrator)
 LOCAL = Guard("local", "callers at the node's unix socket", check_local)
-# The handler knows the owner of the object and calls `Request.check_own`.
+# The handler knows the owner of the object and calls `Request.check_owner`.
 OWN = Guard("own", "the owner; monitoring to read, administrator to change", check_any)
 
 
@@ -163,24 +163,29 @@ async def authenticate(host: Host, header: str | None, peer: Peer) -> Caller:
     return await log_in(host, *credentials(header), peer)
 
 
+async def verify_password(host: Host, name: str, password: bytes, loopback: bool, source: str = "") -> User | None:
+    """Return the user if the password is right, or else None. Raises HTTPError (503) if too many logins wait."""
+    answer: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
+
+    def set_answer(user: User | None) -> None:
+        if not answer.done():  # cancelled if the client has disconnected
+            answer.set_result(user)
+
+    def postpone() -> None:
+        if not answer.done():
+            answer.set_exception(not_now("too many logins wait for an answer: try again"))
+
+    cancel = host.node.users.authenticate(name, password, loopback, set_answer, source, postpone)
+    try:
+        return await answer
+    finally:
+        cancel()  # without effect after an answer
+
+
 async def log_in(host: Host, name: str, password: bytes, peer: Peer) -> Caller:
     """Return the caller with this name and password. Raises HTTPError (401)."""
     loopback = peer.loopback
-    answered: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
-
-    def set_answer(user: User | None) -> None:
-        if not answered.done():  # set already if the client disconnected
-            answered.set_result(user)
-
-    def postpone() -> None:
-        if not answered.done():
-            answered.set_exception(not_now("too many logins wait for an answer: try again"))
-
-    forget = host.node.users.authenticate(name, password, loopback, set_answer, peer.host, postpone)
-    try:
-        user = await answered
-    finally:
-        forget()  # no-op after an answer; needed if the client disconnected
+    user = await verify_password(host, name, password, loopback, peer.host)
     host.node.attempts["http"].count(user is not None)
     if user is not None:
         http_login(host.node.events, name, peer)

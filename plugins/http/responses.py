@@ -78,7 +78,7 @@ class HTTPError(Exception):
 
 
 NO_VHOST = "vhost_not_found"
-NOT_YOURS = "User not authorised to access object"
+NOT_OWNER = "User not authorised to access object"
 
 
 def bad(reason: object) -> HTTPError:

@@ -1,1 +1,1 @@
-"""The HTTP API by which operators, their scripts and dashboards see and change the broker."""
+"""The HTTP API for operators, scripts and dashboards."""

@@ -1,4 +1,4 @@
-"""The log of requests: a file with a line for each, in the form that Apache calls combined."""
+"""The log of HTTP requests, a line each, in Apache's combined log format."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from urllib.parse import unquote
 
 NAME = "access.log"
-SECRET = "hash_password"  # the segment of a path after which a password comes
-MODE = 0o640  # names of users and of all that there is are no news for everybody on the machine
+SECRET = "hash_password"  # the path segment before a password
+MODE = 0o640  # not readable by all users of the machine, as it contains names of users and objects
 LINE = '{host} - {user} [{time:%d/%b/%Y:%H:%M:%S} +0000] "{request}" {status} {size} "{referer}" "{agent}"\n'
 
 
 class AccessLog:
-    """The file in that folder; when it was moved away a new one is made.
+    """The log file in a folder, created again after log rotation.
 
-    Requests are answered also while it cannot be written, of which the log of the broker tells once.
+    If the file cannot be written, requests are answered nevertheless, and the broker's log gets one error.
     """
 
     def __init__(self, folder: str, report: Callable[[str, str, dict[str, object]], None]) -> None:
@@ -26,10 +26,10 @@ class AccessLog:
         self._failed = False
 
     def prepare(self) -> None:
-        """Make the folder and the file. Raises OSError."""
+        """Create the folder and the file. Raises OSError."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            open(self._path, "a", opener=restricted).close()
+            open(self._path, "a", opener=open_private).close()
         except OSError as error:
             raise OSError(error.errno, f"management.http_log_dir: {error.filename}: {error.strerror}") from None
 
@@ -39,14 +39,14 @@ class AccessLog:
         fields = {
             "host": host or "-",
             "user": user or "-",
-            "request": without_password(request),
+            "request": redact_password(request),
             "referer": headers.get("referer", "-"),
             "agent": headers.get("user-agent", "-"),
         }
         time = datetime.fromtimestamp(timestamp_s, UTC)
-        said = {name: escaped(text) for name, text in fields.items()}
+        said = {name: escape(text) for name, text in fields.items()}
         try:
-            with open(self._path, "a", encoding="utf-8", errors="replace", opener=restricted) as file:
+            with open(self._path, "a", encoding="utf-8", errors="replace", opener=open_private) as file:
                 file.write(LINE.format(status=status, size=size or "-", time=time, **said))
             self._failed = False
         except OSError as error:
@@ -55,13 +55,13 @@ class AccessLog:
                 self._report("http_log_not_written", "error", {"path": str(self._path), "reason": error.strerror})
 
 
-def restricted(path: str, flags: int) -> int:
-    """Open a file that others than its owner and group may not read."""
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner and group may read."""
     return os.open(path, flags, MODE)
 
 
-def without_password(request: str) -> str:
-    """The first line of a request without the password in its path, however the path is encoded."""
+def redact_password(request: str) -> str:
+    """Return the first line of a request with the password in its path redacted, in any percent-encoding."""
     segments = request.split("/")
     for at, segment in enumerate(segments):
         if unquote(segment) == SECRET:
@@ -69,6 +69,6 @@ def without_password(request: str) -> str:
     return request
 
 
-def escaped(text: str) -> str:
-    """On one line, and without an end of its own."""
+def escape(text: str) -> str:
+    """Return the text on one line, with quotes and backslashes escaped."""
     return "".join(f"\\x{ord(one):02x}" if one in '"\\' or not one.isprintable() else one for one in text)

@@ -1,4 +1,4 @@
-"""All that answers on the port of the API: the API, and the metrics for those who monitor."""
+"""The ASGI application on the port of the HTTP API: the API, and metrics for users with the tag monitoring."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .origins import ANY_ORIGIN
 METRICS = "prometheus"  # the entry point of the service
 
 
-class Shared:
-    """An ASGI application: requests for metrics go to the service that has them, if it runs, all others to the API."""
+class Dispatcher:
+    """An ASGI application: requests for metrics go to the Prometheus service, if it runs, others to the API."""
 
     def __init__(self, host: Host, web: HTTPAPI) -> None:
         self._host = host
@@ -29,19 +29,19 @@ class Shared:
         if (
             isinstance(metrics, GuestApplication)
             and metrics.answers(raw_path_of(scope))
-            and self._web.is_host_own(scope)
+            and self._web.has_own_host(scope)
         ):
             application = await metrics.guarded_application()
         await application(scope, receive, send)
 
 
 def application(host: Host, state: State) -> ASGIApp:
-    """The whole application, with the answers to browsers about origins where some are allowed.
+    """Return the application, with CORS headers if other origins are allowed.
 
-    Where any origin is allowed none may use the credentials that a browser has stored.
+    If any origin is allowed, browsers may not send stored credentials.
     """
     config = state.config
-    web = Shared(host, HTTPAPI(host, state, routes()))
+    web = Dispatcher(host, HTTPAPI(host, state, routes()))
     if not config.cors_allow_origins:
         return web
     return CORSMiddleware(

@@ -1,4 +1,4 @@
-"""Arguments of what a request declares."""
+"""Arguments of declarations, as JSON and as AMQP tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arguments = dict[str, Any] | list[Any] | None
 
 
 def table_of(arguments: Arguments) -> Table:
-    """Raises Refusal (400), Invalid."""
+    """Return the arguments as an AMQP table. Raises HTTPError (400), Invalid."""
     if arguments is None:
         return Table.EMPTY
     if has_null(arguments):
@@ -22,7 +22,7 @@ def table_of(arguments: Arguments) -> Table:
 
 
 def has_null(value: object) -> bool:
-    """Whether there is a null in it at any depth."""
+    """True if the value contains a null at any depth."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

@@ -1,7 +1,6 @@
-"""Bodies of requests: how long they may be, that they are JSON, and what has to be in them.
+"""Request bodies: limits of size and time, JSON decoding and validation.
 
-Tools are loose with types, so `"true"` is taken where a boolean is meant and `"5"` where an integer is. Keys that are
-not known are ignored.
+Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as an integer. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from .quota import Quota
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-# Each WINDOW_S have to bring WINDOW_BYTES of a body, or its end: 273 bytes a second, slower than any line of today.
+# In each WINDOW_S a client must send WINDOW_BYTES of a body, or its end: 273 bytes a second.
 WINDOW_S = 15.0
 WINDOW_BYTES = 4096
-FORM_S = 5.0  # for a whole body whose sender has not logged in, which is a few hundred bytes
-CLOSING = {"connection": "close"}  # else the rest of the body would be waited for
+FORM_S = 5.0  # for the whole body of a request without login, a few hundred bytes
+CLOSING = {"connection": "close"}  # instead of waiting for the rest of the body
 
 TOO_LONG = "Exceeded HTTP request body size limit"
-TOO_LONG_HERE = "Payload size limit exceeded"  # where the route has a limit of its own
-THREAD_FROM = 64 << 10  # bytes, beyond which JSON is decoded in a thread: more would hold the loop for milliseconds
-NESTED_LIMIT = 100  # of JSON; what walks it later calls itself for each level, and a table of AMQP holds far less
+TOO_LONG_HERE = "Payload size limit exceeded"  # for a route with its own limit
+THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would block the loop for milliseconds
+NESTED_LIMIT = 100  # levels of nested JSON, as functions that walk it are recursive
 NOT_JSON = "not_json"
-LINE = 80  # characters, beyond which RabbitMQ writes a list on several lines
+LINE = 80  # characters; RabbitMQ breaks a longer list into lines
 BOOLEANS = ("true", "false")
 DOUBLE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 EMPTY = (b"", b"null", b"undefined")
 
 
 class Reader:
-    """Reads one body: how long it may be and may take, and where its bytes are counted. `user` is empty before a login.
+    """A reader of one body, with its limits of size and time. `user` is empty before a login.
 
-    `idle_s` is the longest pause between two pieces of it.
+    `idle_s` is the longest pause between two pieces of the body.
     """
 
     __slots__ = ("_idle_s", "_limit", "_quota", "_too_long", "_user")
@@ -50,10 +49,10 @@ class Reader:
         self._idle_s = idle_s
 
     async def read(self, receive: Receive, length: str | None) -> bytes:
-        """The whole body; its bytes count while they are gathered.
+        """Return the whole body; while it is read, its bytes count against the quota.
 
-        Raises HTTPError: 400 where it is too long, 408 where it comes too slowly, 503 where others have the room;
-        ConnectionResetError where the client leaves.
+        Raises HTTPError: 400 if the body is too long, 408 if it arrives too slowly, 503 if the quota is used up; and
+        ConnectionResetError if the client disconnects.
         """
         if length is not None and length.isdecimal() and int(length) > self._limit:
             raise bad(self._too_long)
@@ -72,7 +71,7 @@ class Reader:
             while more:
                 event = await receive()
                 if event["type"] == "http.disconnect":
-                    raise ConnectionResetError("the client has gone before the end of its request")
+                    raise ConnectionResetError("the client disconnected before the end of its request")
                 piece = event.get("body", b"")
                 if size + len(piece) > self._limit:
                     raise bad(self._too_long)
@@ -87,15 +86,15 @@ class Reader:
                 more = event.get("more_body", False)
             return b"".join(pieces)
         finally:
-            self._quota.give_back(self._user, size)
+            self._quota.release(self._user, size)
 
 
-def decoded(octets: bytes) -> dict[str, Any]:
-    """An object, empty where there is none. Raises HTTPError (400)."""
-    if octets.strip() in EMPTY:
+def decode(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body; an empty body is an empty object. Raises HTTPError (400)."""
+    if body.strip() in EMPTY:
         return {}
     try:
-        value = msgspec.json.decode(octets)
+        value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise bad(NOT_JSON) from None
     if isinstance(value, str):
@@ -107,7 +106,7 @@ def decoded(octets: bytes) -> dict[str, Any]:
 
 
 def check_depth(value: object) -> None:
-    """Raises HTTPError (400) for arrays and objects that are nested deeper than NESTED_LIMIT."""
+    """Raises HTTPError (400) if arrays and objects are nested deeper than NESTED_LIMIT."""
     level = [value]
     for _ in range(NESTED_LIMIT):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
@@ -117,8 +116,8 @@ def check_depth(value: object) -> None:
     raise bad(f"JSON may be nested {NESTED_LIMIT} deep")
 
 
-def converted(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:
-    """The body as an object of its class. Raises HTTPError (400), whose reason is the one that RabbitMQ gives."""
+def convert(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:
+    """Return the body as an instance of its struct. Raises HTTPError (400) with RabbitMQ's reason."""
     fields = msgspec.structs.fields(body)
     absent = [field.encode_name for field in fields if field.required and field.encode_name not in value]
     if absent:
@@ -133,14 +132,14 @@ def converted(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Stru
 
 
 def missing_keys(names: list[str]) -> str:
-    """The keys that a body lacks, as Erlang prints them."""
+    """Return the missing keys of a body as Erlang prints them."""
     terms = [f"{{key_missing,{name}}}" for name in names]
     line = f"[{','.join(terms)}]"
     return line if len(line) < LINE else "[" + ",\n ".join(terms) + "]"
 
 
 def check_type(expected: Any, value: object) -> None:
-    """Check a boolean or an integer, alone or where null may be. Raises HTTPError (400)."""
+    """Check a boolean or an integer, which may be optional. Raises HTTPError (400)."""
     if isinstance(value, msgspec.UnsetType):
         return
     types = [get_args(one)[0] if get_origin(one) is Annotated else one for one in (get_args(expected) or (expected,))]

@@ -1,4 +1,4 @@
-"""What the service keeps from one request to the next."""
+"""The state of the management service between requests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .stats.process_stats import Readings
 
 
 class State:
-    """`samples` are of all objects, `readings` of the process. Raises ValueError for retention that cannot be."""
+    """Configuration, counter samples and process readings. Raises ValueError for an invalid retention policy."""
 
     def __init__(self, host: Host, sampling: bool = True) -> None:
-        """`sampling` off is for what is served while the service is stopped."""
+        """`sampling` is off for the unix socket's own state, used while the service is stopped."""
         self.config: Management = host.config.management
         off = not sampling or self.config.disable_stats or self.config.disable_metrics_collector
         mode = "none" if off else self.config.rates_mode
@@ -33,7 +33,7 @@ class State:
             host.node.observers.add(breakdown)
 
     def more_samples(self) -> Iterator[Sample]:
-        """Of what there is only where something is configured or installed."""
+        """Yield the samples of optional objects: federation links and detailed rates."""
         yield from federation_links.samples(self._host)
         yield from detailed_rates.samples(self._host)
 

@@ -1,4 +1,4 @@
-"""Federation's links, as the service of that name tells them; a broker without the service has none."""
+"""Access to the federation service; a broker without it has no links."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Row = dict[str, object]
 
 @runtime_checkable
 class Links(Protocol):
-    """What is asked of the service. Its rows are plain values, without credentials."""
+    """The federation service. Its rows are plain values without credentials."""
 
     def status(self) -> list[Row]: ...
 
     def restart(self, id: str) -> bool:
-        """Whether there is such a link; it is stopped and started cleanly, beside the loop's next turns."""
+        """Restart a link in later turns of the loop; return False if it does not exist."""
 
 
 def links_of(host: Host) -> Links | None:
@@ -29,7 +29,7 @@ def links_of(host: Host) -> Links | None:
 
 
 def samples(host: Host) -> Iterator[Sample]:
-    """Of all links. Which object it is makes no difference: a link that was restarted is the same."""
+    """Yield the samples of all links; a restarted link keeps its samples."""
     links = links_of(host)
     for row in links.status() if links is not None else ():
         yield "link", link_key(row), None, tuple(link_counters(row).values())
@@ -40,7 +40,7 @@ def link_key(row: Row) -> Key:
 
 
 def link_counters(row: Row) -> dict[str, int]:
-    """The `message_stats` of a link: what it published here, and what of that was confirmed."""
+    """Return the `message_stats` of a link: its publishes to this broker and their confirms."""
     return {name: whole(row.get(key)) for name, key in (("publish", "forwarded"), ("confirm", "confirmed"))}
 
 

@@ -1,4 +1,4 @@
-"""The way of a request: found in the table, let in, read, handled, stored, answered."""
+"""The ASGI application of the HTTP API: routing, login, body, handler, response."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ from .access_log import AccessLog
 from .context import State
 from .line_stream import LineStream
 from .origins import Origins
-from .pagination import Listing, answered, chosen_columns, pruned
+from .pagination import Listing, columns_of, list_response, prune
 from .quota import Quota
 from .request import Request
 from .router import READS, Answered, Route, Routes, allowed, values
 
 API = "/api"
-REQUEST_S = 60.0  # until an answer is made; a list of 100,000 objects takes a tenth of it on an idle machine
-STORING_S = 10.0  # a change waits for the disk, before its caller is told that it is not stored yet
-STORING_LIMIT = 128  # changes that wait for the disk at a time; they must not keep others from being answered
-# Requests in work at a time, health checks aside: of users who have logged in, and whose bodies have come.
+REQUEST_S = 60.0  # until the response is made; a list of 100,000 objects takes a tenth of this on an idle machine
+STORING_S = 10.0  # a change waits for the disk this long before the response says that it is not stored yet
+STORING_LIMIT = 128  # changes that wait for the disk at the same time, so that they do not use up all requests
+# Requests in progress after login and body, without health checks.
 REQUESTS_LIMIT = 512
-SOURCE_REQUESTS_LIMIT = 64  # of these, from one source address: eight of them to keep all others out
-BODIES_BYTES = 256 << 20  # of bodies that are on their way, of all users,
-USER_BODIES_BYTES = 64 << 20  # and of one
-CHUNK_BYTES = 256 << 10  # of an answer, that are handed to the socket in one turn of the loop
+SOURCE_REQUESTS_LIMIT = 64  # from one source address; eight of them can use up all
+BODIES_BYTES = 256 << 20  # of bodies being read, of all users
+USER_BODIES_BYTES = 64 << 20  # of one user
+CHUNK_BYTES = 256 << 10  # of a response, written to the socket in one turn of the loop
 NO_CONTENT = 204
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
 
 class HTTPAPI:
-    """An ASGI application."""
+    """The ASGI application of the API."""
 
     request_s: float | None = REQUEST_S
 
@@ -66,7 +66,7 @@ class HTTPAPI:
         self._prefix = state.config.path_prefix.rstrip("/") + API
         self._headers = fixed_headers(state)
         self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
-        self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in work, by source
+        self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in progress, by source address
         longest = state.config.max_body_bytes
         self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
         self._streams: set[LineStream] = set()
@@ -86,7 +86,7 @@ class HTTPAPI:
             answer = http_error_of(error).answer
         except ConnectionResetError:
             return
-        except Exception as error:  # a bug of ours: it ends this request alone
+        except Exception as error:  # a bug of ours; it ends only this request
             self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
             answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
         if isinstance(answer, LineStream):
@@ -98,8 +98,8 @@ class HTTPAPI:
             now_s = self._host.node.clock.timestamp_s()
             self._log.write(peer_of(scope).host, scope.get("user", ""), line, answer.status, size, headers, now_s)
 
-    def is_host_own(self, scope: Scope) -> bool:
-        """Whether the request is to this node by one of its own names; one that is not is refused by the API."""
+    def has_own_host(self, scope: Scope) -> bool:
+        """True if the Host header is a name of this node; the API rejects other requests."""
         try:
             self._origins.check_host(headers_of(scope), peer_of(scope))
         except HTTPError:
@@ -143,10 +143,10 @@ class HTTPAPI:
         for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
             query.setdefault(name, text)
         request = Request(self._host, self._state, caller, peer, method, values(route, segments), query, headers)
-        self._let_in(route, request)
+        self._authorize(route, request)
         if route.body is not None:
             await self._read(route, request, receive)
-            self._let_in(route, request)  # as a body takes its time, in which rights may have been taken away
+            self._authorize(route, request)  # as a body takes its time, in which rights may have been taken away
         if route.is_health or route.guard is NONE:
             return await self._work(route, request, receive)
         source = source_of(peer.host)
@@ -155,10 +155,10 @@ class HTTPAPI:
         try:
             return await self._work(route, request, receive)
         finally:
-            self._requests.give_back(source)
+            self._requests.release(source)
 
     async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
-        """The caller; for one who leaves before it is known nothing more is done. Raises HTTPError (400, 401, 503)."""
+        """Return the caller; a disconnect cancels the login. Raises HTTPError (400, 401, 503)."""
         if self._state.config.disable_basic_auth:
             raise HTTPError(401, "not_authorized", "Not_Authorized")
         login = authenticate(self._host, headers.get("authorization"), peer)
@@ -169,11 +169,11 @@ class HTTPAPI:
         async with asyncio.timeout(self.request_s):
             answer = await self._handle(route, request, receive)
             if request.method not in READS:
-                await self._stored(receive)
+                await self._wait_until_stored(receive)
             return answer
 
-    async def _stored(self, receive: Receive) -> None:
-        """Raises HTTPError (503) where the disk does not take what was changed in time."""
+    async def _wait_until_stored(self, receive: Receive) -> None:
+        """Wait until the change is stored. Raises HTTPError (503) if that takes too long."""
         host = self._host
         if host.node.journal.ticket() <= host.node.journal.durable:
             return
@@ -190,8 +190,8 @@ class HTTPAPI:
         cause = f"the broker is {alarm}" if alarm else "the disk does not take it now"
         raise not_now(f"the change is made, and not stored yet: {cause}")
 
-    def _let_in(self, route: Route, request: Request) -> None:
-        """Raises HTTPError (401, 404). Who may nothing at all is told so first."""
+    def _authorize(self, route: Route, request: Request) -> None:
+        """Check the rights of the caller. Raises HTTPError (401, 404); the tags are checked first."""
         if route.guard is not NONE:
             request.caller = refresh(self._host, request.caller)
         name = request.path.get("vhost")
@@ -201,7 +201,7 @@ class HTTPAPI:
             raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
 
     async def _read(self, route: Route, request: Request, receive: Receive) -> None:
-        """Raises HTTPError (400, 408, 503)."""
+        """Read the body. Raises HTTPError (400, 408, 503)."""
         assert route.body is not None
         config = self._state.config
         limit, too_long = config.max_body_bytes, bodies.TOO_LONG
@@ -209,11 +209,11 @@ class HTTPAPI:
             limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
         user = "" if route.guard is NONE else request.user.name
         reader = bodies.Reader(self._bodies, user, limit, too_long, config.tcp.inactivity_timeout / 1000)
-        octets = await reader.read(receive, request.headers.get("content-length"))
+        body = await reader.read(receive, request.headers.get("content-length"))
         if issubclass(route.body, msgspec.Struct):
-            request.body = bodies.converted(bodies.decoded(octets), route.body)
+            request.body = bodies.convert(bodies.decode(body), route.body)
         else:
-            request.body = octets
+            request.body = body
 
     async def _handle(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
         with request.acting():
@@ -222,18 +222,18 @@ class HTTPAPI:
             result = await run_while_connected(receive, result)
         made: Answered = result
         if isinstance(made, LineStream):
-            made.check = partial(self._let_in, route, request)
+            made.check = partial(self._authorize, route, request)
             if request.method == "HEAD":
                 made.end()
             return made
         if isinstance(made, Listing):
-            return await run_while_connected(receive, answered(made, request.query))
+            return await run_while_connected(receive, list_response(made, request.query))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
-            return Response(made.status, pruned(made.body, chosen_columns(request.query)), made.headers)
+            return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
         return made
 
     async def _send_lines(self, stream: LineStream, receive: Receive, send: Send) -> None:
-        """Send lines until the stream ends, or the client leaves, or may not read any more."""
+        """Send lines until the stream ends, the client disconnects, or its user loses the right to read them."""
         self._streams.add(stream)
         headers = {**self._headers, "content-type": stream.media_type, "cache-control": "no-cache"}
         await send(response_start(200, headers, None))
@@ -255,12 +255,12 @@ class HTTPAPI:
         await send({"type": "http.response.body", "body": b""})
 
     def end_streams(self) -> None:
-        """End the streams of lines under way, which have no end of their own."""
+        """End all line streams, which otherwise have no end."""
         for stream in self._streams:
             stream.end()
 
     async def _send(self, answer: Response, asked: Mapping[str, str], send: Send) -> int:
-        """The number of bytes of the body that were sent."""
+        """Send a response; return the number of body bytes."""
         parts = answer.parts()
         size = sum(map(len, parts))
         headers = {**self._headers, **answer.headers}
@@ -285,7 +285,7 @@ class HTTPAPI:
 
 
 def chunks(parts: list[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of about CHUNK_BYTES."""
+    """Yield the data in pieces of about CHUNK_BYTES."""
     gathered: list[bytes] = []
     size = 0
     for part in parts:
@@ -300,7 +300,7 @@ def chunks(parts: list[bytes]) -> Iterator[bytes]:
 
 
 def fixed_headers(state: State) -> dict[str, str]:
-    """Of every answer."""
+    """Return the headers of every response."""
     config = state.config
     optional = {
         "strict-transport-security": config.hsts_policy,

@@ -1,4 +1,4 @@
-"""Lines that are sent as they come, until the client leaves, the time is up or the node ends."""
+"""A response of lines without a fixed end, sent as they are logged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
-WAITING_LIMIT = 1000  # lines that wait for a slow reader; it misses further ones, and is told how many
+WAITING_LIMIT = 1000  # lines for a slow reader; further ones are dropped and counted
 
 
 class LineStream:
-    """An answer of lines without an end of its own, made on the loop.
+    """A response of lines: it ends when the client disconnects, the time is up, or the node stops.
 
-    `duration_s` is None for no end. `missed(n)` makes the line that reports n dropped lines. `leave` unsubscribes from
-    the source when the stream has ended. `check` raises HTTPError once the caller may not read any more.
+    `duration_s` may be None. `missed(n)` returns the line that reports n dropped lines. `leave` unsubscribes from
+    the source when the stream has ended. `check` raises HTTPError if the caller has lost the right to read.
     """
 
     def __init__(self, media_type: str, duration_s: float | None, missed: Callable[[int], str]) -> None:
@@ -40,12 +40,12 @@ class LineStream:
             self._missed += 1
 
     def end(self) -> None:
-        """End once the lines that wait are sent."""
+        """End the stream after the waiting lines."""
         self._ended = True
         self._news.set()
 
     async def lines(self) -> AsyncGenerator[list[str], None]:
-        """Yield all lines that have come meanwhile, again and again."""
+        """Yield the lines that have arrived since the last iteration."""
         try:
             while not self._ended or self._waiting:
                 await self._news.wait()
@@ -61,7 +61,7 @@ class LineStream:
             self.leave_once()
 
     def leave_once(self) -> None:
-        """Unsubscribe, if that is not done yet."""
+        """Unsubscribe unless that is done."""
         leave, self.leave = self.leave, lambda: None
         leave()
         if self._timer is not None:

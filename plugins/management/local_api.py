@@ -16,13 +16,13 @@ from .quota import Quota
 from .service import ManagementService
 
 MANAGEMENT = "management"  # the entry point of the service
-BODIES_BYTES = 512 << 20  # of bodies that are on their way
+BODIES_BYTES = 512 << 20  # of bodies being read
 
 
 class LocalAPI(HTTPAPI):
-    """An ASGI application for callers who are known by their uid: no header is trusted, none is asked for.
+    """The ASGI application for callers that the socket has identified by uid; headers are not checked.
 
-    It goes on while the services of the node are stopped.
+    It keeps working while the services of the node are stopped.
     """
 
     request_s = None
@@ -33,11 +33,11 @@ class LocalAPI(HTTPAPI):
         self._bodies = Quota(BODIES_BYTES, BODIES_BYTES)
 
     def _check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
-        """Take any name of the node: no browser reaches a unix socket."""
+        """Accept any Host header: browsers cannot reach a unix socket."""
 
     @property
     def _state(self) -> State:
-        """That of the running service, whose samples are those of the API on TCP; else one without samples."""
+        """The state of the running service, with its samples, or else a state without samples."""
         service = self._host.services.get(MANAGEMENT)
         state = service.state if isinstance(service, ManagementService) else None
         return state or self._own_state

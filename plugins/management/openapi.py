@@ -1,4 +1,4 @@
-"""The API described: as an OpenAPI document for programs, and as a page for people. Both are made of the routes."""
+"""The description of the API, made from its routes: an OpenAPI document for programs and a page for people."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ PAGE = """<!DOCTYPE html>
 """
 
 
-def documented(routes: Sequence[Route]) -> list[Route]:
-    """The routes that tell of these ones, and of themselves."""
+def with_documentation(routes: Sequence[Route]) -> list[Route]:
+    """Return the routes with those of the documentation added."""
     all_routes = list(routes)
     all_routes += [
-        Route("GET", "/openapi.json", NONE, telling(all_routes)),
-        Route("GET", "/", NONE, showing(all_routes)),
+        Route("GET", "/openapi.json", NONE, openapi_handler(all_routes)),
+        Route("GET", "/", NONE, page_handler(all_routes)),
     ]
     return all_routes
 
 
 class Constant:
-    """An answer that is the same for every caller: encoded and compressed once, beside the loop, when first asked for.
+    """A response that is the same for every caller: encoded and compressed once, in a thread, at the first request.
 
-    It needs no password, so that anybody could ask for it as fast as the network lets them.
+    Its route needs no password, so anybody may request it at any rate.
     """
 
     def __init__(self, make: Callable[[Request], bytes], media_type: str) -> None:
@@ -51,31 +51,31 @@ class Constant:
         self._made: asyncio.Task[Response] | None = None
 
     async def answer(self, request: Request) -> Response:
-        """The same object each time; callers that come while it is being made wait for it."""
+        """Return the response; the first call makes it, and the others wait for that."""
         if self._made is None or self._made.cancelled() or (self._made.done() and self._made.exception() is not None):
             self._made = asyncio.create_task(asyncio.to_thread(self._encode, request))
-        return await asyncio.shield(self._made)  # the caller may be cancelled, and others wait for it too
+        return await asyncio.shield(self._made)  # the caller may be cancelled while others wait
 
     def _encode(self, request: Request) -> Response:
         body = self._make(request)
         return Response(200, body, media_type=self._media_type, gzip=compress_now([body]))
 
 
-def telling(routes: list[Route]) -> Handler:
+def openapi_handler(routes: list[Route]) -> Handler:
     constant = Constant(lambda request: json_of(document(routes, request.node.version)), "application/json")
 
     async def tell(request: Request) -> Response:
-        """This API as an OpenAPI document."""
+        """Return this API as an OpenAPI document."""
         return await constant.answer(request)
 
     return tell
 
 
-def showing(routes: list[Route]) -> Handler:
+def page_handler(routes: list[Route]) -> Handler:
     constant = Constant(lambda request: page(routes).encode(), "text/html; charset=utf-8")
 
     async def show(request: Request) -> Response:
-        """This API as a page."""
+        """Return this API as a page."""
         return await constant.answer(request)
 
     return show
@@ -135,7 +135,7 @@ def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 
 def identity(route: Route) -> str:
-    """A name that no other route has."""
+    """Return a name that is unique to the route."""
     words = [segment.strip("{}").replace("-", "_").replace(".", "_") for segment in route.segments]
     return "_".join([route.method.lower(), *(word for word in words if word)])
 

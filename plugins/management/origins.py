@@ -1,9 +1,9 @@
-"""Checks that keep web pages of other sites from using the credentials of a browser on the API.
+"""Protection against cross-site requests: pages of other sites must not use a browser's credentials.
 
-A browser adds the credentials it knows to any request that a page makes, so a page of another site could change the
-broker. Each browser of the last years says where a request comes from (`Sec-Fetch-Site`, `Origin`), and pages cannot
-change these headers; scripts and tools send neither. A page can also let its own name resolve to a loopback address
-(DNS rebinding) and is of the same origin then, but its name is still in `Host`.
+A browser adds stored credentials to any request of a page, so a page of another site could change the broker. Current
+browsers say where a request comes from (`Sec-Fetch-Site`, `Origin`) and pages cannot change these headers; scripts and
+tools send neither. With DNS rebinding a page's own name resolves to a loopback address, which makes it the same origin;
+that is detected by the name in `Host`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warren.broker.plugin import Peer
 from ..http.asgi import is_loopback
 from ..http.responses import HTTPError
 
-OWN_SITES = ("same-origin", "none")  # Sec-Fetch-Site: the API's own pages, and what a person asked the browser for
+OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site: pages of the API, and addresses that a person typed
 DEFAULT_PORTS = {"http": 80, "https": 443}
 ANY_ORIGIN = "*"
 JSON, FORM = "application/json", "multipart/form-data"
@@ -26,9 +26,9 @@ Authority = tuple[str, int | None]
 
 
 class Origins:
-    """The web origins that may change the broker, and the host names by which loopback listeners are known.
+    """The web origins that may change the broker, and the host names accepted on loopback listeners.
 
-    `allowed` are origins as `management.cors.allow_origins` lists them, `hosts` names beside those of this machine.
+    `allowed` are the origins of `management.cors.allow_origins`; `hosts` are further names of this machine.
     """
 
     def __init__(self, allowed: Collection[str], hosts: Collection[str], node_name: str) -> None:
@@ -38,7 +38,7 @@ class Origins:
         self._hosts = own | {host.lower().rstrip(".") for host in hosts}
 
     def check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
-        """Raises HTTPError (403) for a request to a loopback address by a name that is not this machine's."""
+        """Raises HTTPError (403) for a request to a loopback address with a Host that is not a name of this machine."""
         host = headers.get("host")
         if host is None or not is_loopback(peer.local_host):
             return
@@ -50,13 +50,13 @@ class Origins:
     def check_change(self, method: str, headers: Mapping[str, str], takes_form: bool) -> None:
         """Raises HTTPError (403, 415) for a changing request that a page of another site could have made.
 
-        A browser's body has to be JSON and be called so, as pages of other sites need this node's consent for that; a
-        form with a file is taken from the node's own pages by a route that `takes_form`.
+        A browser's body must have the content type JSON, which pages of other sites may not send without this node's
+        consent; a route that `takes_form` also accepts a form with a file from the node's own pages.
         """
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         source = origin if origin is not None else headers.get("referer")
         if site is None and source is None:
-            return  # no browser
+            return  # not a browser
         own = site in OWN_SITES if site is not None else is_same(source, headers.get("host"))
         if not own and not self._allows(origin):
             raise forbidden(f"requests that change something are not taken from pages of {origin or 'other sites'}")
@@ -76,9 +76,9 @@ def forbidden(reason: str) -> HTTPError:
 
 
 def is_same(source: str | None, host: str | None) -> bool:
-    """Whether a URL is on the host that the request was sent to.
+    """True if a URL names the host that the request was sent to.
 
-    Schemes are not compared, since a proxy may end TLS in front of this node.
+    Schemes are not compared, as a proxy may terminate TLS in front of this node.
     """
     if source is None or host is None:
         return False
@@ -92,7 +92,7 @@ def is_same(source: str | None, host: str | None) -> bool:
 
 
 def authority_of(text: str) -> Authority:
-    """Host in lower case, without brackets, and port or None."""
+    """Return the host in lower case without brackets, and the port or None."""
     text = text.strip().rpartition("@")[2].lower()
     if text.startswith("["):
         name, _, rest = text[1:].partition("]")
@@ -103,7 +103,7 @@ def authority_of(text: str) -> Authority:
 
 
 def is_address(name: str) -> bool:
-    """Whether it is an address of IPv4 or IPv6, which no name server answers for."""
+    """True for an IPv4 or IPv6 address, which DNS rebinding cannot use."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, name)

@@ -1,7 +1,6 @@
-"""Lists: which of their items are asked for, in which order, and what of each.
+"""Lists: filtering, sorting, paging and choice of columns, in short slices so that the loop serves others in between.
 
-A list is not made whole if a page of it is wanted in the order it has anyway. Whatever is made is made in short slices,
-between which the broker serves others; so objects may be gone by the time they are described.
+Items are made only for the objects of the response. An object may be deleted before its item is made.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -20,25 +19,24 @@ from warren.broker.plugin import Invalid
 from ..http.responses import HTTPError, Pieces, Response, bad, json_of
 
 T = TypeVar("T")
-R = TypeVar("R")
 Item = dict[str, object]
 Query = Mapping[str, str]
 
-SLICE_S = 0.0002  # what a message may have to wait for, besides what it takes anyway
-RUN = 500  # objects that are sorted at once: up to 2 ms
-TEXT_BYTES = 64 << 10  # of the pieces of an answer
+SLICE_S = 0.0002  # the delay that a slice may add to a message
+RUN = 500  # objects sorted in one step: up to 2 ms
+TEXT_BYTES = 64 << 10  # of the pieces of a response
 PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
-PATTERN_S, NAME_S = 0.02, 2e-5  # processor time for all names together: so much, and so much more for each
+PATTERN_S, NAME_S = 0.02, 2e-5  # processor time for all names together: a base, and more for each name
 MOMENT_S = 1e-6
 BAD_PAGE = "Pagination parameters are invalid"
 
 
 class Listing(Generic[T]):
-    """Objects in the order in which they are listed unless another is asked for.
+    """A list of objects with the functions that make its response.
 
-    Objects that are no list are read in slices, so they must not come from what may change meanwhile.
-    `describe` makes one's document; `name` is what pages are filtered by, None where there are no pages. `order` is the
-    key of that order, None where the objects are in it already.
+    `describe` makes the item of an object. `name` is what pages filter by; None for a list without pages. `order` is
+    the sort key of the default order; None if the objects have it. Objects that are not in a list are read in slices,
+    so their source must not change meanwhile.
     """
 
     __slots__ = ("objects", "describe", "name", "order")
@@ -57,7 +55,7 @@ class Listing(Generic[T]):
 
 
 def pattern_of(text: str) -> Pattern:
-    """Raises HTTPError (400) for a pattern that is none, or too large."""
+    """Return the compiled pattern. Raises HTTPError (400) if it is invalid or too large."""
     try:
         return query_pattern(text, ignore_case=True)
     except Invalid:
@@ -65,7 +63,7 @@ def pattern_of(text: str) -> Pattern:
 
 
 class Page:
-    """What part of a list is asked for. Raises HTTPError (400)."""
+    """The page that a query asks for. Raises HTTPError (400)."""
 
     __slots__ = ("number", "size", "_part", "_pattern", "_left_s")
 
@@ -86,7 +84,7 @@ class Page:
             )
 
     def wants(self, name: str) -> bool:
-        """Whether the filter takes it. Raises HTTPError (400) for a pattern that takes too long."""
+        """True if the name matches the filter. Raises HTTPError (400) if matching takes too long."""
         if self._pattern is None:
             return self._part in name.casefold()
         self._left_s += NAME_S
@@ -98,7 +96,7 @@ class Page:
         return found
 
     def cut(self, matching: Sequence[T]) -> list[T]:
-        """Raises HTTPError (400) beyond the end."""
+        """Return the objects of the page. Raises HTTPError (400) for a page after the last one."""
         first = (self.number - 1) * self.size
         if first >= len(matching) and self.number > 1:
             raise HTTPError(
@@ -119,10 +117,10 @@ class Page:
         }
 
 
-async def answered(listing: Listing[Any], query: Query) -> Response:
-    """Raises HTTPError (400)."""
+async def list_response(listing: Listing[Any], query: Query) -> Response:
+    """Return the response of a list. Raises HTTPError (400)."""
     page = Page(query) if listing.name is not None and "page" in query else None
-    chosen = chosen_columns(query)
+    chosen = columns_of(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
     given, order = listing.objects, listing.order
     if isinstance(given, list):
@@ -130,12 +128,12 @@ async def answered(listing: Listing[Any], query: Query) -> Response:
     elif order is not None:
         objects, order = await sorted_in_slices(given, order), None
     else:
-        objects = await in_slices(given, itself)
+        objects = [one async for one in in_slices(given)]
     total = len(objects)
     if page is not None:
         name = listing.name
         assert name is not None
-        objects = await chosen_in_slices(objects, lambda one: page.wants(name(one)))
+        objects = [one async for one in in_slices(objects) if page.wants(name(one))]
     matching = len(objects)
     if order is not None:
         objects = await sorted_in_slices(objects, order)
@@ -144,7 +142,7 @@ async def answered(listing: Listing[Any], query: Query) -> Response:
         objects = await sorted_in_slices(objects, listing.name, reverse)
     elif sort:
         path = sort.split(".")
-        # What is shown is described again: to keep all that were made would cost more, in memory and to be collected.
+        # Items are made again for the response: keeping all of them would cost more memory and garbage collection.
         objects = await sorted_in_slices(objects, lambda one: rank(at(listing.describe(one), path)), reverse)
     elif reverse:
         objects = objects[::-1]
@@ -155,11 +153,11 @@ async def answered(listing: Listing[Any], query: Query) -> Response:
 
     def text_of(one: Any) -> bytes:
         nonlocal comma
-        text = comma + json_of(pruned(listing.describe(one), chosen))
+        text = comma + json_of(prune(listing.describe(one), chosen))
         comma = b","
         return text
 
-    texts = await joined_in_slices(map(text_of, given if objects is given else emptied(objects)))
+    texts = await joined_in_slices(map(text_of, given if objects is given else drain(objects)))
     if page is None:
         return Response(200, Pieces([b"[", *texts, b"]"]))
     envelope = json_of(page.envelope(total, matching, items))
@@ -167,7 +165,7 @@ async def answered(listing: Listing[Any], query: Query) -> Response:
 
 
 async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
-    """The same as `sorted`, by runs that are sorted in a turn of the loop each, and merged some at a time."""
+    """Return what `sorted` does: runs are sorted in one turn of the loop each, and merged in slices."""
     runs: list[list[tuple[Any, T]]] = [[]]
     turn = Turn()
     for one in objects:
@@ -181,21 +179,22 @@ async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], revers
     runs[-1].sort(key=by_key, reverse=reverse)
     if len(runs) == 1:
         return [one for _, one in runs[0]]
-    return await in_slices(heapq.merge(*map(emptied, runs), key=by_key, reverse=reverse), by_object)
+    merged = heapq.merge(*map(drain, runs), key=by_key, reverse=reverse)
+    return [one async for _, one in in_slices(merged)]
 
 
-def emptied(objects: list[T]) -> Iterator[T]:
-    """All of the list from its front, let go one by one: to free very many objects at once would hold the loop."""
+def drain(objects: list[T]) -> Iterator[T]:
+    """Yield the objects and release each one, as releasing very many at once would block the loop."""
     objects.reverse()
     while objects:
         yield objects.pop()
 
 
-by_key, by_object = itemgetter(0), itemgetter(1)
+by_key = itemgetter(0)
 
 
 class Turn:
-    """The rest of a slice of work in one turn of the loop."""
+    """The time slice of long work in one turn of the loop."""
 
     __slots__ = ("_until",)
 
@@ -206,79 +205,49 @@ class Turn:
         return time.perf_counter() >= self._until
 
     async def next(self) -> None:
-        """Let others be served, and begin another slice."""
+        """Yield to the loop and start another slice."""
         await asyncio.sleep(0)
         self._until = time.perf_counter() + SLICE_S
 
 
-async def in_slices(objects: Iterable[T], make: Callable[[T], R]) -> list[R]:
-    """What is made of each."""
-    made = []
+async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the objects, and yield to the loop after each slice of work on them."""
     turn = Turn()
     for one in objects:
-        made.append(make(one))
-        if turn.is_over():
-            await turn.next()
-    return made
-
-
-async def chosen_in_slices(objects: Iterable[T], wants: Callable[[T], bool]) -> list[T]:
-    """Those that are wanted."""
-    chosen = []
-    turn = Turn()
-    for one in objects:
-        if wants(one):
-            chosen.append(one)
-        if turn.is_over():
-            await turn.next()
-    return chosen
-
-
-async def each_in_slices(objects: Iterable[T], look: Callable[[T], object]) -> None:
-    """Look at each, and keep nothing."""
-    turn = Turn()
-    for one in objects:
-        look(one)
+        yield one
         if turn.is_over():
             await turn.next()
 
 
 async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
-    """The texts, made in slices, in pieces of TEXT_BYTES: one for each object would be freed all at once."""
+    """Join texts, made in slices, to pieces of TEXT_BYTES, as releasing very many texts would block the loop."""
     pieces: list[bytes] = []
     gathered: list[bytes] = []
     size = 0
-    turn = Turn()
-    for text in texts:
+    async for text in in_slices(texts):
         gathered.append(text)
         size += len(text)
         if size >= TEXT_BYTES:
             pieces.append(b"".join(gathered))
             gathered, size = [], 0
-        if turn.is_over():
-            await turn.next()
     pieces.append(b"".join(gathered))
     return pieces
 
 
-def itself(one: T) -> T:
-    return one
-
-
 def whole(text: str) -> int:
-    """Raises HTTPError (400)."""
+    """Raises HTTPError (400) if the text is not an integer."""
     if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 18:
         raise bad(BAD_PAGE)
     return int(text)
 
 
-# Columns: a tree of the names that are wanted, None for all below
+# Columns: a tree of names; None selects everything below
 
 Columns = dict[str, "Columns | None"]
 
 
-def chosen_columns(query: Query) -> Columns | None:
-    """None for all of them."""
+def columns_of(query: Query) -> Columns | None:
+    """Return the columns of a query; None for all."""
     text = query.get("columns", "")
     if not text:
         return None
@@ -289,29 +258,29 @@ def chosen_columns(query: Query) -> Columns | None:
         for name in above:
             assert branch is not None
             branch = branch.setdefault(name, {})
-            if branch is None:  # all of it is wanted anyway
+            if branch is None:  # everything below is chosen already
                 break
         if branch is not None:
             branch[last] = None
     return tree
 
 
-def pruned(value: Any, columns: Columns | None) -> Any:
-    """What is named of an object, also inside of lists of them. Names that there are not are left out."""
+def prune(value: Any, columns: Columns | None) -> Any:
+    """Return the chosen parts of an item, also inside lists; unknown names are ignored."""
     if columns is None:
         return value
     if isinstance(value, list):
-        return [pruned(one, columns) for one in value]
+        return [prune(one, columns) for one in value]
     if not isinstance(value, dict):
         return value
-    return {name: pruned(value[name], below) for name, below in columns.items() if name in value}
+    return {name: prune(value[name], below) for name, below in columns.items() if name in value}
 
 
 # Sorting
 
 
 def at(item: Any, path: Sequence[str]) -> object:
-    """None where there is nothing."""
+    """Return the value at a path, or None."""
     for name in path:
         if not isinstance(item, dict):
             return None
@@ -320,7 +289,7 @@ def at(item: Any, path: Sequence[str]) -> object:
 
 
 def rank(value: object) -> tuple[int, Any]:
-    """Numbers come before words, these before what is made of parts. What is missing counts as 0."""
+    """Return the sort key of any JSON value: numbers, then texts, then arrays and objects. Null counts as 0."""
     if value is None:
         return 0, 0
     if isinstance(value, (bool, int, float)):

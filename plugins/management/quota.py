@@ -1,12 +1,12 @@
-"""Limits of what is under way for others: in all, and for one source address or user."""
+"""Limits of resources in use: in total, and by source address or user."""
 
 from __future__ import annotations
 
 
 class Quota:
-    """An amount in use, in all and by key. `limit` is the largest sum of all keys, `key_limit` that of one key.
+    """An amount in use, in total and by key.
 
-    What one caller takes under his key leaves the rest to the others.
+    `key_limit` is below `limit`, so that one key cannot use up everything.
     """
 
     __slots__ = ("key_limit", "limit", "used", "_by_key")
@@ -18,7 +18,7 @@ class Quota:
         self._by_key: dict[str, int] = {}
 
     def take(self, key: str, amount: int = 1) -> bool:
-        """Add to what is in use; False where that would be more than a limit, and nothing was added."""
+        """Add to the amount in use; return False, without adding, if a limit would be exceeded."""
         used = self._by_key.get(key, 0) + amount
         if used > self.key_limit or self.used + amount > self.limit:
             return False
@@ -26,7 +26,7 @@ class Quota:
         self.used += amount
         return True
 
-    def give_back(self, key: str, amount: int = 1) -> None:
+    def release(self, key: str, amount: int = 1) -> None:
         """Subtract what was taken."""
         if not amount:
             return

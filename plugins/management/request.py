@@ -1,4 +1,4 @@
-"""A request as a handler sees it: who asks, what path, query and body say, and where in the broker that is."""
+"""A request as handlers see it: caller, path, query, body, and the objects of the broker that they name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Qu
 from warren.broker.session.connection import Connection
 
 from ..http.auth import Caller
-from ..http.responses import NOT_YOURS, HTTPError, bad, missing, not_authorised
+from ..http.responses import NOT_OWNER, HTTPError, bad, missing, not_authorised
 from .stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -23,10 +23,9 @@ VHOST_HEADER = "x-vhost"
 
 
 class Request:
-    """`path` are the decoded segments by their names in the route, `query` the first value of each name, `headers` have
-    lower case names. `body` is what the route says it is: an object of its class, octets, or None.
+    """`path` has the decoded segments by name, `query` the first value of each name, `headers` lower-case names.
 
-    `state` is what the service keeps: samples, and what was configured.
+    `body` is an instance of the route's struct, bytes, or None.
     """
 
     __slots__ = ("host", "state", "caller", "peer", "method", "path", "query", "headers", "body", "vhost", "_channels")
@@ -62,14 +61,14 @@ class Request:
     def user(self) -> User:
         return self.caller.user
 
-    # Where
+    # Objects
 
     def vhosts(self) -> list[VHost]:
-        """The virtual hosts a list is of, by name: that of the path, of X-Vhost, or all that the user may enter."""
+        """Return the virtual hosts of a list: the one in the path or X-Vhost, or all that the user may enter."""
         return self._vhosts(self.caller.enters)
 
     def visible_vhosts(self) -> list[VHost]:
-        """The same with those whose figures monitoring sees, which it need not be allowed to enter."""
+        """The same with all virtual hosts for users with the tag monitoring."""
         return self._vhosts(self.caller.sees)
 
     def _vhosts(self, shown: Callable[[VHost], bool]) -> list[VHost]:
@@ -80,14 +79,14 @@ class Request:
         candidates = [named] if named is not None else [] if name else list(self.node.vhosts.values())
         return sorted((vhost for vhost in candidates if shown(vhost)), key=lambda vhost: vhost.name)
 
-    def here(self) -> VHost:
-        """The virtual host that the path names."""
+    def path_vhost(self) -> VHost:
+        """Return the virtual host in the path."""
         assert self.vhost is not None, "the route has {vhost}, or the frame would not have come here"
         return self.vhost
 
     def queue(self, name: str = "queue") -> Queue:
-        """Raises HTTPError (404)."""
-        queue = self.here().queues.get(self.path[name])
+        """Return the queue in the path. Raises HTTPError (404)."""
+        queue = self.path_vhost().queues.get(self.path[name])
         if queue is None:
             raise missing()
         return queue
@@ -97,21 +96,21 @@ class Request:
         return "" if segment == DEFAULT_EXCHANGE else segment
 
     def exchange(self, name: str = "exchange") -> Exchange:
-        """Raises HTTPError (404)."""
-        exchange = self.here().exchanges.get(self.exchange_name(name))
+        """Return the exchange in the path. Raises HTTPError (404)."""
+        exchange = self.path_vhost().exchanges.get(self.exchange_name(name))
         if exchange is None:
             raise missing()
         return exchange
 
     def connections(self) -> list[Connection]:
-        """Those that are open and the user may see, who sees only own ones if not monitoring."""
+        """Return the open connections: all for users with the tag monitoring, otherwise the user's own."""
         monitors, user = self.caller.monitors, self.user
         return [one for one in self.host.connections() if monitors or one.user is user]
 
-    # What
+    # Query
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """One of the query; raises HTTPError (400)."""
+        """Return a boolean of the query. Raises HTTPError (400)."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -123,34 +122,34 @@ class Request:
 
     @property
     def ranges(self) -> Ranges:
-        """Of time, that samples are asked for; raises HTTPError (400)."""
+        """Return the time ranges of samples in the query. Raises HTTPError (400)."""
         try:
             return ranges(self.query)
         except BadRange as error:
             raise HTTPError(400, "invalid_range_parameters", str(error)) from None
 
-    # May they
+    # Permissions
 
-    def check_own(self, owner: User | None) -> None:
-        """Of what belongs to somebody: monitoring may look, administrators may change. Raises HTTPError (401)."""
+    def check_owner(self, owner: User | None) -> None:
+        """Check access to an object with an owner. Raises HTTPError (401)."""
         looks = self.method in ("GET", "HEAD")
         if owner is not self.user and not (self.caller.monitors if looks else self.caller.administers):
-            raise not_authorised(NOT_YOURS)
+            raise not_authorised(NOT_OWNER)
 
     def channel(self) -> OperatorChannel:
-        """To declare, delete, publish and get as the user may, in the virtual host of the path; until the answer."""
-        channel = self.host.channel(self._channel_user(), self.here(), self.peer)
+        """Return a channel with the user's permissions in the virtual host of the path, until the response is made."""
+        channel = self.host.channel(self._channel_user(), self.path_vhost(), self.peer)
         self._channels.append(channel)
         return channel
 
     def _channel_user(self) -> User:
-        """The user with whose permissions channels work; a local caller may do everything."""
-        return InternalUser(self.here().name) if self.caller.is_local else self.user
+        """Return the user whose permissions channels check; a local caller has all."""
+        return InternalUser(self.path_vhost().name) if self.caller.is_local else self.user
 
     @contextmanager
-    def lasting_channel(self) -> Iterator[OperatorChannel]:
-        """A channel for a handler that works in slices, each within `host.acting`, until the end of this context."""
-        channel = self.host.channel(self._channel_user(), self.here(), self.peer)
+    def sliced_channel(self) -> Iterator[OperatorChannel]:
+        """A channel for a handler that works in slices, each in `host.acting`; it closes with the context."""
+        channel = self.host.channel(self._channel_user(), self.path_vhost(), self.peer)
         try:
             yield channel
         finally:
@@ -159,7 +158,7 @@ class Request:
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """What is done within is done by the user. Handlers run so; who goes on after a wait has to enter it again."""
+        """A context in which events name this user. Handlers run in it; after an `await` it must be entered again."""
         with self.host.acting(self.user.name):
             try:
                 yield

@@ -1,7 +1,7 @@
-"""The table of routes: what may be asked, by whom, and which function answers.
+"""The table of routes, and the search for the route of a path.
 
-A path is cut at its slashes first and decoded afterwards, segment by segment, so that the virtual host `/` is the
-segment `%2F` and no more than that. A segment in braces takes anything; `{vhost}` is a virtual host that there is.
+A path is split at its slashes before its segments are decoded, so the virtual host `/` is the segment `%2F`. A
+segment in braces matches any text; `{vhost}` must be an existing virtual host.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from .request import Request
 
 Answered = Response | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
-"""Runs to its end on the broker's loop, or gives what is to be waited for. Raises Refusal, AMQPError, OperatorError."""
+"""Run in one turn of the loop, or return an awaitable. Raises HTTPError, AMQPError, OperatorError."""
 
 HEALTH = ("health", "healthchecks")
 READS = ("GET", "HEAD", "OPTIONS")
-LIMIT_OF_BODY: int | None = None  # that of the configuration
+LIMIT_OF_BODY: int | None = None  # None: the configured limit
 
 
 class Route:
-    """`body` is the class of the request's body, `bytes` for one that is not looked at; None where none is read.
+    """A route: method, path, guard, handler, and the struct of the body (`bytes` for an undecoded body, None for none).
 
-    `changes` says that the handler changes something, as it may even for GET. `body_limit` is in bytes. `summary` is
-    the first line of the handler's documentation. A route that is not `vhost_required` is also
-    served where there is no virtual host of the name in its path.
+    `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes. `summary` is the first
+    line of the handler's docstring. Without `vhost_required` the virtual host in the path need not exist.
     """
 
     __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "segments")
@@ -60,12 +59,12 @@ class Route:
 
     @property
     def names(self) -> list[str]:
-        """Of what varies in the path."""
+        """The names of the variable segments."""
         return [segment[1:-1] for segment in self.segments if segment.startswith("{")]
 
     @property
     def is_health(self) -> bool:
-        """Whether it is a check of health, which is answered however much else is asked."""
+        """True for health checks, which are exempt from the limit of requests."""
         return self.segments[0] in HEALTH
 
     @property
@@ -77,7 +76,7 @@ class Route:
 
 
 class Branch:
-    """The routes of one path, and the segments that may follow: words first, then anything."""
+    """A node of the tree of paths: its routes, and the next segments, literal ones before variables."""
 
     __slots__ = ("routes", "words", "anything")
 
@@ -86,7 +85,7 @@ class Branch:
         self.words: dict[str, Branch] = {}
         self.anything: Branch | None = None
 
-    def grow(self, segment: str) -> Branch:
+    def child(self, segment: str) -> Branch:
         if not segment.startswith("{"):
             return self.words.setdefault(segment, Branch())
         self.anything = self.anything or Branch()
@@ -103,7 +102,7 @@ class Branch:
 
 
 class Routes:
-    """All of them; of two with the same method and path the first counts, which is an error of ours."""
+    """All routes. If two have the same method and path, the first wins."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.all = list(routes)
@@ -111,23 +110,23 @@ class Routes:
         for route in self.all:
             branch = self._root
             for segment in route.segments:
-                branch = branch.grow(segment)
+                branch = branch.child(segment)
             assert route.method not in branch.routes, f"{route} is there twice"
             branch.routes[route.method] = route
 
     def find(self, raw_path: str) -> tuple[Mapping[str, Route], list[str]] | None:
-        """The routes by method, and the decoded segments. Slashes at the end count for nothing."""
+        """Return the routes by method and the decoded segments, or None. Slashes at the end are ignored."""
         segments = [unquote(segment, errors="surrogateescape") for segment in raw_path.strip("/").split("/")]
         branch = self._root.find(segments, 0)
         return (branch.routes, segments) if branch is not None else None
 
 
 def values(route: Route, segments: list[str]) -> dict[str, str]:
-    """What stands in the path for each name."""
+    """Return the path's segments by name."""
     return {name[1:-1]: segment for name, segment in zip(route.segments, segments, strict=True) if name.startswith("{")}
 
 
 def allowed(routes: Mapping[str, Route]) -> str:
-    """As the header Allow says it."""
+    """Return the value of the header Allow."""
     methods = {"OPTIONS", *routes} | ({"HEAD"} if "GET" in routes else set())
     return ", ".join(sorted(methods))

@@ -1,4 +1,4 @@
-"""The service: the HTTP API, and the sampling of what it tells rates of."""
+"""The management service: the HTTP API, and the sampling of counters for its rates."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from .local_api import LocalAPI
 
 HOUR_MS = 3_600_000
-# Connections at the unix socket are kept: a client waits on one for the end of the node.
+# Connections at the unix socket stay open: `warrenctl stop` waits on one until the node has stopped.
 LOCAL = HTTPListener(idle_timeout=HOUR_MS, shutdown_timeout=1_000, max_keepalive=1 << 30)
 
 
 class ManagementService(Service):
-    """The HTTP API."""
+    """The service of the HTTP API."""
 
     def __init__(self) -> None:
         self._listeners: HTTPListeners | None = None
@@ -32,10 +32,10 @@ class ManagementService(Service):
         self._state: State | None = None
 
     async def start(self, host: Host) -> None:
-        """Raises OSError, ValueError; not where the port is taken that nobody asked for."""
+        """Raises OSError, ValueError if a configured address cannot be bound."""
         config = host.config.management
         if config.http_log_dir:
-            AccessLog(config.http_log_dir, host.report).prepare()  # a start that fails is seen, a request is not
+            AccessLog(config.http_log_dir, host.report).prepare()  # so an invalid folder fails the start, not a request
         state = self._state = State(host)
 
         def application() -> ASGIApp:
@@ -51,7 +51,7 @@ class ManagementService(Service):
 
     @property
     def state(self) -> State | None:
-        """What the service keeps, from its start on."""
+        """The state since the start of the service, or None."""
         return self._state
 
     def serve_local(self, host: Host, listener: LocalListener) -> LocalServer:
@@ -59,7 +59,7 @@ class ManagementService(Service):
 
     @property
     def samples_bytes(self) -> int:
-        """What samples of counters take of memory."""
+        """The memory used by samples of counters."""
         return self._state.samples.used_bytes if self._state is not None else 0
 
     async def stop(self) -> None:
@@ -70,7 +70,7 @@ class ManagementService(Service):
 
 
 class LocalHTTP:
-    """The HTTP API at the unix socket: from its first request on, and until it is closed."""
+    """The HTTP API at the unix socket."""
 
     def __init__(self, host: Host, listener: LocalListener) -> None:
         self._host = host

@@ -75,9 +75,9 @@ class Metrics:
             answer = Response(500, b"see the broker's log", media_type=PLAIN)
         if answer is None or response.started:  # without its end a stream is closed, and not taken for a whole one
             return
-        octets = answer.encode()
-        await send(response_start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(octets)))
-        await send({"type": "http.response.body", "body": octets})
+        data = answer.encode()
+        await send(response_start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(data)))
+        await send({"type": "http.response.body", "body": data})
 
     async def _answer(self, asked: Asked, headers: Mapping[str, str], response: ScrapeStream) -> Response | None:
         """Return None once a scrape was sent. Raises HTTPError, BadPattern, TimeoutError."""
@@ -85,7 +85,7 @@ class Metrics:
         if asked["method"] not in METHODS:
             raise HTTPError(405, "method_not_allowed", "Method Not Allowed", {"allow": ", ".join(METHODS)})
         if self._guarded:
-            await self._let_in(headers.get("authorization"), peer_of(asked))
+            await self._authorize(headers.get("authorization"), peer_of(asked))
         if endpoint is None:
             return Response(404, b"Unknown Registry", media_type=PLAIN)
         query = parse_qs(asked["query_string"].decode("utf-8", "replace"))
@@ -104,7 +104,7 @@ class Metrics:
             return PER_OBJECT if self._state.config.return_per_object_metrics else AGGREGATED
         return name if name in (PER_OBJECT, DETAILED, MEMORY) else None
 
-    async def _let_in(self, authorization: str | None, peer: Peer) -> None:
+    async def _authorize(self, authorization: str | None, peer: Peer) -> None:
         """Raises HTTPError (401)."""
         try:
             caller = await authenticate(self._host, authorization, peer)
@@ -164,20 +164,20 @@ class ScrapeStream:
         headers = {"content-type": content_type, "vary": "accept, accept-encoding"}
         first = await anext(chunks)
         if len(first) < CHUNK_BYTES:  # it is the last
-            octets = first
+            data = first
             if zipped and len(first) >= GZIP_FROM:
                 headers["content-encoding"] = "gzip"
-                octets = await compress([first])
-            await self._start(headers, len(octets))
-            await self._body(octets, more=False)
+                data = await compress([first])
+            await self._start(headers, len(data))
+            await self._body(data, more=False)
             return len(first)
         stream: AsyncIterable[bytes] = self._counted(first, chunks)
         if zipped:
             headers["content-encoding"] = "gzip"
             stream = compress_stream(stream)
         await self._start(headers, None)
-        async for octets in stream:
-            await self._body(octets, more=True)
+        async for data in stream:
+            await self._body(data, more=True)
         await self._body(b"", more=False)
         return self.size_bytes
 
@@ -192,12 +192,12 @@ class ScrapeStream:
         self.started = True
         await self._send(response_start(200, headers, length_bytes))
 
-    async def _body(self, octets: bytes, more: bool) -> None:
+    async def _body(self, data: bytes, more: bool) -> None:
         assert self.place is not None, "only a scrape that has a place is sent"
         async with asyncio.timeout(SEND_S) as deadline:
             self.place.begin_sending(deadline)
             try:
-                await self._send({"type": "http.response.body", "body": octets, "more_body": more})
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
             finally:
                 self.place.end_sending()
 

@@ -109,9 +109,10 @@ async def labels_of(form: str, table: Table, objects: int) -> list[str]:
     if not table.labels:
         return [""] * objects
     texts = [iter(table.rows.texts)] * len(table.labels)  # one iterator, of which each object takes one for each label
-    return await in_slices(
-        zip(*texts, strict=True), lambda own: form % dict(zip(table.labels, map(escape, own), strict=True))
-    )
+    return [
+        form % dict(zip(table.labels, map(escape, own), strict=True))
+        async for own in in_slices(zip(*texts, strict=True))
+    ]
 
 
 def escape(text: str) -> str:

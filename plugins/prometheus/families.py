@@ -120,7 +120,8 @@ class PerObjectGroup(FamilyGroup, Generic[T]):
         """Objects without labels are always summed up."""
         rows = Rows(len(self.families))
         if each and self._labels:
-            await in_slices(self._all(scope), lambda one: rows.add(self._texts(one), self._measure(one)))
+            async for one in in_slices(self._all(scope)):
+                rows.add(self._texts(one), self._measure(one))
             return rows
         texts = tuple(text for _, text in self._summed)
         if self._total is not None:
@@ -128,10 +129,7 @@ class PerObjectGroup(FamilyGroup, Generic[T]):
             return rows
         # What is gone and what is there are looked at in one moment: nothing is in both.
         sums: list[float] = list(self._gone(scope)) if self._gone is not None else [0] * len(self.families)
-
-        def count(one: T) -> None:
+        async for one in in_slices(self._all(scope)):
             sums[:] = map(add, sums, self._measure(one))
-
-        await in_slices(self._all(scope), count)
         rows.add(texts, sums)
         return rows

@@ -95,6 +95,6 @@ def telemetry(scrapes: Scrapes) -> Iterator[Metric]:
     sizes = SummaryMetricFamily("telemetry_scrape_size_bytes", "How long scrapes were, not compressed", labels=labels)
     for key, own in scrapes.sums.items():
         durations.add_metric(key, own.count, own.seconds)
-        sizes.add_metric(key, own.count, own.octets)
+        sizes.add_metric(key, own.count, own.size_bytes)
     yield durations
     yield sizes

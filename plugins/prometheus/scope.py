@@ -57,14 +57,13 @@ class Scope:
             raise BadPattern(f"Invalid 'queue' regex: {error.text}") from None
         left_s = PATTERN_S
 
-        def found(queue: Queue) -> bool:
-            nonlocal left_s
+        matches = []
+        async for queue in in_slices(self.queues):
             begun_s = time.process_time()
             match = wanted.search(queue.name, min(max(left_s, 1e-6), QUERY_SEARCH_S))
             left_s -= time.process_time() - begun_s
             if match is None:
                 raise BadPattern("'queue' regex takes too long")
-            return match
-
-        matches = await in_slices(self.queues, found)
-        self.queues = [queue for queue, match in zip(self.queues, matches, strict=True) if match]
+            if match:
+                matches.append(queue)
+        self.queues = matches

@@ -9,12 +9,12 @@ Key = tuple[str, str]
 
 
 class Sum:
-    __slots__ = ("count", "seconds", "octets")
+    __slots__ = ("count", "seconds", "size_bytes")
 
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
-        self.octets = 0
+        self.size_bytes = 0
 
 
 class Scrapes:
@@ -23,12 +23,12 @@ class Scrapes:
     def __init__(self) -> None:
         self._sums: dict[Key, Sum] = {}
 
-    def count(self, registry: str, content_type: str, seconds: float, octets: int) -> None:
-        """One more. `octets` are those before compression."""
+    def count(self, registry: str, content_type: str, seconds: float, size_bytes: int) -> None:
+        """One more. `size_bytes` are those before compression."""
         own = self._sums.setdefault((registry, content_type), Sum())
         own.count += 1
         own.seconds += seconds
-        own.octets += octets
+        own.size_bytes += size_bytes
 
     @property
     def sums(self) -> Mapping[Key, Sum]:

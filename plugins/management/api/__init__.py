@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..openapi import documented
+from ..openapi import with_documentation
 from ..router import Routes
 from . import (
     auth,
@@ -59,4 +59,4 @@ MODULES = (
 
 def routes() -> Routes:
     """All that there is."""
-    return Routes(documented([route for module in MODULES for route in module.ROUTES]))
+    return Routes(with_documentation([route for module in MODULES for route in module.ROUTES]))

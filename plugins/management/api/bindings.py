@@ -120,7 +120,7 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
 
 async def get_binding(request: Request) -> Response:
     """One binding."""
-    return ok(binding_view(request.here(), await find_binding(request)))
+    return ok(binding_view(request.path_vhost(), await find_binding(request)))
 
 
 def post_binding(request: Request) -> Response:

@@ -25,7 +25,7 @@ def list_channels(request: Request) -> Listing[Channel]:
 
 def list_of_vhost(request: Request) -> Listing[Channel]:
     """Those in one virtual host."""
-    vhost = request.here()
+    vhost = request.path_vhost()
     return listed(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
@@ -39,7 +39,7 @@ def get_channel(request: Request) -> Response:
     for connection in request.host.connections():
         for channel in connection.channels.values():
             if channel_name(channel) == request.path["channel"]:
-                request.check_own(connection.user)
+                request.check_owner(connection.user)
                 return ok(detailed_channel_view(StatsView(request), channel))
     raise missing()
 

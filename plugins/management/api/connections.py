@@ -26,7 +26,7 @@ def list_connections(request: Request) -> Listing[Connection]:
 
 def list_of_vhost(request: Request) -> Listing[Connection]:
     """Those to one virtual host."""
-    vhost = request.here()
+    vhost = request.path_vhost()
     return listed(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
@@ -75,7 +75,7 @@ def the_connection(request: Request) -> Connection:
     """Raises Refusal (401, 404)."""
     for connection in request.host.connections():
         if connection.name == request.path["name"] and connection.vhost is not None:
-            request.check_own(connection.user)
+            request.check_owner(connection.user)
             return connection
     raise missing()
 
@@ -83,7 +83,7 @@ def the_connection(request: Request) -> Connection:
 def the_user(request: Request) -> User | None:
     """None where there is none of that name. Raises Refusal (401)."""
     user = request.node.users.get(request.path["user"])
-    request.check_own(user)
+    request.check_owner(user)
     return user
 
 

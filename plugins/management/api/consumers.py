@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.auth import ANY
-from ..pagination import Listing, chosen_in_slices
+from ..pagination import Listing, in_slices
 from ..request import Request
 from ..router import Route
 from ..stats.counters import queue_key
@@ -15,7 +15,7 @@ from ..views.consumer import consumer_view, consumers_of, local_consumer_view
 async def list_consumers(request: Request) -> Listing[Any]:
     """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
-    consumed = await chosen_in_slices(queues, lambda queue: len(queue.consumers) > 0)
+    consumed = [queue async for queue in in_slices(queues) if len(queue.consumers) > 0]
     if request.caller.is_local:
         every = (consumer for queue in consumed for consumer in queue.consumers.all())
         return Listing(every, local_consumer_view, order=lambda consumer: queue_key(consumer.queue))

@@ -6,7 +6,6 @@ import asyncio
 import re
 from email import policy
 from email.parser import BytesParser
-from functools import partial
 from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces
@@ -16,7 +15,7 @@ from warren.broker.plugin import Invalid, Node
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
 from .. import bodies
-from ..pagination import Item, chosen_columns, each_in_slices, joined_in_slices, pruned
+from ..pagination import Item, columns_of, in_slices, joined_in_slices, prune
 from ..request import Request
 from ..router import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, user_view
@@ -33,14 +32,14 @@ async def get_definitions(request: Request) -> Response:
     if "download" in request.query:
         file = UNSAFE.sub("_", request.query["download"])
         headers["content-disposition"] = f"attachment; filename={file}"
-    chosen = chosen_columns(request.query)
+    chosen = columns_of(request.query)
     head, sections = snapshot(request.node, name)
     if chosen is not None:
-        head = pruned(head, chosen)
+        head = prune(head, chosen)
         sections = [section for section in sections if section.name in chosen]
 
     def encode(section: str, item: Item) -> bytes:
-        return json_of(pruned(item, chosen[section]) if chosen is not None and section else item)
+        return json_of(prune(item, chosen[section]) if chosen is not None and section else item)
 
     return Response(200, Pieces(await joined_in_slices(text_pieces(head, sections, encode))), headers)
 
@@ -52,17 +51,18 @@ async def post_definitions(request: Request) -> Response:
         raise not_found(NO_VHOST)
     body, media_type = request.body, request.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
-        document = await asyncio.to_thread(decoded, body, media_type)
+        document = await asyncio.to_thread(decode_document, body, media_type)
     else:
-        document = decoded(body, media_type)
+        document = decode_document(body, media_type)
     users = document.get("users")
-    await each_in_slices(users if isinstance(users, list) else (), partial(check_protected, request.node))
+    async for user in in_slices(users if isinstance(users, list) else ()):
+        check_protected(request.node, user)
     for line in await request.host.imports.run(document, name, request.user.name):
         request.host.report("definitions", "warning", {"what": line})
     return done()
 
 
-def decoded(body: bytes, media_type: str) -> dict[str, Any]:
+def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
     """The document of a request, which knows nothing of the broker: a long one is decoded in a thread.
 
     Raises Refusal (400), Invalid.
@@ -99,8 +99,8 @@ def document_of(body: bytes, media_type: str) -> bytes:
     form = BytesParser(policy=policy.HTTP).parsebytes(head + body)
     for part in form.iter_parts() if form.is_multipart() else ():
         if part.get_param("name", header="content-disposition") == "file":
-            octets = part.get_payload(decode=True)
-            return octets if isinstance(octets, bytes) else b""
+            payload = part.get_payload(decode=True)
+            return payload if isinstance(payload, bytes) else b""
     raise Invalid("the form has no part named file")
 
 

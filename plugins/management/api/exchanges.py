@@ -43,7 +43,7 @@ def put_exchange(request: Request) -> Response:
     """Declare it, or find it the same."""
     body: Declaration = request.body
     name = request.exchange_name()
-    existed = name in request.here().exchanges
+    existed = name in request.path_vhost().exchanges
     request.channel().declare_exchange(
         name,
         body.type,

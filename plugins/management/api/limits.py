@@ -40,7 +40,7 @@ def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
 def put_limit_of_vhost(request: Request) -> Response:
     """Set one limit of a virtual host."""
     body: LimitBody = request.body
-    vhost = request.here()
+    vhost = request.path_vhost()
     limits = of_vhost(request, vhost) | {request.path["limit"]: body.value}
     request.node.limits.set_vhost(vhost.name, limits)
     return done()
@@ -48,7 +48,7 @@ def put_limit_of_vhost(request: Request) -> Response:
 
 def delete_limit_of_vhost(request: Request) -> Response:
     """Clear one limit of a virtual host; none there is fine."""
-    vhost, limit = request.here(), request.path["limit"]
+    vhost, limit = request.path_vhost(), request.path["limit"]
     limits = {key: value for key, value in of_vhost(request, vhost).items() if key != limit}
     if limits:
         request.node.limits.set_vhost(vhost.name, limits)
@@ -69,7 +69,7 @@ def list_limits_of_users(request: Request) -> Listing[User]:
 
 def list_limits_of_user(request: Request) -> Listing[User]:
     """Limits of one user."""
-    request.check_own(request.node.users.get(request.path["user"]))
+    request.check_owner(request.node.users.get(request.path["user"]))
     user = find_user(request)
     return Listing([user] if user.limits else [], user_limits_view)
 

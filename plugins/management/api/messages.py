@@ -58,7 +58,7 @@ def publish(request: Request) -> Response:
     """Publish a message; `routed` says whether a queue was to have it."""
     body: Publish = request.body
     name = request.exchange_name()
-    if name not in request.here().exchanges:
+    if name not in request.path_vhost().exchanges:
         raise not_found("exchange_not_found")
     payload = payload_of(body)
     try:
@@ -116,13 +116,13 @@ async def get(request: Request) -> Response:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
     if body.encoding not in ("auto", "base64"):
         raise bad("Unsupported encoding. Please use auto or base64.")
-    queue = request.here().queues.get(request.path["queue"])
+    queue = request.path_vhost().queues.get(request.path["queue"])
     if queue is None:
         raise not_found("queue_not_found")
     check_size(queue, body)
     parts: list[bytes] = []
     size = 0
-    with request.lasting_channel() as channel:
+    with request.sliced_channel() as channel:
         for number in range(body.count):
             with request.host.acting(request.user.name):
                 taken = channel.get(queue.name, 1, body.ackmode == TAKEN)
@@ -192,10 +192,10 @@ def document_of(got: FetchedMessage, asked: Get) -> Iterator[bytes]:
     yield f'","payload_encoding":"{encoding}"}}'.encode()
 
 
-def is_text(octets: bytes) -> bool:
+def is_text(body: bytes) -> bool:
     """Whether all of it is UTF-8."""
     try:
-        octets.decode()
+        body.decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -25,7 +25,7 @@ async def overview(request: Request) -> Response:
     body: Item = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
-        "sample_retention_policies": request.state.samples.policies(),
+        "sample_retention_policies": request.state.samples.retention_ages(),
         "exchange_types": exchange_type_views(node.registry),
         "product_version": request.state.product_version,
         "product_name": PRODUCT,

@@ -61,7 +61,7 @@ def find_parameter(request: Request) -> Parameter:
     """That of the path; raises Refusal (404)."""
     component, name = request.path["component"], request.path["name"]
     if component != POLICY:
-        for parameter in request.node.parameters.all(request.here().name, component):
+        for parameter in request.node.parameters.all(request.path_vhost().name, component):
             if parameter.name == name:
                 return parameter
     raise missing()
@@ -78,7 +78,7 @@ def put_parameter(request: Request) -> Response:
     component, name = request.path["component"], request.path["name"]
     check_whole(body.value)
     try:
-        new = request.node.parameters.set(request.here().name, component, name, body.value)
+        new = request.node.parameters.set(request.path_vhost().name, component, name, body.value)
     except Invalid as error:
         raise bad(html.escape(error.text, quote=False)) from None  # as RabbitMQ, which writes it for browsers
     return put(not new)

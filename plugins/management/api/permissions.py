@@ -41,8 +41,8 @@ def of_user(user: User) -> list[Row]:
 
 async def list_permissions(request: Request) -> Listing[Row]:
     """All permissions."""
-    of_users = await in_slices(request.node.users.unsorted(), of_user)
-    return Listing((row for rows in of_users for row in rows), described, order=place)
+    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user)]
+    return Listing(rows, described, order=place)
 
 
 def place(row: Row) -> tuple[str, str]:
@@ -56,14 +56,14 @@ def list_permissions_of_user(request: Request) -> Listing[Row]:
 
 async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
     """Those in one virtual host."""
-    vhost = request.here().name
-    of_users = await in_slices(request.node.users.unsorted(), of_user)
-    return Listing((row for rows in of_users for row in rows if row[1] == vhost), described, order=place)
+    vhost = request.path_vhost().name
+    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user) if row[1] == vhost]
+    return Listing(rows, described, order=place)
 
 
 def row_of(request: Request) -> Row:
     """That of the path; raises Refusal (404)."""
-    user, vhost = find_user(request), request.here().name
+    user, vhost = find_user(request), request.path_vhost().name
     given = user.permissions.get(vhost)
     if given is None:
         raise missing()

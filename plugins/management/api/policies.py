@@ -46,7 +46,7 @@ def list_policies(request: Request, operator: bool) -> Listing[Policy]:
 
 def find_policy(request: Request, operator: bool) -> Policy:
     """That of the path; raises Refusal (404)."""
-    policy = request.node.policies.get(request.here().name, request.path["name"], operator)
+    policy = request.node.policies.get(request.path_vhost().name, request.path["name"], operator)
     if policy is None:
         raise missing()
     return policy
@@ -60,7 +60,7 @@ def get_policy(request: Request, operator: bool) -> Response:
 def put_policy(request: Request, operator: bool) -> Response:
     """Set a policy, which holds at once."""
     body: PolicyBody = request.body
-    vhost, name = request.here().name, request.path["name"]
+    vhost, name = request.path_vhost().name, request.path["name"]
     given = (body.pattern, body.definition, body.priority, body.apply_to)
     try:
         new = request.node.policies.set(vhost, name, *given, operator)

@@ -52,7 +52,7 @@ def put_queue(request: Request) -> Response:
     """Declare it, or find it the same."""
     body: Declaration = request.body
     name = request.path["queue"]
-    existed = name in request.here().queues
+    existed = name in request.path_vhost().queues
     request.channel().declare_queue(
         name, durable=body.durable, auto_delete=body.auto_delete, arguments=table_of(body.arguments)
     )
@@ -75,7 +75,7 @@ def purge_queue(request: Request) -> Response:
 
 def act(request: Request) -> Response:
     """Refused: RabbitMQ once had actions on mirrored queues, and has none any more."""
-    if request.path["queue"] not in request.here().queues:
+    if request.path["queue"] not in request.path_vhost().queues:
         raise not_found("queue_not_found")
     body: Action = request.body
     raise bad(["unknown", body.action])

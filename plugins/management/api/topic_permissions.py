@@ -40,8 +40,8 @@ def of_user(user: User, vhost: str | None = None) -> list[Row]:
 
 async def list_topic_permissions(request: Request) -> Listing[Row]:
     """All of them."""
-    of_users = await in_slices(request.node.users.unsorted(), of_user)
-    return Listing((row for rows in of_users for row in rows), topic_permission_view, order=place)
+    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user)]
+    return Listing(rows, topic_permission_view, order=place)
 
 
 def place(row: Row) -> tuple[str, str, str]:
@@ -55,14 +55,14 @@ def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
 
 async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
     """Those in one virtual host."""
-    vhost = request.here().name
-    of_users = await in_slices(request.node.users.unsorted(), lambda user: of_user(user, vhost))
-    return Listing((row for rows in of_users for row in rows), topic_permission_view, order=place)
+    vhost = request.path_vhost().name
+    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user, vhost)]
+    return Listing(rows, topic_permission_view, order=place)
 
 
 def rows_of(request: Request) -> list[Row]:
     """Those of the path; raises Refusal (404) where there are none."""
-    rows = of_user(find_user(request), request.here().name)
+    rows = of_user(find_user(request), request.path_vhost().name)
     if "exchange" in request.path:
         rows = [row for row in rows if row[2] == request.exchange_name()]
     if not rows:

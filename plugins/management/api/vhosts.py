@@ -35,7 +35,7 @@ async def list_vhosts(request: Request) -> Listing[VHost]:
 
 async def get_vhost(request: Request) -> Response:
     """One virtual host."""
-    vhost = request.here()
+    vhost = request.path_vhost()
     totals = await totals_of([vhost], request.host.connections())
     return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
@@ -61,7 +61,7 @@ def put_vhost(request: Request) -> Response:
 
 def delete_vhost(request: Request) -> Response:
     """With all that is in it; its connections end."""
-    vhost = request.here()
+    vhost = request.path_vhost()
     if vhost.metadata.protected:
         text = f"Refused to delete virtual host '{vhost.name}' because it is protected from deletion"
         raise HTTPError(412, "precondition_failed", text)
@@ -78,13 +78,13 @@ def start_vhost(request: Request) -> Response:
 
 def protect_vhost(request: Request) -> Response:
     """Nobody deletes it from now on."""
-    request.node.update_vhost(request.here().name, protected=True)
+    request.node.update_vhost(request.path_vhost().name, protected=True)
     return done()
 
 
 def unprotect_vhost(request: Request) -> Response:
     """It may be deleted again."""
-    request.node.update_vhost(request.here().name, protected=False)
+    request.node.update_vhost(request.path_vhost().name, protected=False)
     return done()
 
 

@@ -18,9 +18,9 @@ from warren.broker.core.metadata.patterns import Pattern
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
 from warren.broker.hosting.node_log import LEVELS
-from warren.broker.plugin import Exchange, Invalid, Queue, Table, User
+from warren.broker.plugin import Exchange, Invalid, Queue, Table
 
-from ...http.auth import ADMIN, LOCAL, POLICIES
+from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
 from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
 from ..line_stream import LineStream
 from ..request import Request
@@ -286,7 +286,7 @@ def duration_s(request: Request) -> float | None:
 
 def delete_queue(request: Request) -> Response:
     """Delete a queue, also one that is exclusive, and return how many messages were ready."""
-    queue, vhost = request.queue(), request.here()
+    queue, vhost = request.queue(), request.path_vhost()
     where = f"Queue '{queue.name}' in vhost '{vhost.name}'"
     if request.flag("if-empty") and queue.ready:
         raise bad(f"{where} is not empty")
@@ -304,7 +304,7 @@ def purge_queue(request: Request) -> Response:
 def list_matching_policies(request: Request) -> Response:
     """The policies that match a queue or an exchange, the best first."""
     targets: dict[str, Queue] | dict[str, Exchange] = (
-        request.here().queues if request.path["kind"] == "queue" else request.here().exchanges
+        request.path_vhost().queues if request.path["kind"] == "queue" else request.path_vhost().exchanges
     )
     target = targets.get(request.path["name"])
     if target is None:
@@ -315,7 +315,7 @@ def list_matching_policies(request: Request) -> Response:
 def put_vhost_limits(request: Request) -> Response:
     """Set all limits of a virtual host in one change."""
     body: LimitsBody = request.body
-    request.node.limits.set_vhost(request.here().name, body.value)
+    request.node.limits.set_vhost(request.path_vhost().name, body.value)
     return done()
 
 
@@ -332,22 +332,9 @@ def put_user_limits(request: Request) -> Response:
 async def authenticate(request: Request) -> Response:
     """Whether a user has this password."""
     body: CredentialsBody = request.body
-    result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def settle(user: User | None) -> None:
-        if not result.done():
-            result.set_result(user is not None)
-
-    def postpone() -> None:
-        if not result.done():
-            result.set_exception(not_now("too many logins wait for an answer: try again"))
-
     password = body.password.encode("utf-8", "surrogateescape")
-    forget = request.node.users.authenticate(body.username, password, True, settle, busy=postpone)
-    try:
-        return ok({"authenticated": await result})
-    finally:
-        forget()
+    user = await verify_password(request.host, body.username, password, loopback=True)
+    return ok({"authenticated": user is not None})
 
 
 async def import_definitions(request: Request) -> Response:

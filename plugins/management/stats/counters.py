@@ -1,4 +1,4 @@
-"""What is counted of which kind of object, by RabbitMQ's names: to list it, and to sample it."""
+"""Counters of each kind of object under RabbitMQ's names, for lists and for samples."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 from warren.broker.core.counters.statistics import Churn, DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Queue, VHost
 
-from .history import GAUGES, LENGTHS, OCTETS, Key
+from .history import BYTE_COUNTERS, GAUGES, LENGTHS, Key
 
 PUBLISHING = PublishCounters.FIELDS
 DELIVERING = (*DeliveryCounters.FIELDS, "deliver_get")
-PUBLISHED = ("publish", "return_unroutable", "drop_unroutable")  # by a channel to one exchange
+PUBLISHED = ("publish", "return_unroutable", "drop_unroutable")  # of a channel for one exchange
 ROUTING = ("publish_in", "publish_out")
 CHURN = Churn.FIELDS
 KINDS: Mapping[str, tuple[str, ...]] = {
     "overview": (*PUBLISHING, *DELIVERING, *LENGTHS, *CHURN),
     "node": GAUGES,
-    "vhost": (*PUBLISHING, *DELIVERING, *LENGTHS, *OCTETS),
+    "vhost": (*PUBLISHING, *DELIVERING, *LENGTHS, *BYTE_COUNTERS),
     "queue": ("publish", *DELIVERING, *LENGTHS),
     "exchange": ROUTING,
-    "connection": OCTETS,
+    "connection": BYTE_COUNTERS,
     "channel": (*PUBLISHING, *DELIVERING),
     "link": ("publish", "confirm"),
     "channel_exchange": PUBLISHED,
@@ -33,7 +33,7 @@ Values = tuple[int, ...]
 
 
 class ConnectionCounters(Protocol):
-    """A connection, as far as it is counted."""
+    """The counters of a connection."""
 
     received_bytes: int
     sent_bytes: int
@@ -49,7 +49,7 @@ class ConnectionCounters(Protocol):
 
 
 class ChannelCounters(Protocol):
-    """A channel, likewise."""
+    """The counters of a channel."""
 
     number: int
     publishing: PublishCounters
@@ -79,7 +79,7 @@ def channel_key(connection: ConnectionCounters, channel: ChannelCounters) -> Key
     return connection.name, str(channel.number)
 
 
-# Values in the order of the names above
+# Values in the order of the names above.
 
 
 def delivering(of: DeliveryCounters) -> Values:
@@ -91,12 +91,12 @@ def lengths(queue: Queue) -> tuple[int, int, int]:
 
 
 def persistent(queue: Queue) -> tuple[int, int]:
-    """How many of its messages are, and the sum of their bodies."""
+    """Return the number of persistent messages and the bytes of their bodies."""
     messages, body_bytes = queue.ready + queue.unacked, queue.ready_bytes + queue.unacked_bytes
     return min(queue.journal.count, messages), min(queue.journal.body_bytes, body_bytes)
 
 
-# The same by name, for who lists it
+# The same by name, for lists.
 
 
 def publishing_counters(of: PublishCounters) -> dict[str, int]:
@@ -108,23 +108,22 @@ def delivering_counters(of: DeliveryCounters) -> dict[str, int]:
 
 
 def queue_counters(queue: Queue) -> dict[str, int]:
-    """The `message_stats` of a queue."""
+    """Return the `message_stats` of a queue."""
     return {"publish": queue.published, **delivering_counters(queue.delivering)}
 
 
 def exchange_counters(exchange: Exchange) -> dict[str, int]:
-    """The `message_stats` of an exchange."""
+    """Return the `message_stats` of an exchange."""
     return {"publish_in": exchange.publish_in, "publish_out": exchange.publish_out}
 
 
 def channel_counters(channel: ChannelCounters) -> dict[str, int]:
-    """The `message_stats` of a channel."""
+    """Return the `message_stats` of a channel."""
     return {**publishing_counters(channel.publishing), **delivering_counters(channel.delivering)}
 
 
 def message_counters(publishing: PublishCounters, delivering: DeliveryCounters) -> dict[str, int]:
-    """The `message_stats` of a virtual host, or of all of them. `disk_reads` and `disk_writes` are of files that there
-    are not here."""
+    """Return the `message_stats` of a virtual host or the node; the disk counters are of RabbitMQ's message store."""
     return {**publishing_counters(publishing), **delivering_counters(delivering), "disk_reads": 0, "disk_writes": 0}
 
 

@@ -1,4 +1,4 @@
-"""Two of a channel, an exchange and a queue, as far as it is counted what passed between them."""
+"""Counters between pairs of a channel, an exchange and a queue, where detailed rates are on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .history import Key, Sample
 
 
 def samples(host: Host) -> Iterator[Sample]:
-    """Of all pairs."""
+    """Yield the samples of all pairs."""
     for channel in channels(host):
         assert channel.rates is not None
         for exchange, published in list(channel.rates.exchanges.items()):
@@ -27,7 +27,7 @@ def samples(host: Host) -> Iterator[Sample]:
 
 
 def channels(host: Host) -> Iterator[Channel]:
-    """Those of which it is counted."""
+    """Yield the channels with detailed counters."""
     for connection in host.connections():
         yield from (channel for channel in list(connection.channels.values()) if channel.rates is not None)
 
@@ -36,7 +36,7 @@ def routes(host: Host) -> dict[Exchange, dict[Queue, int]]:
     return host.node.breakdown.routed if host.node.breakdown is not None else {}
 
 
-# Keys of samples
+# Keys of samples.
 
 
 def pair(channel: Channel, other: Exchange | Queue) -> Key:

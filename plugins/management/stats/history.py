@@ -1,9 +1,8 @@
-"""What was counted, looked at every few seconds and kept for some time: the source of rates and charts.
+"""Samples of counters over time: the source of rates and charts.
 
-All objects are looked at in the same ticks, so the times are kept once, and an object has rings of bare numbers. Most
-counters of most objects never move: a ring is made when one does, and let go of when its object has been quiet for
-longer than it reaches back. Rings of all objects together take no more than LIMIT_BYTES; beyond that there are rates,
-and no history.
+All objects are sampled at the same ticks, so times are stored once and an object has rings of bare numbers. Most
+counters never change: a ring is made at the first change and dropped when its object has been unchanged for longer
+than the ring covers. All rings together take at most LIMIT_BYTES; beyond that there are rates without history.
 """
 
 from __future__ import annotations
@@ -11,33 +10,33 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 
-from .rates import NO_RANGES, Point, Range, Ranges, ranged, rate
+from .rates import NO_RANGES, Point, Range, Ranges, range_fields, rate
 
 Key = tuple[str, ...]
 Sample = tuple[str, Key, object, tuple[int, ...]]
-"""Of an object: its kind and key, itself, and what was counted of it."""
+"""The kind and the key of an object, the object, and its counters."""
 Levels = Sequence[tuple[int, int]]
-"""How long numbers are kept and how far apart, both in seconds; the finest comes first."""
+"""Age and interval of samples in seconds, the shortest interval first."""
 
 RETENTION: Mapping[str, Levels] = {  # RabbitMQ's
     "global": ((605, 5), (3660, 60), (29_400, 600), (86_400, 1800)),
     "basic": ((605, 5), (3600, 60)),
     "detailed": ((605, 5),),
 }
-POLICIES = {  # by kind; all others are basic
+POLICIES = {  # by kind; the others have the policy basic
     **dict.fromkeys(("overview", "node", "vhost"), "global"),
     **dict.fromkeys(("channel_exchange", "channel_queue", "exchange_queue"), "detailed"),
 }
-AGES_S = {"minute": 60, "hour": 3600, "day": 86_400}  # by the names that a configuration may use
+AGES_S = {"minute": 60, "hour": 3600, "day": 86_400}  # by the names in configuration keys
 LIMIT_BYTES = 64 << 20
 NUMBER_BYTES = 8
 LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
-OCTETS = ("recv_oct", "send_oct")
+BYTE_COUNTERS = ("recv_oct", "send_oct")
 GAUGES = ("mem_used", "fd_used", "sockets_used", "proc_used", "disk_free")  # of the node
 
 
 def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
-    """RETENTION, but for policies that are configured, as seconds between samples by `global.minute` or `basic.600`.
+    """Return RETENTION with the configured policies: seconds between samples by `global.minute` or `basic.600`.
 
     Raises ValueError.
     """
@@ -52,7 +51,7 @@ def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
 
 
 class Timeline:
-    """The times of one level: `count` were noted so far, and the last `size` of them are known."""
+    """The times of one level: `count` samples so far, of which the last `size` are stored."""
 
     __slots__ = ("size", "step_ms", "age_s", "count", "due", "_times")
 
@@ -61,7 +60,7 @@ class Timeline:
         self.step_ms = step_s * 1000
         self.age_s = age_s
         self.count = 0
-        self.due = False  # whether the current tick is noted here
+        self.due = False  # true if the current tick is stored at this level
         self._times = array("q", [0]) * self.size
 
     def tick(self, now_ms: int, interval_ms: int) -> None:
@@ -73,18 +72,18 @@ class Timeline:
 
     @property
     def slot(self) -> int:
-        """Where a ring keeps what was noted last."""
+        """The index of the latest sample in a ring."""
         return (self.count - 1) % self.size
 
     def points(self, ring: array[int] | None, constant: int, since: int) -> list[Point]:
-        """The oldest first, from the one numbered `since` on. Without a ring it was `constant` all the time."""
+        """Return the points from sample number `since` on, oldest first. Without a ring the value was `constant`."""
         first = max(since, self.count - self.size)
         slots = [number % self.size for number in range(first, self.count)]
         return [(self._times[slot], ring[slot] if ring is not None else constant) for slot in slots]
 
 
 class Series:
-    """What is kept of one object. `since` is, by level, the number of the first time at which it was there."""
+    """The samples of one object. `since` is, by level, the number of its first sample."""
 
     __slots__ = ("of", "tick", "previous", "last", "rings", "since", "moved_ms")
 
@@ -93,13 +92,13 @@ class Series:
         self.tick = 0
         self.previous: tuple[int, ...] | None = None
         self.last = values
-        self.rings: dict[int, list[array[int]]] = {}  # by place of the counter
+        self.rings: dict[int, list[array[int]]] = {}  # by index of the counter
         self.since = since
         self.moved_ms = now_ms
 
 
 class Kind:
-    """Objects of one kind, with the names of what is counted of each."""
+    """The objects of one kind and the names of their counters."""
 
     __slots__ = ("names", "places", "timelines", "records", "ring_bytes")
 
@@ -112,7 +111,7 @@ class Kind:
 
 
 class Samples:
-    """`kinds` says what is counted of which kind of object. `mode` is `none` where nothing is to be kept."""
+    """The samples of all objects. `kinds` has the names of the counters of each kind; mode `none` stores nothing."""
 
     def __init__(
         self,
@@ -132,14 +131,14 @@ class Samples:
         self._now_ms = 0
         self._before_ms = 0
 
-    def policies(self) -> dict[str, list[int]]:
-        """As `/overview` tells them: ages in seconds, in whole hours or minutes."""
+    def retention_ages(self) -> dict[str, list[int]]:
+        """Return the retention as `/overview` shows it: ages in seconds, in whole hours or minutes."""
         return {name: [whole(age_s) for age_s, _ in levels] for name, levels in self.retention.items()}
 
-    # Looking
+    # Sampling
 
     def begin(self, now_ms: int) -> None:
-        """A tick: all objects are looked at, and then it ends."""
+        """Begin a tick: `look` is then called for each object, and `end` once."""
         self._tick += 1
         self._before_ms, self._now_ms = self._now_ms, now_ms
         for kind in self._kinds.values():
@@ -147,7 +146,7 @@ class Samples:
                 timeline.tick(now_ms, self.interval_ms)
 
     def look(self, kind: str, key: Key, of: object, values: tuple[int, ...]) -> None:
-        """What is counted of this object, in the order of the names. Another object of the same key starts anew."""
+        """Store the counters of an object in the order of their names. Another object with the same key starts anew."""
         group = self._kinds[kind]
         record = group.records.get(key)
         if record is None or record.of is not of:
@@ -179,7 +178,7 @@ class Samples:
         record.moved_ms = self._now_ms
 
     def end(self) -> None:
-        """What was not looked at in this tick is gone."""
+        """End the tick: objects not sampled in it are dropped."""
         for group in self._kinds.values():
             for key in [key for key, record in group.records.items() if record.tick != self._tick]:
                 self._forget(group, group.records.pop(key))
@@ -189,18 +188,18 @@ class Samples:
         record.rings = {}
 
     def reset(self) -> None:
-        """Forget all that was kept."""
+        """Drop all samples."""
         for group in self._kinds.values():
             for record in group.records.values():
                 self._forget(group, record)
             group.records.clear()
 
-    # Answering
+    # Queries
 
     def details(
         self, kind: str, key: Key, counters: Mapping[str, int], asked: Ranges = NO_RANGES, now_ms: int | None = None
     ) -> dict[str, object]:
-        """These counters, each with its `_details`; `now_ms` is to find out that nobody has looked for long."""
+        """Return the counters with their `_details`. With `now_ms`, rates are 0 if the last tick is long ago."""
         fields: dict[str, object] = {}
         group = self._kinds[kind]
         record = group.records.get(key)
@@ -212,25 +211,25 @@ class Samples:
             details: dict[str, object] = {"rate": self._rate(record, place, now_ms)}
             range_ = asked.get(family(name))
             if range_ is not None:
-                details |= ranged(self._points(group, record, place, range_), range_)
+                details |= range_fields(self._points(group, record, place, range_), range_)
             fields[f"{name}_details"] = details
         return fields
 
     def message_stats(
         self, kind: str, key: Key, counters: Mapping[str, int], asked: Ranges = NO_RANGES, now_ms: int | None = None
     ) -> dict[str, object]:
-        """`{"message_stats": ...}`, or nothing for an object that never saw a message, and where none are kept."""
+        """Return `{"message_stats": ...}`, or {} for an object without messages and in mode `none`."""
         if self.mode == "none" or not any(counters.values()):
             return {}
         return {"message_stats": self.details(kind, key, counters, asked, now_ms)}
 
-    def quiet_since_ms(self, kind: str, key: Key) -> int | None:
-        """When a number of this object moved last, or it came; None where it was not looked at yet."""
+    def last_change_ms(self, kind: str, key: Key) -> int | None:
+        """Return the time of the last change or the first sample; None if the object was not sampled yet."""
         record = self._kinds[kind].records.get(key)
         return record.moved_ms if record is not None else None
 
     def _rate(self, record: Series | None, place: int | None, now_ms: int | None) -> float:
-        """Between the last two ticks; what has not been looked at for two intervals rests."""
+        """Return the rate between the last two ticks; 0 if the object was not sampled for two intervals."""
         if record is None or place is None or record.previous is None or record.tick < self._tick - 1:
             return 0.0
         if now_ms is not None and now_ms - self._now_ms > 2 * self.interval_ms:
@@ -238,7 +237,7 @@ class Samples:
         return rate((self._before_ms, record.previous[place]), (self._now_ms, record.last[place]))
 
     def _points(self, group: Kind, record: Series | None, place: int | None, asked: Range) -> list[Point]:
-        """From the finest level that reaches far enough back, and then what was seen last."""
+        """Return the points of the finest level that covers the range, then the latest values."""
         if record is None or place is None:
             return []
         index = 0
@@ -253,7 +252,7 @@ class Samples:
 
 
 def whole(age_s: int) -> int:
-    """What is kept beyond the last whole hour, or minute, is there so that a chart of that age is full."""
+    """Round an age down to whole hours or minutes; the rest keeps a chart of that age complete."""
     for unit_s in (3600, 60):
         if age_s >= unit_s:
             return age_s // unit_s * unit_s
@@ -261,9 +260,9 @@ def whole(age_s: int) -> int:
 
 
 def family(name: str) -> str:
-    """Of ranges."""
+    """Return the family of ranges that a counter belongs to."""
     if name in LENGTHS:
         return "lengths"
-    if name in OCTETS:
+    if name in BYTE_COUNTERS:
         return "data_rates"
     return "node_stats" if name in GAUGES else "msg_rates"

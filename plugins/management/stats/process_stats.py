@@ -1,4 +1,4 @@
-"""What the system says of this process, in RabbitMQ's words."""
+"""Statistics of the process from the operating system, in RabbitMQ's terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from warren.broker.plugin import Host
 
 DESCRIPTORS = Path("/proc/self/fd")
-PROC_LIMIT = 1_048_576  # of Erlang's processes; our tasks have no limit
+PROC_LIMIT = 1_048_576  # of Erlang's processes; Warren's tasks have no limit
 MEMORY = (
     *("connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs"),
     *("quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs"),
@@ -22,18 +22,18 @@ MEMORY = (
 
 
 class Readings:
-    """Each is taken when it is asked for."""
+    """Values that are measured at each access."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     @property
     def mem_used(self) -> int:
-        """In octets; 0 where the system does not tell, as below."""
+        """In bytes; 0 if the system does not report it, as below."""
         return self._host.resources.used_bytes() or 0
 
     def memory_by_use(self, samples_bytes: int) -> dict[str, int]:
-        """As far as it is known: messages, samples, and all the rest as one."""
+        """The bytes of messages and samples, and the rest as one part."""
         total = self.mem_used
         used = dict.fromkeys(MEMORY, 0)
         used["binary"] = min(self._host.node.budget.used_bytes, total)
@@ -68,7 +68,7 @@ class Readings:
 
     @property
     def proc_used(self) -> int:
-        """Tasks of the loop, in place of processes."""
+        """Tasks of the event loop, in place of Erlang processes."""
         return len(asyncio.all_tasks())
 
     @property
@@ -97,5 +97,5 @@ class Readings:
         return self._host.node.clock.now_ms() - self._host.started_ms
 
     def gauges(self) -> tuple[int, ...]:
-        """In the order of samples.GAUGES."""
+        """The values in the order of GAUGES."""
         return self.mem_used, self.fd_used, self.sockets_used, self.proc_used, self.disk_free

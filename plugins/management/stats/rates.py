@@ -1,6 +1,6 @@
-"""From numbers over time to the fields of `X_details`: rates, averages, and samples for charts. Pure.
+"""The fields of `X_details`, computed from points: rates, averages, and samples for charts.
 
-A point is a time in milliseconds and what was counted by then.
+A point is a time in milliseconds and the counter's value at that time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_SAMPLES = 500
 
 
 class BadRange(ValueError):
-    """A range that cannot be answered; the text is for the client, with status 400."""
+    """An invalid range; the text is for the response, with status 400."""
 
 
 class Range:
@@ -32,12 +32,12 @@ class Range:
 
 
 Ranges = Mapping[str, Range]
-"""What was asked for, by family."""
+"""The ranges of a query, by family."""
 NO_RANGES: Ranges = {}
 
 
 def ranges(query: Mapping[str, str]) -> Ranges:
-    """What a query asks for: both numbers of a family, or that family is not asked for. Raises BadRange."""
+    """Return the ranges of a query; a family needs both parameters. Raises BadRange."""
     found: dict[str, Range] = {}
     for family in FAMILIES:
         age_s, step_s = number(query.get(f"{family}_age")), number(query.get(f"{family}_incr"))
@@ -47,7 +47,7 @@ def ranges(query: Mapping[str, str]) -> Ranges:
 
 
 def number(text: str | None) -> int | None:
-    """None where it is not one."""
+    """Return the integer, or None."""
     try:
         return int(text) if text is not None else None
     except ValueError:
@@ -55,15 +55,16 @@ def number(text: str | None) -> int | None:
 
 
 def rate(before: Point, after: Point) -> float:
-    """Per second; 0.0 where no time has passed."""
+    """Return the change per second; 0.0 if no time has passed."""
     span_ms = after[0] - before[0]
     return (after[1] - before[1]) * 1000 / span_ms if span_ms > 0 else 0.0
 
 
 def sampled(points: Sequence[Point], asked: Range) -> list[Point]:
-    """One for each step, the newest first, at multiples of the step: what the last point within that step says.
+    """Return one point for each step, newest first, at multiples of the step, with the last value within the step.
 
-    The points are the oldest first. Where a step has none, the one before it holds; before the first there is nothing.
+    `points` are oldest first. A step without a point has the value of the one before it; there are no steps before the
+    first point.
     """
     if not points:
         return []
@@ -78,8 +79,8 @@ def sampled(points: Sequence[Point], asked: Range) -> list[Point]:
     return samples
 
 
-def ranged(points: Sequence[Point], asked: Range) -> dict[str, object]:
-    """The fields that a range adds."""
+def range_fields(points: Sequence[Point], asked: Range) -> dict[str, object]:
+    """Return the fields that a range adds."""
     samples = sampled(points, asked)
     return {
         "samples": [{"sample": value, "timestamp": at_ms} for at_ms, value in samples],

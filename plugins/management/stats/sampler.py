@@ -1,4 +1,4 @@
-"""Looks at all there is every few seconds, in slices short enough to delay no message that anybody would notice."""
+"""The periodic sampling of all objects, in slices short enough not to delay messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from . import counters
 from .counters import ConnectionCounters, Values
 from .history import Sample, Samples
 
-SLICE = 100  # objects looked at in one go: about a millisecond
+SLICE = 100  # objects sampled in one turn of the loop: about a millisecond
 
 
 class Sampler:
-    """`connections` are those that are open; `gauges` measures what GAUGES name, in their order; `more` is what else
-    there is to look at."""
+    """The task that samples all counters.
+
+    `connections` returns the open ones; `gauges` returns the values of GAUGES; `more` yields further samples.
+    """
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class Sampler:
         self._more = more
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sample at each interval until cancelled."""
         interval_s = self._samples.interval_ms / 1000
         loop = asyncio.get_running_loop()
         next_s = loop.time()
@@ -45,13 +47,13 @@ class Sampler:
             await asyncio.sleep(next_s - loop.time())
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """One tick, object by object. What comes or goes meanwhile is seen next time."""
+        """Sample all objects once, yielding after each; objects created meanwhile are sampled at the next tick."""
         samples = self._samples
         if samples.mode == "none":
             return
         samples.begin(now_ms)
-        octets: dict[str, tuple[int, int]] = {}
-        yield from self._look_at_connections(octets)
+        vhost_bytes: dict[str, tuple[int, int]] = {}
+        yield from self._sample_connections(vhost_bytes)
         for sample in self._more():
             samples.look(*sample)
             yield
@@ -70,7 +72,7 @@ class Sampler:
                 yield
             total = plus(total, lengths)
             counted = vhost.statistics
-            received, sent = octets.get(vhost.name, (0, 0))
+            received, sent = vhost_bytes.get(vhost.name, (0, 0))
             values = (
                 *counted.publishing.values(),
                 *counters.delivering(counted.delivered()),
@@ -79,25 +81,25 @@ class Sampler:
             )
             samples.look("vhost", counters.vhost_key(vhost), vhost, values)
             yield
-        self._look_at_node(total)
+        self._sample_node(total)
         samples.end()
 
-    def _look_at_connections(self, octets: dict[str, tuple[int, int]]) -> Iterator[None]:
-        """`octets` gets what they received and sent, by virtual host."""
+    def _sample_connections(self, vhost_bytes: dict[str, tuple[int, int]]) -> Iterator[None]:
+        """Sample connections and channels; add received and sent bytes to `vhost_bytes` by virtual host."""
         samples = self._samples
         for connection in list(self._connections()):
             came, went = connection.received_bytes, connection.sent_bytes
             samples.look("connection", counters.connection_key(connection), connection, (came, went))
             if connection.vhost is not None:
-                received, sent = octets.get(connection.vhost.name, (0, 0))
-                octets[connection.vhost.name] = (received + came, sent + went)
+                received, sent = vhost_bytes.get(connection.vhost.name, (0, 0))
+                vhost_bytes[connection.vhost.name] = (received + came, sent + went)
             for channel in list(connection.channels.values()):
                 values = (*channel.publishing.values(), *counters.delivering(channel.delivering))
                 samples.look("channel", counters.channel_key(connection, channel), channel, values)
                 yield
             yield
 
-    def _look_at_node(self, lengths: tuple[int, int, int]) -> None:
+    def _sample_node(self, lengths: tuple[int, int, int]) -> None:
         node, samples = self._node, self._samples
         counted = node.statistics()
         values = (

@@ -9,7 +9,7 @@ from warren.broker.plugin import Binding, Queue, Table, VHost, stable_hash
 
 from ..pagination import Item
 
-EMPTY = "~"  # the key of a binding that has neither a routing key nor arguments
+EMPTY = "~"  # the key of a binding with neither routing key nor arguments
 
 
 def binding_view(vhost: VHost, binding: Binding) -> Item:
@@ -26,12 +26,12 @@ def binding_view(vhost: VHost, binding: Binding) -> Item:
 
 
 def implicit_binding(queue: Queue) -> Binding:
-    """The binding that each queue has to the default exchange."""
+    """Return the binding of a queue to the default exchange."""
     return Binding("", queue, queue.name, Table.EMPTY)
 
 
 def properties_key(binding: Binding) -> str:
-    """The key that tells a binding from others with the same ends: its routing key and a digest of its arguments."""
+    """Return the key of a binding between a source and a destination: routing key and a hash of the arguments."""
     key = quote_plus(binding.routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
     if not len(binding.arguments):
         return key or EMPTY

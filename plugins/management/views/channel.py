@@ -30,7 +30,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
         "messages_unacknowledged": len(channel.unacked),
         "messages_unconfirmed": confirms.unconfirmed if confirms is not None else 0,
         "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
-        "pending_raft_commands": 0,  # queues of one node wait for no other
+        "pending_raft_commands": 0,  # RabbitMQ counts quorum queue commands here
         "acks_uncommitted": len(transaction.settlements) if transaction is not None else 0,
         "prefetch_count": channel.prefetch,
         "global_prefetch_count": channel.shared_prefetch.limit,
@@ -47,7 +47,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
 
 
 def detailed_channel_view(stats: StatsView, channel: Channel) -> Item:
-    """The fields of a single channel: with its consumers and detailed rates."""
+    """The fields of a single channel, with consumers and detailed rates."""
     item = channel_view(stats, channel)
     if stats.enabled:
         item["consumer_details"] = [consumer_view(one) for one in list(channel.consumers.values())]

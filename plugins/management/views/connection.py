@@ -15,7 +15,7 @@ def connection_identity(connection: Connection) -> Item:
     assert connection.user is not None
     return {
         "name": connection.name,
-        "vhost": connection.vhost_name,  # also of one that has ended since the list was begun
+        "vhost": connection.vhost_name,  # also set for a connection that closed after the list was begun
         "user": connection.user.name,
         "node": connection.node.name,
     }
@@ -55,7 +55,7 @@ def connection_view(stats: StatsView, connection: Connection) -> Item:
 
 
 def encryption_fields(connection: Connection) -> Item:
-    """The fields about TLS: null for a plain connection."""
+    """The fields about TLS; null for a plain connection."""
     tls = connection.peer.encryption
     return {
         "ssl": tls is not None,

@@ -13,12 +13,12 @@ from .detailed_rates import channel_details
 
 
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
-    """The consumers of clients; those of federation have no channel that could be named."""
+    """Return the consumers of clients; those of federation have no channel to name."""
     return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
 
 
 def local_consumer_view(consumer: Consumer) -> Item:
-    """The fields of a consumer with the process id of its channel, which one of federation does not have."""
+    """The fields of a consumer with the process id of its channel, which a federation link does not have."""
     if isinstance(consumer, ChannelConsumer):
         return consumer_view(consumer) | {"channel_pid": pid(consumer.channel)}
     return {

@@ -1,6 +1,6 @@
-"""What passed between a channel, an exchange and a queue, as single ones of them tell it.
+"""The fields of detailed rates: counters between a channel, an exchange and a queue.
 
-It is counted with `management.rates_mode = detailed` alone; all lists here are empty otherwise.
+The lists are empty unless `management.rates_mode = detailed`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def place_of(one: Exchange | Queue) -> Item:
 
 
 def channel_name(channel: Channel) -> str:
-    """The name of a channel: that of its connection, and its number."""
+    """Return the name of a channel: the connection's name and the channel number."""
     return f"{channel.connection.name} ({channel.number})"
 
 

@@ -30,6 +30,6 @@ def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
 
 
 def detailed_exchange_view(host: Host, stats: StatsView, exchange: Exchange) -> Item:
-    """The fields of a single exchange: with detailed rates."""
+    """The fields of a single exchange, with detailed rates."""
     item = exchange_view(stats, exchange)
     return item | of_exchange(host, stats, exchange) if stats.enabled else item

@@ -8,8 +8,8 @@ from ..federation_links import Row, link_counters, link_key
 from ..pagination import Item
 from .stats import StatsView
 
-ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # what is told as the service tells it
-# What RabbitMQ does not tell.
+ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the service's rows
+# Fields that RabbitMQ does not have.
 MORE = (
     *("policy", "retries", "reconnects", "backlog", "lag_ms", "forwarded", "unconfirmed", "nacked"),
     *("dropped_max_hops", "dropped_seen", "dropped_invalid", "bindings", "degraded"),
@@ -17,7 +17,7 @@ MORE = (
 
 
 def link_view(stats: StatsView, row: Row) -> Item:
-    """A row of the service with RabbitMQ's names; what does not hold of a link is left out."""
+    """Return the fields of a link from the service's row; fields that do not apply are left out."""
     kind = str(row["type"])
     item: Item = {
         "node": row["node"],
@@ -44,7 +44,7 @@ def link_view(stats: StatsView, row: Row) -> Item:
 
 
 def local_channel(row: Row) -> Item:
-    """The channel by which the link publishes here, as RabbitMQ shows it."""
+    """Return the channel with which the link publishes here, as RabbitMQ shows it."""
     name = row["local_connection"]
     return {
         "acks_uncommitted": 0,
@@ -67,7 +67,7 @@ def local_channel(row: Row) -> Item:
 
 
 def clock_time(timestamp_s: object) -> str:
-    """As clocks here show it, in RabbitMQ's form: the hour has no zero in front."""
+    """Return the local time in RabbitMQ's form, with no leading zero in the hour."""
     at = datetime.fromtimestamp(seconds(timestamp_s))
     return f"{at:%Y-%m-%d} {at.hour}:{at:%M:%S}"
 

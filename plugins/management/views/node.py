@@ -18,7 +18,7 @@ MECHANISMS = {
     "EXTERNAL": "SASL EXTERNAL authentication mechanism",
     "ANONYMOUS": "SASL ANONYMOUS authentication mechanism",
 }
-# What RabbitMQ counts and this broker has no part for.
+# Counters of RabbitMQ's parts that this broker does not have.
 ZEROS = (
     *("gc_bytes_reclaimed", "io_read_count", "io_read_bytes", "io_read_avg_time", "io_write_count", "io_write_bytes"),
     *("io_write_avg_time", "io_sync_count", "io_sync_avg_time", "io_seek_count", "io_seek_avg_time"),
@@ -53,7 +53,7 @@ def node_view(request: Request) -> Item:
         "partitions": [],
         "cluster_links": [],
         "os_pid": str(readings.pid),
-        "os": platform.system(),  # beyond RabbitMQ's fields, which has it in `rabbitmqctl status` alone
+        "os": platform.system(),  # beyond RabbitMQ's fields; RabbitMQ has it only in `rabbitmqctl status`
         "fd_total": readings.fd_total,
         "sockets_total": readings.sockets_total,
         "proc_total": readings.proc_total,
@@ -69,7 +69,7 @@ def node_view(request: Request) -> Item:
         "net_ticktime": 60,
         "db_dir": host.data_directory,
         "config_files": host.config_files,
-        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, too
+        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields
         "not_restored": node.not_restored(),
         "log_files": host.control.log.locations(),
         **node_parts(request),
@@ -84,7 +84,7 @@ def node_view(request: Request) -> Item:
 
 
 def node_parts(request: Request) -> Item:
-    """The fields about the parts of the node."""
+    """The fields about plugins, exchange types, listeners and applications."""
     node, host = request.node, request.host
     return {
         "exchange_types": exchange_type_views(node.registry),
@@ -123,7 +123,7 @@ def exchange_type_views(registry: Registry) -> list[Item]:
 
 
 def is_web(listening: Listening) -> bool:
-    """Whether a web server answers at the address."""
+    """True if the listener is a web server."""
     return listening.protocol in DESCRIPTIONS
 
 
@@ -143,7 +143,7 @@ def listener_view(host: Host, listening: Listening) -> Item:
 
 
 def context_view(listening: Listening) -> Item:
-    """The fields of a web server, which RabbitMQ calls a context."""
+    """The fields of a web server, in RabbitMQ a context."""
     return {
         "description": DESCRIPTIONS[listening.protocol],
         "path": "/",

@@ -18,7 +18,7 @@ from .consumer import consumer_view, consumers_of
 from .detailed_rates import of_queue
 from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
 
-STORAGE_VERSION = 2  # of RabbitMQ's classic queues, the newest
+STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
@@ -59,7 +59,7 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
 
 
 def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
-    """The fields of a single queue: with its consumers and detailed rates."""
+    """The fields of a single queue, with consumers and detailed rates."""
     item = queue_view_with_unset(request, stats, queue)
     if stats.enabled:
         item["consumer_details"] = [consumer_view(consumer) for consumer in consumers_of(queue)]
@@ -68,7 +68,7 @@ def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Ite
 
 
 def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> Item:
-    """The fields of a queue, those that are not set among them."""
+    """The fields of a queue, including unset ones as null."""
     unset: Item = dict.fromkeys(UNSET)
     item = unset | queue_view(request, stats, queue)
     if stats.enabled:
@@ -79,7 +79,7 @@ def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> I
 def consumer_fields(queue: Queue) -> Item:
     """The fields about the consumers of a queue."""
     consumers = queue.consumers
-    capacity: float = 1.0 if consumers.any_ready() else 0  # whether one would get a message at once
+    capacity: float = 1.0 if consumers.any_ready() else 0  # true if a message would be delivered at once
     item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
     if consumers.exclusive:
         item["exclusive_consumer_tag"] = consumers.all()[0].tag
@@ -89,7 +89,7 @@ def consumer_fields(queue: Queue) -> Item:
 
 
 def process_ids(queue: Queue) -> Item:
-    """The process ids of the connection and of the consumer that have the queue for themselves."""
+    """The process ids of the exclusive owner connection and of the exclusive consumer."""
     exclusive = next((one for one in queue.consumers.all() if one.exclusive), None)
     return {
         "owner_pid": str(queue.owner) if queue.owner is not None else None,
@@ -98,12 +98,12 @@ def process_ids(queue: Queue) -> Item:
 
 
 def replica_fields(node: str) -> Item:
-    """List the nodes with replicas of a quorum queue: this one, which is the only one."""
+    """The nodes with replicas of a quorum queue: only this one."""
     return {"leader": node, "members": [node], "online": [node]}
 
 
 def quorum_fields(node: str, queue: Queue) -> Item:
-    """The fields of quorum queues alone; of what only RabbitMQ's have, nothing is counted here."""
+    """The fields of quorum queues; counters of RabbitMQ's implementation are 0."""
     return {
         "delivery_limit": queue.settings.delivery_limit,
         "messages_dlx": 0,
@@ -117,7 +117,7 @@ def quorum_fields(node: str, queue: Queue) -> Item:
 
 
 def owner_fields(queue: Queue) -> Item:
-    """The connection that the queue is exclusive to, if one is."""
+    """The connection that owns an exclusive queue, or no field."""
     if not isinstance(queue.owner, Connection):
         return {}
     peer = queue.owner.peer

@@ -1,4 +1,4 @@
-"""What a request is told of numbers: counters, with the rates and the ranges that it asked for."""
+"""Counters, rates and ranges as a request asks for them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from ..request import Request
 from ..stats.history import Key
 
-# Of Erlang's processes, which tools expect numbers of.
+# Of Erlang processes; tools expect numbers.
 NO_REDUCTIONS: Mapping[str, object] = {"reductions": 0, "reductions_details": {"rate": 0.0}}
 NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0)
 NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
 
 
 class StatsView:
-    """The counters of objects for one request, with the rates and ranges that it asked for.
+    """The counters of objects for one request, with the rates and ranges that it asks for.
 
     enabled  False with `disable_stats`: views have no statistics
     totals   views of queues have their lengths
@@ -25,7 +25,7 @@ class StatsView:
     __slots__ = ("enabled", "totals", "pids", "_samples", "_asked", "_now_ms")
 
     def __init__(self, request: Request) -> None:
-        """Raises Refusal (400)."""
+        """Raises HTTPError (400)."""
         self._asked = request.ranges
         self._samples = request.state.samples
         self._now_ms = request.node.clock.now_ms()
@@ -40,8 +40,8 @@ class StatsView:
         return self._samples.message_stats(kind, key, counters, self._asked, self._now_ms)
 
     def idle_since(self, kind: str, key: Key) -> dict[str, object]:
-        """`{"idle_since": ...}` of what no number of has moved for longer than an interval."""
-        since_ms = self._samples.quiet_since_ms(kind, key)
+        """Return `{"idle_since": ...}` if no counter has changed for longer than an interval."""
+        since_ms = self._samples.last_change_ms(kind, key)
         if since_ms is None or self._now_ms - since_ms <= self._samples.interval_ms:
             return {}
         return {"idle_since": datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds")}

@@ -6,7 +6,7 @@ from warren.broker.plugin import VHost
 
 from ..pagination import Item
 from ..stats.counters import length_counters, message_counters, vhost_key
-from ..stats.history import OCTETS
+from ..stats.history import BYTE_COUNTERS
 from ..stats.vhost_totals import Totals
 from .stats import StatsView
 
@@ -33,7 +33,7 @@ def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> Ite
     if stats.totals:
         item |= stats.details("vhost", key, length_counters(totals.lengths[vhost.name]))
     if stats.enabled:
-        item |= stats.details("vhost", key, dict(zip(OCTETS, totals.octets[vhost.name], strict=True)))
+        item |= stats.details("vhost", key, dict(zip(BYTE_COUNTERS, totals.bytes[vhost.name], strict=True)))
         counted = vhost.statistics
         item |= stats.message_stats("vhost", key, message_counters(counted.publishing, counted.delivered()))
     return item

@@ -8,7 +8,7 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management.bodies import converted, decoded, missing_keys
+from warren.plugins.management.bodies import convert, decode, missing_keys
 
 
 class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):
@@ -20,7 +20,7 @@ class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):
 
 @pytest.mark.parametrize("octets", [b"", b" ", b"null", b"undefined\n", b"{}"])
 def test_nothing_is_an_empty_object(octets: bytes) -> None:
-    assert decoded(octets) == {}
+    assert decode(octets) == {}
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_nothing_is_an_empty_object(octets: bytes) -> None:
 )
 def test_what_is_no_object_is_refused(octets: bytes, reason: str) -> None:
     with pytest.raises(HTTPError) as caught:
-        decoded(octets)
+        decode(octets)
     assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
 
 
 def test_words_are_taken_for_booleans_and_numbers_and_more_keys_are_ignored() -> None:
-    body = converted({"apply-to": "all", "durable": "true", "count": "5", "vhost": "/", "arguments": {"a": None}}, Body)
+    body = convert({"apply-to": "all", "durable": "true", "count": "5", "vhost": "/", "arguments": {"a": None}}, Body)
     assert isinstance(body, Body)
     assert (body.apply_to, body.durable, body.count, body.arguments) == ("all", True, 5, {"a": None})
 
@@ -54,7 +54,7 @@ def test_what_is_missing_or_is_something_else_is_named() -> None:
         ({"apply-to": "all", "durable": 1}, ["not_boolean", 1]),
     ):
         with pytest.raises(HTTPError) as caught:
-            converted(value, Body)  # type: ignore[arg-type]
+            convert(value, Body)  # type: ignore[arg-type]
         assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management import pagination
-from warren.plugins.management.pagination import Item, Listing, answered
+from warren.plugins.management.pagination import Item, Listing, list_response
 
 ITEMS: list[Item] = [
     {"name": "Beta", "messages": 7, "message_stats": {"publish": 3, "publish_details": {"rate": 1.5}}},
@@ -21,7 +21,7 @@ def listed(items: list[Item] = ITEMS, paged: bool = True, **query: str) -> Any:
     import json
 
     listing = Listing(items, lambda item: item, (lambda item: str(item["name"])) if paged else None)
-    return json.loads(asyncio.run(answered(listing, query)).encode())
+    return json.loads(asyncio.run(list_response(listing, query)).encode())
 
 
 def names(items: list[Item]) -> list[object]:
@@ -127,7 +127,7 @@ def test_only_what_a_page_shows_is_described() -> None:
         return {"name": str(number)}
 
     listing = Listing(range(1000), describe, str)
-    asyncio.run(answered(listing, {"page": "2", "page_size": "10", "sort": "name"}))
+    asyncio.run(list_response(listing, {"page": "2", "page_size": "10", "sort": "name"}))
     assert len(described) == 10
 
 

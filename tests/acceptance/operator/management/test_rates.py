@@ -1,6 +1,6 @@
 import pytest
 
-from warren.plugins.management.stats.rates import BadRange, Range, ranged, ranges, rate, sampled
+from warren.plugins.management.stats.rates import BadRange, Range, range_fields, ranges, rate, sampled
 
 
 def test_a_rate_is_what_came_between_two_points_per_second() -> None:
@@ -44,7 +44,7 @@ def test_a_step_without_a_point_has_what_was_there_before() -> None:
 
 
 def test_averages_are_of_the_samples() -> None:
-    fields = ranged([(10_000, 0), (15_000, 10), (20_000, 50)], Range(10, 5))
+    fields = range_fields([(10_000, 0), (15_000, 10), (20_000, 50)], Range(10, 5))
     assert fields["avg_rate"] == 5.0
     assert fields["avg"] == 20.0
     assert fields["samples"] == [
@@ -55,4 +55,4 @@ def test_averages_are_of_the_samples() -> None:
 
 
 def test_of_nothing_the_averages_are_none() -> None:
-    assert ranged([], Range(10, 5)) == {"samples": [], "avg_rate": 0.0, "avg": 0.0}
+    assert range_fields([], Range(10, 5)) == {"samples": [], "avg_rate": 0.0, "avg": 0.0}

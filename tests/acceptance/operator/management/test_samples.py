@@ -164,7 +164,7 @@ def test_after_a_reset_nothing_is_known(watched: Watched) -> None:
 
 
 def test_the_policies_are_told_in_round_ages() -> None:
-    assert Samples(KINDS).policies() == {
+    assert Samples(KINDS).retention_ages() == {
         "global": [600, 3600, 28800, 86400],
         "basic": [600, 3600],
         "detailed": [600],

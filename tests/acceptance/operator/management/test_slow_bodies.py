@@ -98,7 +98,7 @@ def test_one_user_cannot_take_the_room_of_all() -> None:
     quota = Quota(100, 50)
     assert quota.take("alice", 50) and not quota.take("alice")
     assert quota.take("bob", 50) and not quota.take("carol")
-    quota.give_back("alice", 50)
+    quota.release("alice", 50)
     assert quota.take("carol", 50) and quota.used == 100
 
 
