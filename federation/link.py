@@ -314,7 +314,7 @@ class Link:
         self.host.report(event, level, common | fields)
 
     def _emit_status(self) -> None:
-        if self.node.events.heard:
+        if self.node.events.has_receivers:
             row = self.row()
             names = ("vhost", "type", "name", "upstream", "upstream_name", "id", "status", "uri", "error")
             self.node.events.emit("warren.federation.link.status", {name: row[name] for name in names})

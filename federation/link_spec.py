@@ -165,7 +165,7 @@ def match_names(pattern: str, names: Iterable[str]) -> list[str]:
         compiled = Pattern(pattern or ".*")
     except Invalid:
         return []
-    return [name for name in names if compiled.found(name)]
+    return [name for name in names if compiled.matches(name)]
 
 
 def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, LinkSpec]:

@@ -20,7 +20,7 @@ from tests.support.checkout import ROOT
 from tests.support.definitions import new_node
 from tests.support.polling import until
 from warren.broker.config import Config, Sources
-from warren.broker.core.definitions.importer import imported
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.ctl.command_line import parse
 from warren.federation.link_spec import desired_links
 from warren.federation.upstream.endpoint import parse_endpoint
@@ -195,7 +195,7 @@ def test_ports_are_published_to_this_machine_alone(file: Path) -> None:
 @pytest.mark.parametrize(("site", "upstream"), SITES.items())
 def test_the_definitions_of_a_site_make_one_link_of_the_ring(site: str, upstream: str) -> None:
     node = new_node()
-    assert imported(node, json.loads((RING / f"{site}.json").read_text(encoding="utf-8"))) == []
+    assert import_definitions(node, json.loads((RING / f"{site}.json").read_text(encoding="utf-8"))) == []
     ((key, link),) = desired_links(node, node.vhosts["/"].exchanges.values()).items()
     assert (key.vhost, key.kind, key.name, key.upstream) == ("/", "exchange", "federated.news", upstream)
     assert link.settings.max_hops == len(SITES) - 1

@@ -24,7 +24,7 @@ NO_ENCRYPTION = Encryption("", "")
 def logged_in(connection: Connection, error: str = "") -> None:
     """Emit the event of a login over AMQP, or of its refusal for a reason."""
     events = connection.node.events
-    if not events.heard:
+    if not events.has_receivers:
         return
     peer = connection.peer
     fields: dict[str, object] = {
@@ -45,7 +45,7 @@ def logged_in(connection: Connection, error: str = "") -> None:
 
 def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
     """Emit the event of a login by an HTTP request, or of its refusal for a reason."""
-    if not events.heard:
+    if not events.has_receivers:
         return
     fields: dict[str, object] = {
         "name": name,
@@ -61,7 +61,7 @@ def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
 
 def connection_created(connection: Connection) -> None:
     events = connection.node.events
-    if not events.heard:
+    if not events.has_receivers:
         return
     peer, user, vhost = connection.peer, connection.user, connection.vhost
     assert user is not None and vhost is not None
@@ -99,7 +99,7 @@ def connection_created(connection: Connection) -> None:
 
 def connection_closed(connection: Connection) -> None:
     events = connection.node.events
-    if events.heard:
+    if events.has_receivers:
         fields: dict[str, object] = {
             "pid": str(connection),
             "name": connection.name,
@@ -112,7 +112,7 @@ def connection_closed(connection: Connection) -> None:
 
 def channel_created(channel: Channel) -> None:
     connection = channel.connection
-    if connection.node.events.heard:
+    if connection.node.events.has_receivers:
         fields: dict[str, object] = {
             "pid": pid(channel),
             "name": f"{connection.name} ({channel.number})",
@@ -127,13 +127,13 @@ def channel_created(channel: Channel) -> None:
 
 def channel_closed(channel: Channel) -> None:
     events = channel.connection.node.events
-    if events.heard:
+    if events.has_receivers:
         events.emit("channel.closed", {"pid": pid(channel), "user_who_performed_action": channel.user.name})
 
 
 def consumer_created(consumer: ChannelConsumer) -> None:
     channel = consumer.channel
-    if channel.connection.node.events.heard and not consumer.queue.internal:
+    if channel.connection.node.events.has_receivers and not consumer.queue.internal:
         fields: dict[str, object] = {
             "consumer_tag": consumer.tag,
             "queue": consumer.queue.name,
@@ -150,7 +150,7 @@ def consumer_created(consumer: ChannelConsumer) -> None:
 
 def consumer_deleted(consumer: ChannelConsumer) -> None:
     channel = consumer.channel
-    if channel.connection.node.events.heard and not consumer.queue.internal:
+    if channel.connection.node.events.has_receivers and not consumer.queue.internal:
         fields: dict[str, object] = {
             "consumer_tag": consumer.tag,
             "queue": consumer.queue.name,

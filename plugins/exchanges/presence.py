@@ -28,7 +28,7 @@ and ends (the action `summary`, with `complete` false and true), so that presenc
 from collections.abc import Collection, Iterable, Iterator
 
 from warren.broker.amqp.field_table import FLOATS, INTEGERS, type_name
-from warren.broker.core.telemetry.firehose import described
+from warren.broker.core.telemetry.firehose import property_table
 from warren.broker.plugin import (
     ACCEPTED,
     Address,
@@ -289,7 +289,7 @@ class Relay(Sink):
     def _wrap(self, message: Message) -> Message:
         key = message.address.routing_key
         headers = {"action": "message", "exchange": self._exchange, "key": key}
-        own = Table.of({**headers, "properties": described(message.properties)})
+        own = Table.of({**headers, "properties": property_table(message.properties)})
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
         return framed(Address(self._exchange, key), properties, message.body)
 

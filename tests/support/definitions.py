@@ -8,7 +8,7 @@ from typing import Any
 
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.exporter import exported
+from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.node.node import Node
 from warren.broker.storage.memory_journal import MemoryJournal
 
@@ -135,4 +135,4 @@ def whole(**sections: Any) -> dict[str, Any]:
 
 def as_text(node: Node, vhost: str | None = None) -> str:
     """The export, as a file has it."""
-    return json.dumps(exported(node, vhost))
+    return json.dumps(export_definitions(node, vhost))

@@ -86,8 +86,8 @@ class PasswordRules:
 
 def hash_password(password: str | bytes, salt: bytes, algorithm: str = SHA256) -> bytes:
     """Return RabbitMQ's hash of a password, by one of its algorithms."""
-    octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else password
-    return base64.b64encode(salt + _digest(algorithm, salt + octets))
+    data = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else password
+    return base64.b64encode(salt + _digest(algorithm, salt + data))
 
 
 def verify_password(password_hash: bytes, password: bytes, algorithm: str = SHA256) -> bool:
@@ -120,5 +120,5 @@ def check_hash(password_hash: bytes, algorithm: str) -> None:
         raise Invalid(f"unknown password hashing algorithm '{algorithm}'")
 
 
-def _digest(algorithm: str, octets: bytes) -> bytes:
-    return hashlib.new(DIGESTS[algorithm], octets, usedforsecurity=False).digest()
+def _digest(algorithm: str, data: bytes) -> bytes:
+    return hashlib.new(DIGESTS[algorithm], data, usedforsecurity=False).digest()

@@ -19,7 +19,7 @@ class Permission:
 
     def allows(self, what: str, name: str) -> bool:
         """Return whether a pattern matches the name. `what` is configure, write or read."""
-        return self._patterns[what].found(name)
+        return self._patterns[what].matches(name)
 
     @property
     def exhausted(self) -> list[str]:
@@ -44,7 +44,7 @@ class TopicPermission:
 
     def allows(self, what: str, routing_key: str) -> bool:
         """Return whether a pattern matches the routing key. `what` is write or read."""
-        return self._patterns[what].found(routing_key)
+        return self._patterns[what].matches(routing_key)
 
     @property
     def exhausted(self) -> list[str]:

@@ -204,8 +204,8 @@ class Users:
         """
         assert self.hashing is not None, "every node that operators can reach has it"
         self.rules.check(password)
-        octets = password.encode("utf-8", "surrogateescape")
-        self.hashing.hash(octets, self.algorithm, lambda password_hash: then(password_hash, self.algorithm))
+        data = password.encode("utf-8", "surrogateescape")
+        self.hashing.hash(data, self.algorithm, lambda password_hash: then(password_hash, self.algorithm))
 
     def restore(self, stored: StoredUser) -> None:
         """Add a stored user at the start, without notifying observers."""
@@ -228,7 +228,7 @@ class Users:
 
     def put(self, stored: StoredUser) -> None:
         """Create or replace a user; permissions of an existing user are kept. Raises Invalid."""
-        stored = checked(stored)
+        stored = validate_user(stored)
         user = self._users.get(stored.name)
         if user is None:
             self._users[stored.name] = user = User(stored)
@@ -258,7 +258,7 @@ class Users:
     def set_tags(self, name: str, tags: Sequence[str]) -> None:
         """Replace the tags. Raises Unknown, Invalid."""
         user = self.find(name)
-        user.tags = checked_tags(tags)
+        user.tags = validate_tags(tags)
         self._put(user)
 
     def _set_password(self, user: User, password_hash: bytes, hashing_algorithm: str) -> None:
@@ -339,15 +339,15 @@ class Users:
             raise unknown_vhost(name)
 
 
-def checked(stored: StoredUser) -> StoredUser:
+def validate_user(stored: StoredUser) -> StoredUser:
     """Validate a record, and remove duplicate tags. Raises Invalid."""
     check_text("the name of a user", stored.name, SHORT_STRING, 1)
     check_hash(stored.password_hash, stored.hashing_algorithm)
-    tags = checked_tags(stored.tags)
+    tags = validate_tags(stored.tags)
     return StoredUser(stored.name, stored.password_hash, tags, stored.hashing_algorithm, stored.limits)
 
 
-def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+def validate_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Validate tags, and remove duplicates. Raises Invalid."""
     once = tuple(dict.fromkeys(tags))
     if len(once) > TAGS_LIMIT:

@@ -1,4 +1,4 @@
-"""One entry of a document of definitions: its fields by type, and errors that name it."""
+"""An entry of a definitions document: its fields by type, and errors that name the entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..metadata.validation import boolean, check_text, term, text
 TEXT_LIMIT = 65_536
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
 
-# section -> the fields that tell its items apart, and what they are called
+# section -> the fields that identify an entry, and their names in errors
 PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "users": (("name", "user"),),
     "vhosts": (("name", "vhost"),),
@@ -32,7 +32,9 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 class DefinitionEntry:
-    """Every question raises Invalid where the field is not what it should be. `null` is as good as nothing."""
+    """An entry of a definitions document. Its methods raise Invalid for a field of another type; `null` is a missing
+    field.
+    """
 
     __slots__ = ("section", "fields")
 
@@ -43,7 +45,7 @@ class DefinitionEntry:
         self.fields: dict[str, object] = value
 
     def refused(self, error: OperatorError | AMQPError) -> Invalid:
-        """What is wrong, and with which item."""
+        """Return the error with the identity of the entry."""
         named = [(what, self.fields.get(key)) for key, what in PLACES[self.section]]
         place = " / ".join([f'{what}: "{name}"' for what, name in named if isinstance(name, str)])
         return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
@@ -69,14 +71,14 @@ class DefinitionEntry:
         return value is True
 
     def map(self, key: str) -> dict[str, object]:
-        """Empty where it is not there."""
+        """Return a map, empty if the field is missing."""
         value = map_of(self.fields.get(key) or {})
         if not isinstance(value, dict):
             raise Invalid(f"{key} should be a map, actually was {term(value)}")
         return value
 
     def tags(self) -> tuple[str, ...]:
-        """A list, or a text with commas, as older brokers wrote them."""
+        """Return the tags, from a list or from a text with commas, as older brokers wrote them."""
         value = self.fields.get("tags") or []
         if isinstance(value, str):
             value = [tag.strip() for tag in value.split(",") if tag.strip()]
@@ -89,8 +91,7 @@ class DefinitionEntry:
 
 
 def map_of(value: object) -> object:
-    """A map that RabbitMQ has written as a list of pairs, as 3.10 does limits and definitions of operator policies; and
-    whatever else it is."""
+    """Return the map that RabbitMQ has written as a list of pairs, as 3.10 does; any other value unchanged."""
     if not isinstance(value, list):
         return value
     pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
@@ -98,7 +99,7 @@ def map_of(value: object) -> object:
 
 
 def checked_text(key: str, value: object, most: int) -> str:
-    """Raises Invalid for what is no text, or not to be stored."""
+    """Return a text that can be stored. Raises Invalid."""
     if not isinstance(value, str):
         raise Invalid(text(key, value))
     check_text(key, value, most)
@@ -106,7 +107,7 @@ def checked_text(key: str, value: object, most: int) -> str:
 
 
 def entries(document: dict[str, object], section: str) -> list[object]:
-    """Raises Invalid."""
+    """Return the entries of a section. Raises Invalid."""
     found = document.get(section, [])
     if not isinstance(found, list):
         raise Invalid(f"{section} should be a list, actually was {term(found)}")

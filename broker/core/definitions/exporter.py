@@ -1,7 +1,7 @@
-"""The document of definitions: what operators take from one broker to another.
+"""The export of definitions, as a document for import by another broker.
 
-Here it is written; `plan` reads it. It is plain values, of which others make JSON. All of it is sorted, so that two
-brokers with the same definitions write the same.
+The document consists of plain values, which callers write as JSON. All of it is sorted, so that brokers with the same
+definitions export the same.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ T = TypeVar("T")
 Document = dict[str, object]
 Items = list[Document]
 
-RUN = 500  # objects that are sorted in one step
+RUN = 500  # objects sorted in one step
 
-INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of what a plugin declares for itself
-IMPORTED_HASH = "imported_definition_hash_value"  # of what was loaded at the start, under RabbitMQ's name
+INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of objects that a plugin declares for itself
+IMPORTED_HASH = "imported_definition_hash_value"  # RabbitMQ's name for the hash of the definitions loaded at the start
 
 
 def is_internal(global_parameter: str) -> bool:
-    """Whether it is this broker's own, and no other's to take over."""
+    """Return whether a global parameter is specific to a broker, and not to be imported by another."""
     return global_parameter.startswith("internal_") or global_parameter == IMPORTED_HASH
 
 
 class Part:
-    """Objects as they were when the document was asked for, those of one virtual host or of the node.
+    """The objects of one kind, in a virtual host or the node, as they were when the export began.
 
-    `order` is the key by which they are sorted; `items` describes one of them, by no item where it is not exported.
+    `order` is the key for sorting; `items` returns the entry of an object, or none if it is not exported.
     """
 
     __slots__ = ("_objects", "_order", "_items")
@@ -56,7 +56,7 @@ class Part:
         self._items: Callable[[Any], Items] = items
 
     def batches(self) -> Iterator[Items]:
-        """The items in order, with a bounded amount of work at each step; a step may yield none."""
+        """Yield the entries in order, with a bounded amount of work at each step; a step may yield none."""
         runs = []
         for start in range(0, len(self._objects), RUN):
             runs.append(sorted(self._objects[start : start + RUN], key=self._order))
@@ -66,7 +66,7 @@ class Part:
 
 
 class Section:
-    """One list of the document, by its name."""
+    """A named list of the document."""
 
     __slots__ = ("name", "parts")
 
@@ -79,18 +79,21 @@ class Section:
             yield from part.batches()
 
 
-def exported(node: Node, vhost: str | None = None) -> Document:
-    """All definitions, or what is in one virtual host, in a form without its name. Raises Unknown."""
+def export_definitions(node: Node, vhost: str | None = None) -> Document:
+    """Return all definitions, or those in one virtual host, without its name in each. Raises Unknown."""
     head, sections = snapshot(node, vhost)
     return head | {section.name: [item for items in section.batches() for item in items] for section in sections}
 
 
 def text_pieces(
-    head: Document, sections: list[Section], encode: Callable[[str, Document], bytes] = lambda name, item: encoded(item)
+    head: Document,
+    sections: list[Section],
+    encode: Callable[[str, Document], bytes] = lambda name, item: encode_entry(item),
 ) -> Iterator[bytes]:
-    """The JSON text of a snapshot in short pieces, of which some are empty: the caller may serve others in between.
+    """Yield the JSON text of a snapshot in short pieces, some of them empty, so that the caller may serve others in
+    between.
 
-    `encode` writes the head, whose name is empty, and the items of the named section.
+    `encode` writes the head, with an empty name, and the entries of the named section.
     """
     yield encode("", head)[:-1]
     comma = b"," if head else b""
@@ -106,14 +109,15 @@ def text_pieces(
     yield b"}"
 
 
-def encoded(item: Document) -> bytes:
+def encode_entry(item: Document) -> bytes:
     return json.dumps(item, separators=(",", ":")).encode()
 
 
 def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section]]:
-    """Head and sections of the document. Which objects they hold does not change, though they are described later.
+    """Return the head and the sections of the document.
 
-    Raises Unknown.
+    The objects in them do not change any more, but are described as they are when the sections are read. Raises
+    Unknown.
     """
     head: Document = {
         "rabbit_version": node.version,
@@ -135,8 +139,8 @@ def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Secti
         "rabbitmq_definition_format": "single_virtual_host",
         "original_vhost_name": vhost,
         "explanation": f"Definitions of virtual host '{vhost}'",
-        **described(there),
-        "limits": node.parameters.get(vhost, VHOST_LIMITS, NAME) or [],  # as RabbitMQ writes none
+        **vhost_metadata(there),
+        "limits": node.parameters.get(vhost, VHOST_LIMITS, NAME) or [],  # RabbitMQ writes a list if there are none
     }
     return head, [
         Section("parameters", [parameters(node, vhost)]),
@@ -155,7 +159,7 @@ def of_cluster(node: Node) -> list[Section]:
     users_ = node.users.unsorted()
     return [
         Section("users", [Part(users_, by_name, user_items)]),
-        Section("vhosts", [Part(vhosts, by_name, lambda each: [{"name": each.name, **described(each)}])]),
+        Section("vhosts", [Part(vhosts, by_name, lambda each: [{"name": each.name, **vhost_metadata(each)}])]),
         Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
         Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
         Section("parameters", [parameters(node, None)]),
@@ -171,8 +175,8 @@ def by_name(one: User | VHost | Queue | Exchange) -> str:
     return one.name
 
 
-def described(vhost: VHost) -> Document:
-    """A virtual host's metadata, once plainly and once together, as different versions of RabbitMQ read it."""
+def vhost_metadata(vhost: VHost) -> Document:
+    """Return the metadata of a virtual host, both as fields and as a map, as different versions of RabbitMQ read it."""
     kept = vhost.metadata
     queue_type = kept.default_queue_type or CLASSIC
     metadata: Document = {
@@ -203,7 +207,7 @@ def user_items(user: User) -> Items:
 
 
 def permissions(vhosts: set[str], user: User) -> Items:
-    """Those in these virtual hosts: one that was made meanwhile is not in the document."""
+    """Return the permissions in these virtual hosts, without those created since the export began."""
     return [
         {
             "user": user.name,
@@ -237,7 +241,7 @@ def global_items(pair: tuple[str, object]) -> Items:
 
 
 def parameters(node: Node, vhost: str | None) -> Part:
-    """With the operator policies and the limits of virtual hosts."""
+    """Return the parameters, which include operator policies and limits of virtual hosts."""
 
     def items(one: Parameter) -> Items:
         if one.component == POLICY or vhost not in (None, one.vhost):
@@ -249,7 +253,7 @@ def parameters(node: Node, vhost: str | None) -> Part:
 
 
 def policies(node: Node, vhost: str | None) -> Part:
-    """In the order of `Policies.all`."""
+    """Return the policies in the order of `Policies.all`."""
 
     def items(policy: Policy) -> Items:
         item: Document = {
@@ -265,7 +269,7 @@ def policies(node: Node, vhost: str | None) -> Part:
 
 
 def is_exported(end: Destination) -> bool:
-    """Not what goes with its connection, is predeclared, or was made by a plugin for itself, as federation's are."""
+    """Return whether the object is exported: exclusive, predeclared and plugins' internal objects are not."""
     if isinstance(end, Queue):
         return end.owner is None
     assert isinstance(end, Exchange)
@@ -273,7 +277,7 @@ def is_exported(end: Destination) -> bool:
 
 
 def exchanges(vhost: VHost, place: Document) -> Part:
-    """`place` is what its items begin with."""
+    """Return the exchanges. `place` has the first fields of each entry."""
 
     def items(exchange: Exchange) -> Items:
         if not is_exported(exchange):
@@ -311,18 +315,18 @@ def queues(vhost: VHost, place: Document) -> Part:
 
 
 def arguments_with_type(queue: Queue) -> Document:
-    """The arguments of a queue as JSON, with its type, as another broker may have another default."""
+    """Return the arguments of a queue as JSON, with its type, as another broker may have another default type."""
     arguments = json_of_table(queue.arguments)
     return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.settings.type)}
 
 
 def bindings(vhost: VHost, place: Document) -> Part:
-    """Those between what is exported, and between that and the predeclared exchanges, which are everywhere."""
+    """Return the bindings between exported objects, and between these and predeclared exchanges."""
     outgoing: list[Binding] = []
     for source in vhost.exchanges.values():
         if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
             outgoing += source.outgoing.values()
-    if vhost.unbindings:  # some still lead to what has been deleted
+    if vhost.unbindings:  # some have a deleted destination
         outgoing = [binding for binding in outgoing if vhost.has(binding.destination)]
 
     def items(binding: Binding) -> Items:

@@ -1,4 +1,4 @@
-"""Definitions in files of JSON, which a broker takes in when it starts."""
+"""Definitions in JSON files, which a broker imports when it starts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from pathlib import Path
 from ...amqp.errors import OperatorError
 from ..node.node import Node
 from .exporter import IMPORTED_HASH
-from .importer import imported
+from .importer import import_definitions
 
 
 class DefinitionsError(Exception):
-    """One line that says which file cannot be loaded, and why."""
+    """A line that says which file cannot be loaded, and why."""
 
 
-def parsed(octets: bytes) -> object:
-    """The value of a JSON text, in front of which a byte order mark may stand. Raises ValueError."""
+def parse_json(data: bytes) -> object:
+    """Return the value of a JSON text, which may begin with a byte order mark. Raises ValueError."""
     try:
-        # With a hook for each object, as threads that need the interpreter get it there: the scanner itself keeps it.
-        value: object = json.loads(octets.decode("utf-8-sig"), parse_constant=no_number, object_pairs_hook=map_of_pairs)
+        # The hook for each object lets other threads get the interpreter, which the scanner alone would keep.
+        value: object = json.loads(
+            data.decode("utf-8-sig"), parse_constant=reject_constant, object_pairs_hook=map_of_pairs
+        )
     except RecursionError:
         raise ValueError("nested too deep") from None
     return value
@@ -30,12 +32,12 @@ def map_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def no_number(name: str) -> object:
+def reject_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
 def read(place: Path) -> dict[Path, bytes]:
-    """The file; or of a folder each `*.json`, by name. Raises DefinitionsError."""
+    """Return the text of the file, or of each `*.json` in a folder, by name. Raises DefinitionsError."""
     try:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
         return {file: file.read_bytes() for file in files}
@@ -44,21 +46,24 @@ def read(place: Path) -> dict[Path, bytes]:
 
 
 def digest(texts: dict[Path, bytes]) -> str:
-    """Of what the files say, whatever they are called."""
+    """Return a hash of the contents of the files."""
     return hashlib.sha256(b"".join([hashlib.sha256(text).digest() for text in texts.values()])).hexdigest()
 
 
 def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] | None:
-    """Import all of it; what was left out, a line each. None where it is what was imported the last time and that is
-    to be skipped. Raises DefinitionsError; files before the bad one may be in the node by then, which has to end."""
+    """Import all files, and return a line for each definition that was left out.
+
+    Returns None if the files are unchanged since the last import and are to be skipped then. Raises DefinitionsError;
+    files before the bad one may have been imported by then, so the node has to stop.
+    """
     texts = read(place)
     found = digest(texts)
     if skip_if_unchanged and node.parameters.globals().get(IMPORTED_HASH) == found:
         return None
     lines: list[str] = []
-    for file, octets in texts.items():
+    for file, data in texts.items():
         try:
-            lines += imported(node, parsed(octets))
+            lines += import_definitions(node, parse_json(data))
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None
         except OperatorError as error:

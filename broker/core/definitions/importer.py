@@ -1,11 +1,11 @@
-"""The import of a document of definitions.
+"""The import of a definitions document.
 
-An import is all or nothing, which RabbitMQ's is not. So it is planned first: each step is checked by those who will be
-asked to do it, as if the steps before it had been done; and only a plan of which every step can be done is carried out.
-Clients may be served between any two steps; what they change meanwhile can make a step of the plan impossible.
+An import is all or nothing, unlike RabbitMQ's. So it is planned first: each step is checked as if the steps before it
+had been done, and the plan is carried out only if all its steps can be done. Clients may be served between any two
+steps; a change of theirs can make a step of the plan impossible.
 
-It adds, and deletes nothing. Exchanges and queues that are there stay as they are; all else is put in the place of what
-is there. What begins with `amq.` is every broker's own and is left out, with a word about it.
+An import adds and replaces, and deletes nothing. Existing exchanges and queues stay as they are; all other existing
+objects are replaced. Names that begin with `amq.` are reserved, and are left out with a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
 from ..access.passwords import SHA256
 from ..access.permissions import Permission, TopicPermission
-from ..access.users import checked
+from ..access.users import validate_user
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
@@ -35,7 +35,7 @@ from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
 
 MD5 = "rabbit_password_hashing_md5"
-SHA256_SINCE = (3, 6)  # before that version, hashes of which nothing is said are MD5
+SHA256_SINCE = (3, 6)  # before that version, hashes without an algorithm are MD5
 ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
     "SHA256": SHA256,
     "SHA512": "rabbit_password_hashing_sha512",
@@ -45,10 +45,12 @@ KINDS = ("queue", "exchange")
 
 
 class VHostPreview:
-    """A virtual host as it will be: what is `there` now, None where it is yet to be made, and what is added.
+    """A virtual host as it will be after the import.
 
-    `skipped` are kind and name of what was left out. `max_queues` is the limit that holds, None without one; one that
-    the document itself sets holds for what comes later, so that whatever was exported can be imported.
+    there       the existing virtual host, or None
+    skipped     kind and name of each object that is left out
+    max_queues  the limit in force, or None. A limit that the document itself sets applies after the import, so that
+                every export can be imported
     """
 
     __slots__ = ("name", "there", "default_queue_type", "max_queues", "exchanges", "queues", "skipped")
@@ -59,7 +61,7 @@ class VHostPreview:
         self.default_queue_type = default_queue_type
         self.max_queues = max_queues
         self.exchanges: dict[str, ExchangeType] = {}
-        self.queues: dict[str, str] = {}  # the type of each
+        self.queues: dict[str, str] = {}  # names and types
         self.skipped: set[tuple[str, str]] = set()
 
     def __str__(self) -> str:
@@ -71,19 +73,19 @@ class VHostPreview:
         return name in self.queues or (self.there is not None and name in self.there.queues)
 
     def type_of(self, exchange: str) -> ExchangeType | None:
-        """What routes for it, or would."""
+        """Return the type of an existing or a planned exchange, or None."""
         there = self.there.exchanges.get(exchange) if self.there is not None else None
         return there.type if there is not None else self.exchanges.get(exchange)
 
     def destination_type(self, kind: str, name: str) -> str:
-        """`exchange`, or the type of the queue, which must be there."""
+        """Return `exchange`, or the type of an existing or planned queue."""
         there = self.there.queues.get(name) if self.there is not None and kind == "queue" else None
         if there is not None:
             return destination_type(there)
         return self.queues[name] if kind == "queue" else kind
 
     def check_queues(self) -> None:
-        """Raises Invalid where there would be more than may be."""
+        """Raise Invalid if there would be more queues than the limit allows."""
         count = len(self.there.queues) if self.there is not None else 0
         if self.queues and self.max_queues is not None and count + len(self.queues) > self.max_queues:
             raise Invalid(
@@ -94,16 +96,16 @@ class VHostPreview:
 
 
 class DefinitionsImport:
-    """An import: first `check` is run to its end, then `carry_out`; both do one item at each step.
+    """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
-    `warnings` are a line each on what is left out. `failures` are what could not be done, as the broker has changed
-    between the two.
+    `warnings` has a line for each entry that is left out, `failures` one for each that could not be imported, as the
+    broker has changed since the check.
     """
 
     def __init__(self, node: Node, document: object, vhost: str | None = None) -> None:
-        """All of a document, or, in that virtual host, those parts of it that are one's.
+        """Import all of a document, or only the parts that belong to this virtual host.
 
-        Raises Invalid for what is no document; Unknown where there is no such virtual host.
+        Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.warnings: list[str] = []
         self.failures: list[str] = []
@@ -111,9 +113,9 @@ class DefinitionsImport:
         self._only = vhost
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
-        self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # how many
+        self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
         self._users: set[str] = set()
-        self._parameters: dict[str, set[tuple[str, str]]] = {}  # those that are new, by component
+        self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
         if not isinstance(document, dict):
             raise Invalid("definitions should be a map")
         if vhost is not None and vhost not in node.vhosts:
@@ -122,7 +124,7 @@ class DefinitionsImport:
         self._document: Document = document
 
     def carry_out(self) -> Iterator[None]:
-        """Do all that was planned. What cannot be done any more is left out, and the rest is done."""
+        """Carry out the plan. Steps that are impossible now are skipped."""
         while self._steps:
             try:
                 self._steps.popleft()()
@@ -132,7 +134,7 @@ class DefinitionsImport:
         self._node.pump()
 
     def check_failures(self) -> None:
-        """Raises Invalid where something could not be done."""
+        """Raise Invalid if an entry could not be imported."""
         if self.failures:
             raise Invalid(
                 f"{len(self.failures)} definitions were not imported, as the broker has changed during the import; "
@@ -140,7 +142,7 @@ class DefinitionsImport:
             )
 
     def check(self) -> Iterator[None]:
-        """Raises Invalid, with what is wrong and where."""
+        """Check the document and plan its import. Raises Invalid, with the error and its entry."""
         whole: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
             ("users", self._user),
             ("vhosts", self._vhost),
@@ -167,7 +169,7 @@ class DefinitionsImport:
             vhost.check_queues()
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
-        """The virtual host of an item."""
+        """Return the virtual host of an entry."""
         return self._found(self._only if self._only is not None else item.text("vhost"))
 
     def _found(self, name: str) -> VHostPreview:
@@ -183,7 +185,7 @@ class DefinitionsImport:
     def _skip(self, what: str, reason: str) -> None:
         self.warnings.append(f"{what} is left out: {reason}")
 
-    # Who may do what
+    # Users and permissions
 
     def _user(self, item: DefinitionEntry) -> None:
         name = item.text("name")
@@ -198,15 +200,17 @@ class DefinitionsImport:
         limits = old.limits if old is not None else {}
         if "limits" in item.fields:
             limits = user_limits(name, item.map("limits"))
-        stored = checked(StoredUser(name, password_hash, item.tags(), algorithm, limits))
+        stored = validate_user(StoredUser(name, password_hash, item.tags(), algorithm, limits))
         self._users.add(name)
         self._steps.append(partial(self._node.users.put, stored))
 
     def _hashed(self, password: str) -> bytes:
-        """By RabbitMQ's algorithm, which is done at once. Raises Invalid for one that the rules refuse."""
+        """Return a hash by one of RabbitMQ's algorithms, which is computed at once. Raises Invalid if the rules refuse
+        it.
+        """
         users = self._node.users
         users.rules.check(password)
-        assert users.hashing is not None, "a node that operators can reach has it"
+        assert users.hashing is not None, "every node that operators can reach has it"
         hashes: list[bytes] = []
         users.hashing.hash(password.encode("utf-8", "surrogateescape"), SHA256, hashes.append)
         return hashes[0]
@@ -307,7 +311,7 @@ class DefinitionsImport:
     # Exchanges, queues and bindings
 
     def _is_reserved(self, vhost: VHostPreview, kind: str, name: str) -> bool:
-        """Whether it is left out: no document makes what every broker has or names by itself."""
+        """Return whether an object is left out, as its name is reserved."""
         reserved = name == "" or name.startswith(RESERVED)
         if reserved:
             vhost.skipped.add((kind, name))
@@ -334,7 +338,7 @@ class DefinitionsImport:
         type_ = QUEUE_TYPE_ALIASES.get(given, given)
         if self._is_reserved(vhost, "queue", name) or vhost.has("queue", name):
             return
-        if type_ not in ("", CLASSIC):  # which a queue without an argument is
+        if type_ not in ("", CLASSIC):  # which is the type without an argument
             arguments = with_queue_type(arguments, type_)
         elif not type_ and durable and not auto_delete:
             arguments = with_queue_type(arguments, vhost.default_queue_type)
@@ -372,7 +376,7 @@ class DefinitionsImport:
     # Steps
 
     def _vhost_of(self, name: str) -> VHost:
-        """Raises Unknown where it was deleted since the plan was made."""
+        """Return the virtual host. Raises Unknown if it was deleted since the plan was made."""
         vhost = self._node.vhosts.get(name)
         if vhost is None:
             raise unknown_vhost(name)
@@ -399,7 +403,7 @@ class DefinitionsImport:
 
 
 def algorithm_of(document: Document) -> str:
-    """That of hashes of which nothing is said, by the version that wrote them."""
+    """Return the algorithm of hashes without one, by the version that exported them."""
     version = document.get("rabbitmq_version") or document.get("rabbit_version")
     if not isinstance(version, str):
         return SHA256
@@ -407,8 +411,8 @@ def algorithm_of(document: Document) -> str:
     return MD5 if numbers and tuple(numbers) < SHA256_SINCE else SHA256
 
 
-def imported(node: Node, document: object, vhost: str | None = None) -> list[str]:
-    """Import it, or nothing; what was left out of it, a line each. Raises Invalid, Unknown."""
+def import_definitions(node: Node, document: object, vhost: str | None = None) -> list[str]:
+    """Import a document, or nothing; return a line for each entry that is left out. Raises Invalid, Unknown."""
     plan = DefinitionsImport(node, document, vhost)
     for work in (plan.check(), plan.carry_out()):
         deque(work, maxlen=0)

@@ -1,4 +1,4 @@
-"""Records durable exchanges, queues and bindings, and what operators configure, in the journal's metadata.
+"""The recorder of durable exchanges, queues and bindings, and of stored settings, in the journal's metadata.
 
 A binding is durable if both its ends are. Predeclared exchanges are durable but not recorded: each virtual host creates
 them itself.
@@ -15,7 +15,7 @@ from ..vhost.observer import Observer
 
 
 class Recorder(Observer):
-    """Writes every change of what survives a restart to the journal's metadata.
+    """An observer that writes every change of durable objects and of settings to the journal's metadata.
 
     `orphans` are stored bindings that could not be restored because one of their ends is missing. They are deleted when
     an exchange or queue with the name of either end is declared or deleted, so that a new one does not inherit them.
@@ -56,7 +56,7 @@ class Recorder(Observer):
             self._change(True, stored_binding(vhost, binding))
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
-        """Delete the record. A source that is deleted already counts as durable, as its flag is not known any more."""
+        """Delete the record. A deleted source counts as durable, as its flag is no longer known."""
         source = self._source(vhost, binding)
         if (source is None or source.durable) and is_durable(binding.destination):
             self._change(False, stored_binding(vhost, binding))

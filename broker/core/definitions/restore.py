@@ -1,4 +1,4 @@
-"""Restores the stored definitions at the start: virtual hosts, users, parameters, and the durable topology."""
+"""The restoring of the stored definitions at the start: virtual hosts, users, parameters, and the durable topology."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Loss:
 
 
 class Restored:
-    """The result of a restore.
+    """The result of restoring definitions.
 
     `queues` are all restored queues, still empty; `exchanges` those whose type stores messages. `lost` are definitions
     that could not be restored, and `orphans` the bindings among them. They stay in the metadata: a plugin that is
@@ -57,7 +57,7 @@ def restore(node: Node, definitions: Definitions) -> Restored:
     A definition that cannot be restored is added to `lost`, and the others are restored all the same. Emissions of
     exchange types are discarded, and there must be no observers yet: nothing has changed.
     """
-    assert not node.observers, "observers would take what is restored for new"
+    assert not node.observers, "observers would take restored objects for new ones"
     restored = Restored()
     for vhost in definitions.vhosts:
         node.restore_vhost(vhost)
@@ -69,7 +69,7 @@ def restore(node: Node, definitions: Definitions) -> Restored:
         _restore_permission(node, topic_permission, restored)
     for global_parameter in definitions.global_parameters:
         _restore_parameter(node, global_parameter, restored)
-    for parameter in definitions.parameters:  # before the exchanges and queues for which policies hold
+    for parameter in definitions.parameters:  # before the exchanges and queues to which policies apply
         _restore_parameter(node, parameter, restored)
     for exchange in definitions.exchanges:
         _restore_exchange(node, exchange, restored)
@@ -89,7 +89,7 @@ def restore(node: Node, definitions: Definitions) -> Restored:
 
 
 def _vhost(node: Node, name: str) -> VHost:
-    """Raises NotFound."""
+    """Return the virtual host. Raises NotFound."""
     vhost = node.vhosts.get(name)
     if vhost is None:
         raise NotFound(f"no vhost '{name}'")
@@ -123,13 +123,13 @@ def _restore_parameter(node: Node, stored: StoredParameter | StoredGlobalParamet
 
 
 def _lacks(node: Node, vhost: str, kind: str, name: str) -> bool:
-    """Whether the virtual host exists and has no such exchange or queue."""
+    """Return whether the virtual host exists and has no such exchange or queue."""
     there = node.vhosts.get(vhost)
     return there is not None and name not in (there.exchanges if kind == "exchange" else there.queues)
 
 
 def _is_orphan(node: Node, stored: StoredBinding) -> bool:
-    """Whether an end of the binding is missing."""
+    """Return whether an end of the binding is missing."""
     ends = ("exchange", stored.source), (stored.kind, stored.destination)
     return any(_lacks(node, stored.vhost, kind, name) for kind, name in ends)
 
@@ -185,7 +185,7 @@ def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
 
 
 def _restore_binding(vhost: VHost, stored: StoredBinding) -> None:
-    """Raises AMQPError."""
+    """Restore a binding. Raises AMQPError."""
     destination: Destination = (
         vhost.queue(stored.destination) if stored.kind == "queue" else vhost.exchange(stored.destination)
     )

@@ -1,10 +1,10 @@
-"""The destinations that several bindings share, for exchange types to keep."""
+"""The destinations of several bindings, as exchange types keep them."""
 
 from ..messages.binding import Destination
 
 
 class Destinations:
-    """Destinations, each counted as often as it is bound: the loss of one binding must not lose another's."""
+    """Destinations, each with the number of its bindings: it stays until the last of them is removed."""
 
     __slots__ = ("_all", "_bindings")
 
@@ -13,12 +13,12 @@ class Destinations:
         self._all: list[Destination] | None = None
 
     def add(self, destination: Destination) -> None:
-        """One more binding leads there."""
+        """Count one more binding to the destination."""
         self._bindings[destination] = self._bindings.get(destination, 0) + 1
         self._all = None
 
     def remove(self, destination: Destination) -> None:
-        """One binding fewer leads there. It must have been added."""
+        """Count one binding less to the destination, which must have been added."""
         left = self._bindings[destination] - 1
         if left:
             self._bindings[destination] = left
@@ -27,7 +27,7 @@ class Destinations:
             self._all = None
 
     def all(self) -> list[Destination]:
-        """Each destination once, in the order they came. The list is shared: do not change it."""
+        """Return each destination once, in the order in which they were added. The list is shared: do not change it."""
         if self._all is None:
             self._all = list(self._bindings)
         return self._all

@@ -29,7 +29,7 @@ class ExchangeDecorator(ExchangeType):
 
     @classmethod
     def around(cls, inner: ExchangeType) -> Self:
-        """Decorate a type that has been composed already."""
+        """Return a decorator of a type that is composed already."""
         made = cls(inner.name, inner.arguments)
         made.inner = inner
         return made

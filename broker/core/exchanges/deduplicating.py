@@ -14,10 +14,11 @@ from .sink import Sink
 
 
 class DeduplicatingExchange(ExchangeDecorator):
-    """Drops duplicates; other messages are routed by `inner`.
+    """An exchange type that drops duplicates and routes all other messages by `inner`.
 
-    A duplicate counts as routed: it is not returned, and no alternate exchange gets it. A message is remembered once
-    the queues of its route have accepted it: one that was refused, returned or rolled back may be published again.
+    A duplicate counts as routed: it is not returned, and no alternate exchange gets it. A message is put in the cache
+    once the queues of its route have accepted it: one that was rejected, returned or rolled back may be published
+    again.
     """
 
     __slots__ = ("deduplication", "_dropped", "_context", "_recorder")
@@ -42,7 +43,7 @@ class DeduplicatingExchange(ExchangeDecorator):
         return self._recorder
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        assert self._context is not None, "on_created was called"
+        assert self._context is not None, "on_created has been called"
         now_ms = self._context.clock.now_ms()
         if self.deduplication.is_duplicate(message, now_ms):
             return self._dropped
@@ -50,7 +51,7 @@ class DeduplicatingExchange(ExchangeDecorator):
 
 
 class Recorder(Sink):
-    """The sink that remembers the messages that all queues of a route have accepted."""
+    """The sink that puts messages in the cache once all queues of their route have accepted them."""
 
     __slots__ = ("_deduplication",)
 
@@ -59,7 +60,9 @@ class Recorder(Sink):
         self._deduplication = deduplication
 
     def drops(self, message: Message) -> bool:
-        """Whether a duplicate was accepted after this one was routed, as in a transaction; it is counted then."""
+        """Return whether a duplicate was accepted after this message was routed, as in a transaction, and count it if
+        so.
+        """
         return self._deduplication.is_duplicate(message, self.context.clock.now_ms())
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
@@ -71,13 +74,13 @@ class Recorder(Sink):
 
 
 def split_recorders(queues: tuple[RouteTarget, ...]) -> tuple[tuple[RouteTarget, ...], tuple[Recorder, ...]]:
-    """The queues of a route, and the recorders behind them."""
+    """Split the targets of a route into queues and recorders."""
     recorders = tuple([queue for queue in queues if isinstance(queue, Recorder)])
     return (queues[: -len(recorders)], recorders) if recorders else (queues, ())
 
 
 class DiscardSink(Sink):
-    """The sink that drops duplicates. They are confirmed with the current batch, which may hold the originals."""
+    """The sink that drops duplicates. They are confirmed with the current batch, in which the originals may be."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """Exchanges that delay messages, as RabbitMQ's delayed message exchange plugin does.
 
-A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, and is
-one integer of 56 bytes in memory: deadline, turn and place. The deadline is stored in the message's state, so that a
+A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, with
+one integer of 56 bytes in memory: deadline, turn and location. The deadline is stored in the message's state, so that a
 restart knows it without reading messages.
 """
 
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
-SLICE = 200  # messages that go at once: some milliseconds, then others have their turn
+SLICE = 200  # messages released at once: some milliseconds
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
-RETRY_MS = 10_000  # until a due message that could not be read or released is tried again
+RETRY_MS = 10_000  # the wait after a due message could not be read or released
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
-TURN_AND_PLACE = (1 << DEADLINE_SHIFT) - 1
+TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
 
 
 class Delay(Sink):
     """The sink that holds delayed messages, and calls `release` with each when it is due.
 
-    The turn of a message is its id, as messages are stored in the order in which they come. Compaction gives them other
-    ids; so those that a restart brings back have as turn their place in that order, which is less than any id to come.
-    Where the journal keeps nothing there are no ids, and `_resident` has the messages by turns that are counted here.
+    Messages with the same deadline are released in the order of their turns. A turn is the id of a message, as ids
+    ascend in the order of storing. After a restart, when compaction may have changed ids, it is the index of the
+    recovered message, which is less than any new id. If the journal stores nothing there are no ids: turns are counted
+    here, and `_resident` has the messages by turn.
     """
 
     __slots__ = (
@@ -63,20 +64,20 @@ class Delay(Sink):
         super().__init__(context)
         self._heap: list[int] = []
         self._restored_ids = array("Q")
-        self._moved_ids: dict[int, int] = {}  # by turn, of those that compaction moved, and that were read and put back
+        self._moved_ids: dict[int, int] = {}  # by turn, of messages that compaction has moved
         self._resident: dict[int, Message] = {}
         self._turn = 0
         self._timer: Timer | None = None
         self._when_ms = 0
         self._release = release
-        self._seen = b""  # the properties that were looked at last, and the delay in them
+        self._seen = b""  # the properties that were read last, and their delay
         self._seen_ms = 0
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def asked_ms(self, message: Message) -> int:
-        """The delay of a message in milliseconds; 0 if it is not delayed."""
+        """Return the delay of a message in milliseconds, 0 without one."""
         raw = message.property_bytes
         if raw != self._seen:
             self._seen_ms = delay_ms(raw)
@@ -110,7 +111,7 @@ class Delay(Sink):
         self._expect()
 
     def on_deleted(self) -> None:
-        """The exchange has been deleted: drop all held messages."""
+        """Drop all held messages of the deleted exchange."""
         self.deleted = True
         if self._timer is not None:
             self._timer.cancel()
@@ -119,7 +120,9 @@ class Delay(Sink):
         self._drop()
 
     def _drop(self) -> None:
-        """Drop a slice of the messages. A restart drops the rest, as the journal has recorded the deletion."""
+        """Drop a slice of the messages. If the broker stops, recovery drops the rest: the journal has recorded the
+        deletion.
+        """
         durable = self.context.number > 0
         for _ in range(min(DROP_SLICE, len(self._heap))):
             id_, location = self._page(self._heap.pop())
@@ -129,13 +132,13 @@ class Delay(Sink):
             self._timer = self.context.call_at(self.context.clock.now_ms(), self._drop)
 
     def _page(self, entry: int) -> tuple[int, int]:
-        """The id and place of a message; place 0 if it is in memory."""
+        """Return the id and location of a message; location 0 if it is in memory."""
         turn = entry >> TURN_SHIFT & MASK
         id_ = self._restored_ids[turn] if turn < len(self._restored_ids) else turn
         return self._moved_ids.get(turn, id_), entry & MASK
 
     def _put_back(self, entry: int, message: Message | None) -> int:
-        """The heap entry of a message that is to be tried again, with its current place if it was read."""
+        """Return the heap entry of a message that will be tried again, with its current location if it was read."""
         if message is None or not message.location:
             return entry
         if message.id != self._page(entry)[0]:
@@ -155,8 +158,11 @@ class Delay(Sink):
         self._timer = self.context.call_at(when_ms, self._due)
 
     def _due(self) -> None:
-        """Release a slice of what is due. What cannot be read is tried again in a while; so is a message whose release
-        raises, and all behind it go by the timer of the next slice."""
+        """Release a slice of due messages.
+
+        A message that cannot be read, or whose release raises, is tried again after RETRY_MS. Messages after the one
+        that raised are released in the next slice.
+        """
         self._timer = None
         now_ms = self.context.clock.now_ms()
         end = now_ms + 1 << DEADLINE_SHIFT
@@ -177,19 +183,19 @@ class Delay(Sink):
                 self._release(message)
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
-                if message.location:  # whatever happens now, it or its copies are there
+                if message.location:  # atomic: after a crash, it or its copies exist
                     self.context.drop_moved(message.id, message.location, message.persistent)
                 else:
                     del self._resident[entry >> TURN_SHIFT & MASK]
         finally:
             for entry in later:
-                heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_PLACE)
-            for entry, message in zip(entries[done:], messages[done:], strict=False):  # none where the read failed
+                heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_LOCATION)
+            for entry, message in zip(entries[done:], messages[done:], strict=False):  # none if the read failed
                 heappush(self._heap, self._put_back(entry, message))
             self._expect()
 
     def _read(self, entries: list[int]) -> list[Message | None]:
-        """Read in this order, while the disk is read in its own; None for a message that cannot be read."""
+        """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""
         if self._resident:
             return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
         order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
@@ -201,7 +207,9 @@ class Delay(Sink):
 
 
 class DelayedExchange(ExchangeDecorator):
-    """Holds messages with a delay; `inner` routes each when it is due, by the bindings of that moment."""
+    """An exchange type that holds messages with a delay; `inner` routes each when it is due, by the bindings at that
+    time.
+    """
 
     __slots__ = ("_context", "_delay")
 
@@ -225,12 +233,12 @@ class DelayedExchange(ExchangeDecorator):
         super().on_created(context)
 
     def restore(self, stored: RecoveredMessages) -> None:
-        assert self._delay is not None, "on_created was called"
+        assert self._delay is not None, "on_created has been called"
         self._delay.hold_again(stored)
         super().restore(stored)
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        assert self._delay is not None, "on_created was called"
+        assert self._delay is not None, "on_created has been called"
         if self._delay.asked_ms(message):
             return [self._delay]
         return super().route(keys, message)
@@ -241,17 +249,17 @@ class DelayedExchange(ExchangeDecorator):
         super().on_deleted()
 
     def _release(self, message: Message) -> None:
-        """Route a message that is due."""
-        assert self._context is not None, "on_created was called"
+        """Route a due message."""
+        assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
-        message = held(message)
+        message = with_negated_delay(message)
         self._context.forward(self.inner.route(keys, message), keys, message)
 
 
 def delay_ms(raw: bytes) -> int:
-    """The delay that the header in these properties asks for, as a number or decimal text; 0 if none."""
+    """Return the delay in the header of these properties, a number or decimal text, in milliseconds; 0 if none."""
     if HEADER.encode() not in raw:
-        return 0  # the usual answer, given without decoding
+        return 0  # the usual case, found without decoding
     value = (properties.headers(raw) or Table.EMPTY).get(HEADER)
     number = 0
     if value is not None and value[0] in INTEGERS and isinstance(value[1], int):
@@ -261,8 +269,10 @@ def delay_ms(raw: bytes) -> int:
     return number if 0 < number <= LONGEST_MS else 0
 
 
-def held(message: Message) -> Message:
-    """A copy of a due message with the header negated, as RabbitMQ's plugin does, so that it is not delayed again."""
+def with_negated_delay(message: Message) -> Message:
+    """Return a copy of a due message with the header negated, as RabbitMQ's plugin does, so that it is not delayed
+    again.
+    """
     raw = message.property_bytes
     headers = properties.headers(raw) or Table.EMPTY
     value = headers.get(HEADER)
@@ -270,7 +280,7 @@ def held(message: Message) -> Message:
         value = ("S", b"-" + value[1])
     elif value is not None and isinstance(value[1], int):
         value = (value[0] if value[0] in "bsIl" else "l", -value[1])
-    assert value is not None, "only what has a delay is held"
+    assert value is not None, "only messages with a delay are held"
     changed = properties.replace(raw, properties.HEADERS, headers.with_items([(HEADER, value)]))
     copy = Message(
         message.address, content_frames(0, changed, message.body), 0, message.body_bytes, 0, message.persistent

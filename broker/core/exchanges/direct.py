@@ -1,4 +1,4 @@
-"""The direct exchange: a message goes where a binding key equals its routing key."""
+"""The direct exchange: it routes a message to destinations whose binding key equals the routing key."""
 
 from collections.abc import Iterator
 

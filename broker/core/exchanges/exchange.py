@@ -1,4 +1,4 @@
-"""An exchange: its flags, its bindings, and the type that routes for it."""
+"""An exchange: flags, arguments, bindings, policy, and the type that routes for it."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Exchange(Destination):
         self.outgoing: dict[bytes, Binding] = {}
         self.number = 0
         self.publish_in = 0
-        self.publish_out = 0  # into queues: a message that goes to three counts three times
+        self.publish_out = 0  # messages put in queues: one that is routed to three counts three times
 
     def __str__(self) -> str:
         return f"exchange '{self.name}' in vhost '{self.vhost}'"
 
     @property
     def alternate(self) -> str | None:
-        """The name of the alternate exchange, which gets messages that this one routes nowhere, or None."""
+        """The name of the alternate exchange, which gets messages that this exchange cannot route, or None."""
         for key in ALTERNATE:
             name = self.arguments.text(key)
             if name is not None:
@@ -116,9 +116,9 @@ def check_exchange_arguments(arguments: Table, where: str) -> None:
 
 
 def binding_key(source: str, destination: Destination, routing_key: str, arguments: Table) -> bytes:
-    """The identity of a binding: source, destination, routing key and sorted arguments, as bytes."""
+    """Return the identity of a binding as bytes: source, destination, routing key and sorted arguments."""
     names = [
         name.encode("utf-8", "surrogateescape") for name in (source, destination.kind, destination.name, routing_key)
     ]
-    # Each with its length in front: names may contain any byte, so there is no separator.
+    # A length precedes each part: names may contain any byte, so there is no separator.
     return b"".join([bytes((len(name),)) + name for name in names]) + arguments.key()

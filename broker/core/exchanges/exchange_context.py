@@ -14,7 +14,7 @@ class ExchangeContext:
     """The services of a virtual host for the type of one exchange: time, timers, delivery, and storage in the journal.
 
     Every exchange has its own context, which `ExchangeType.on_created` receives. `durable` is the flag of the exchange.
-    `number` identifies the exchange's stored messages in the journal; 0 if nothing that it stores survives a restart.
+    `number` identifies the exchange's stored messages in the journal; 0 if none of them survive a restart.
     """
 
     __slots__ = ("clock", "durable", "number")
@@ -25,7 +25,7 @@ class ExchangeContext:
         self.number = number
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
-        """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver to consumers what it has enqueued."""
+        """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver the messages that it has enqueued."""
         raise NotImplementedError
 
     def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
@@ -36,10 +36,10 @@ class ExchangeContext:
         raise NotImplementedError
 
     def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> None:
-        """Route on a message that the type had stored, as if it had been published now.
+        """Route a message that the type had stored, as if it were published now.
 
-        `destinations` are what the type has routed it to by `keys`. Destinations that are exchanges route it further;
-        the alternate exchange gets it if there are no destinations.
+        `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
+        alternate exchange gets it if there are none.
         """
         raise NotImplementedError
 
@@ -54,18 +54,20 @@ class ExchangeContext:
         raise NotImplementedError
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read stored messages by (id, location), in order; None for one that cannot be read now.
+        """Read stored messages by (id, location), in this order; None for one that cannot be read now.
 
-        Compaction moves messages: a returned message has its current `id` and `location`, and the page that was
-        passed is not valid any more.
+        Compaction moves messages: a returned message has its current `id` and `location`, and the (id, location) passed
+        for it is no longer valid.
         """
         raise NotImplementedError
 
     def drop(self, id_: int, location: int, durable: bool) -> None:
-        """Delete a stored message. The type of a deleted exchange drops all that it has stored."""
+        """Delete a stored message. The type of a deleted exchange deletes all its messages."""
         raise NotImplementedError
 
     def drop_moved(self, id_: int, location: int, durable: bool) -> None:
-        """Delete a message whose copies were enqueued in this turn, atomically with those copies: a power cut leaves
-        the message or its copies."""
+        """Delete a message whose copies were enqueued in this turn, atomically with the copies.
+
+        After a power cut, either the message or its copies exist.
+        """
         raise NotImplementedError

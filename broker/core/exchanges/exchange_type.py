@@ -1,6 +1,6 @@
 """The interface of an exchange type, which built-in types and plugins implement.
 
-A type keeps routing state and decides where messages go; it holds no queue and enqueues nothing by itself. `on_bind`
+A type keeps routing state and routes messages; it has no queues and enqueues nothing by itself. `on_bind`
 and `on_unbind` return emissions, which the broker enqueues. A type that keeps or changes messages routes them to a
 Sink.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Emission:
-    """Messages that an exchange type has enqueued, in this order, at each of these destinations."""
+    """Messages that an exchange type wants enqueued, in this order, at each of these destinations."""
 
     __slots__ = ("destinations", "messages")
 
@@ -83,14 +83,14 @@ class ExchangeType:
         """The exchange has been deleted, with its bindings: `on_unbind` is not called for them."""
 
     def release(self) -> Iterator[None]:
-        """Free the state of very many bindings in short steps, after `on_deleted`: a generator."""
+        """Free the state of very many bindings in short steps, after `on_deleted`. A generator."""
         return iter(())
 
     # Declaration and bindings
 
     @property
     def equivalence_arguments(self) -> tuple[str, ...]:
-        """The arguments that a repeated declaration must give the same value."""
+        """The arguments that must have the same value in a repeated declaration."""
         return self.fixed_arguments
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
@@ -100,17 +100,17 @@ class ExchangeType:
         """
 
     def on_bind(self, binding: Binding) -> Iterable[Emission]:
-        """A binding has been created, or restored at the start, when the emissions are discarded."""
+        """A binding has been created, or restored at the start; then the emissions are discarded."""
         raise NotImplementedError
 
     def on_unbind(self, binding: Binding) -> Iterable[Emission]:
-        """A binding has been deleted. It is the same object that was passed to `on_bind`."""
+        """A binding has been deleted. It is the object that was passed to `on_bind`."""
         raise NotImplementedError
 
     # Messages
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        """The destinations of a message by its routing key and its CC and BCC keys.
+        """Return the destinations of a message by its routing key and its CC and BCC keys.
 
         Destinations may repeat; the router removes duplicates. A type that is not `routes_by_key_only` is asked exactly
         once for each message, before the message is enqueued anywhere.
@@ -124,15 +124,15 @@ class ExchangeType:
 
     @property
     def persists_messages(self) -> bool:
-        """Whether the type stores messages through its context. Those of a durable exchange survive a restart."""
+        """True if the type stores messages through its context. Those of a durable exchange survive a restart."""
         return False
 
     # Federation
 
     def on_federated(self, message: Message) -> EnqueueResult:
-        """A federation link that uses `upstream_binding` has received this message from the upstream exchange.
+        """Process a message that a federation link with `upstream_binding` received from the upstream exchange.
 
-        The type enqueues, through its context, whatever follows from it. Raises AMQPError for malformed properties.
+        The type enqueues the resulting messages through its context. Raises AMQPError for malformed properties.
         """
         raise NotImplementedError
 

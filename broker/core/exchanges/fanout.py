@@ -1,4 +1,4 @@
-"""The fanout exchange: a message goes to all that is bound, whatever the keys."""
+"""The fanout exchange: it routes each message to all bound destinations."""
 
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination

@@ -1,7 +1,8 @@
-"""The headers exchange: a binding's arguments are the headers that a message must have.
+"""The headers exchange: the arguments of a binding are the headers that a message must have.
 
-Bindings are indexed by name and value of a header, so a publish looks only at those that share one with it: a binding
-that asks for any header is under each, one that asks for all under the rarest of them when it was made.
+Bindings are indexed by name and value of a header, so a publish looks only at bindings that share a header with the
+message. A binding that matches any of its headers is indexed under each; one that matches all, under the header that
+was the rarest in the index when it was bound.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from ..messages.message import Message
 from .exchange_type import Emission, ExchangeType
 
 X_MATCH = "x-match"
-BOUND_FROM = "x-bound-from"  # what links of federation add to bindings; messages never have it
+BOUND_FROM = "x-bound-from"  # added to bindings by federation links; messages never have it
 MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
 _Term = tuple[str, str, object]
-"""The name of a header, a class of types that may be equal, and the value."""
+"""The name of a header, a class of types whose values may be equal, and the value."""
 
 
 class _Wanted:
-    """The headers that one binding asks for; `terms` are what the index has it under."""
+    """The headers that one binding matches. `terms` are its terms in the index."""
 
     __slots__ = ("any", "destination", "headers", "terms")
 
@@ -42,7 +43,7 @@ class _Wanted:
         self.terms: list[_Term] = []
 
     def matches(self, sent: Table) -> bool:
-        """Whether these headers hold one (any) or each (all) of what is asked. Of nothing, all is met and any not."""
+        """Return whether these headers match: one of the wanted headers (any) or each of them (all)."""
         for key, wanted in self.headers:
             value = sent.get(key)
             if (value is not None and equal_header(wanted, value)) == self.any:
@@ -61,7 +62,7 @@ class HeadersExchange(ExchangeType):
         super().__init__(name, arguments)
         self._bound: dict[_Identity, _Wanted] = {}
         self._index: dict[_Term, dict[_Identity, _Wanted]] = {}
-        self._unconditional: dict[_Identity, _Wanted] = {}  # they ask for all of nothing
+        self._unconditional: dict[_Identity, _Wanted] = {}  # bindings without headers that match all
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         match_mode(arguments)
@@ -113,7 +114,7 @@ class HeadersExchange(ExchangeType):
 
 
 def match_mode(arguments: Table) -> str:
-    """The x-match of a binding; `all` when absent. 406 when it is none of MODES or no string."""
+    """Return the x-match mode of a binding, `all` by default. Raises PreconditionFailed (406) for any other value."""
     value: Value | None = arguments.get(X_MATCH)
     if value is None:
         return "all"
@@ -130,7 +131,7 @@ def match_mode(arguments: Table) -> str:
 
 
 def _term(key: str, bound: Value) -> _Term:
-    """The term under which a binding asks for this header."""
+    """Return the index term of a header that a binding matches."""
     letter, content = bound
     if letter == "V":
         return key, "V", None
@@ -140,7 +141,7 @@ def _term(key: str, bound: Value) -> _Term:
 
 
 def _terms_sent(key: str, sent: Value) -> list[_Term]:
-    """The terms of all headers that a binding may ask for and this one satisfies (`equal_header`)."""
+    """Return the index terms of all headers in bindings that this header satisfies (`equal_header`)."""
     letter, content = sent
     terms: list[_Term] = [(key, "V", None)]
     if letter == "T" or letter in INTEGERS:
@@ -151,7 +152,7 @@ def _terms_sent(key: str, sent: Value) -> list[_Term]:
 
 
 def _class(letter: str) -> str:
-    """One letter for all types whose values may be equal."""
+    """Return one letter for all types whose values may be equal."""
     return "I" if letter in INTEGERS else "S" if letter in STRINGS else "d" if letter in FLOATS else letter
 
 
@@ -165,5 +166,5 @@ _Identity = tuple[Destination, str, bytes]
 
 
 def _identity(binding: Binding) -> _Identity:
-    """What tells two bindings of one exchange apart."""
+    """Return the identity of a binding within its exchange."""
     return binding.destination, binding.routing_key, binding.arguments.key()

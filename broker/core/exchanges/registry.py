@@ -23,7 +23,7 @@ BUILT_IN: dict[str, type[ExchangeType]] = {
 
 
 class Registry:
-    """Exchange types by name, with the distribution of each: empty for built-in types."""
+    """The exchange types by name, each with its distribution, which is empty for built-in types."""
 
     __slots__ = ("_types", "_distributions")
 
@@ -34,7 +34,7 @@ class Registry:
             self.register(name, type_)
 
     def register(self, name: str, type_: type[ExchangeType], distribution: str = "") -> None:
-        """Add a type under the name that clients declare it by. Raises ValueError if it is empty, too long or taken."""
+        """Add a type under its name for clients. Raises ValueError if the name is empty, too long or taken."""
         if not name or len(name.encode("utf-8", "surrogateescape")) > SHORT_STRING:
             raise ValueError(f"the name of an exchange type has 1 to {SHORT_STRING} octets")
         if name in self._types:
@@ -43,7 +43,7 @@ class Registry:
         self._distributions[name] = distribution
 
     def find(self, type_name: str) -> type[ExchangeType]:
-        """The type with this name. Raises PreconditionFailed (406) if there is none."""
+        """Return the type with this name. Raises PreconditionFailed (406) if there is none."""
         found = self._types.get(type_name)
         if found is None:
             raise PreconditionFailed(
@@ -61,16 +61,16 @@ class Registry:
         return made
 
     def names(self) -> list[str]:
-        """The known type names, sorted."""
+        """Return the known type names, sorted."""
         return sorted(self._types)
 
     def listed(self) -> list[tuple[str, str]]:
-        """Name and distribution of each type, sorted."""
+        """Return name and distribution of each type, sorted."""
         return sorted(self._distributions.items())
 
 
-def decorated(type_: ExchangeType) -> ExchangeType:
-    """Wrap a type in the decorators that its arguments ask for: deduplication outside, at publish; delay inside."""
+def decorate(type_: ExchangeType) -> ExchangeType:
+    """Wrap a type in the decorators that its arguments require: deduplication outside, at publish; delay inside."""
     arguments = type_.arguments
     if arguments.flag("x-delayed-exchange"):
         type_ = DelayedExchange.around(type_)

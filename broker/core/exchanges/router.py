@@ -11,11 +11,11 @@ from ..queues.route_target import RouteTarget
 from .exchange import Exchange
 
 RouteKey = bytes | tuple[str, str]
-"""Key of a remembered route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
+"""The key of a cached route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
 
 
 class Route:
-    """The cached result of routing all publishes with one address, valid until the topology changes.
+    """The cached route of all publishes with one address, valid until the topology changes.
 
     `queues` is None if each message must be routed by itself. So must a message whose properties contain any of the
     `markers`.
@@ -38,7 +38,7 @@ class Route:
         self.markers = markers
 
     def needs_message(self, raw: bytes) -> bool:
-        """Whether the properties contain a marker, so that the message must be routed by itself."""
+        """Return whether the properties contain a marker, so that the message must be routed by itself."""
         return any(marker in raw for marker in self.markers)
 
 
@@ -54,12 +54,12 @@ def route(
     markers: set[bytes] | None = None,
     some_deleted: bool = False,
 ) -> tuple[tuple[RouteTarget, ...], bool]:
-    """The queues that a message reaches, each once, and whether the result may be cached until a binding changes.
+    """Return the queues that a message reaches, each once, and whether they may be cached until a binding changes.
 
     The result may be cached if every exchange on the way routes by key only; if not, and `message` is None, the result
-    has no queues. Names of headers that change the decision are added to `markers`. The default exchange ("") routes to
-    the queue named by each key. An alternate exchange gets what its exchange routes nowhere. Recorders follow the
-    queues. With `some_deleted`, destinations that are in neither dict any more are skipped.
+    has no queues. Names of headers that affect the route are added to `markers`. The default exchange ("") routes to
+    the queue named by each key. An alternate exchange gets the messages that its exchange cannot route. Recorders
+    follow the queues. With `some_deleted`, destinations that are in neither dict are skipped.
     """
     if exchange.name == "":
         return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True

@@ -1,11 +1,11 @@
 """The topic exchange: binding keys are patterns of words, kept in a trie.
 
-`*` stands for one word, `#` for any number of them. All places that the words read so far can lead to are followed at
-once, so a route takes at most one step for each word and place, however many `#` there are. Two facts keep it short:
+`*` matches one word, `#` any number of words. All nodes that the words read so far can reach are followed at once, so a
+route takes at most one step for each word and node, however many `#` there are. Two facts keep it short:
 
-- A run of wildcards means the same with its stars first and one `#` last, and is kept so: `#.*.#` becomes `*.#`.
-- What is bound to a place after `#` matches as soon as the place is reached, since `#` may swallow all the rest; and
-  the place stays reached. So it is entered once, and left out of the walk when nothing follows it.
+- A run of wildcards is equivalent to its stars followed by one `#`, and is stored so: `#.*.#` becomes `*.#`.
+- Destinations bound at a node after `#` match as soon as the node is reached, since `#` matches all remaining words,
+  and the node stays reached. So it is entered once, and not followed further if no word leads on from it.
 """
 
 from collections.abc import Iterator
@@ -20,40 +20,40 @@ ONE = "*"
 ANY = "#"
 
 
-class _Place:
-    """A place in the trie, and where a literal word, ONE or ANY lead from it."""
+class _Node:
+    """A node of the trie, and the nodes that a literal word, ONE or ANY lead to from it."""
 
     __slots__ = ("any", "bound", "one", "words")
 
     def __init__(self) -> None:
-        self.words: dict[str, _Place] = {}
-        self.one: _Place | None = None
-        self.any: _Place | None = None
+        self.words: dict[str, _Node] = {}
+        self.one: _Node | None = None
+        self.any: _Node | None = None
         self.bound = Destinations()
 
-    def after(self, word: str) -> "_Place | None":
-        """The place that a word of a pattern leads to."""
+    def after(self, word: str) -> "_Node | None":
+        """Return the node that a word of a pattern leads to, or None."""
         if word == ANY:
             return self.any
         return self.one if word == ONE else self.words.get(word)
 
-    def grow(self, word: str) -> "_Place":
-        """As `after`, and made if it is not there."""
-        place = self.after(word)
-        if place is None:
-            place = _Place()
+    def grow(self, word: str) -> "_Node":
+        """Return the node that a word of a pattern leads to, which is created if it does not exist."""
+        node = self.after(word)
+        if node is None:
+            node = _Node()
             if word == ANY:
-                self.any = place
+                self.any = node
             elif word == ONE:
-                self.one = place
+                self.one = node
             else:
-                self.words[word] = place
-        return place
+                self.words[word] = node
+        return node
 
     def prune(self, word: str) -> None:
-        """Forget the place that a word of a pattern leads to, if nothing hangs on it."""
-        place = self.after(word)
-        if place is None or place.words or place.one or place.any or place.bound:
+        """Remove the node that a word of a pattern leads to, if it has no bindings and leads nowhere."""
+        node = self.after(word)
+        if node is None or node.words or node.one or node.any or node.bound:
             return
         if word == ANY:
             self.any = None
@@ -70,13 +70,13 @@ class TopicExchange(ExchangeType):
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        self._root = _Place()
+        self._root = _Node()
 
     def on_bind(self, binding: Binding) -> list[Emission]:
-        place = self._root
+        node = self._root
         for word in pattern(binding.routing_key):
-            place = place.grow(word)
-        place.bound.add(binding.destination)
+            node = node.grow(word)
+        node.bound.add(binding.destination)
         return []
 
     def on_unbind(self, binding: Binding) -> list[Emission]:
@@ -90,14 +90,14 @@ class TopicExchange(ExchangeType):
         return []
 
     def release(self) -> Iterator[None]:
-        places = [self._root]
-        self._root = _Place()
-        while places:
-            place = places.pop()
-            places += place.words.values()
-            places += [next_ for next_ in (place.one, place.any) if next_ is not None]
-            place.words.clear()
-            place.one = place.any = None
+        nodes = [self._root]
+        self._root = _Node()
+        while nodes:
+            node = nodes.pop()
+            nodes += node.words.values()
+            nodes += [next_ for next_ in (node.one, node.any) if next_ is not None]
+            node.words.clear()
+            node.one = node.any = None
             yield
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
@@ -109,36 +109,36 @@ class TopicExchange(ExchangeType):
         return found
 
     def _matches(self, key: str) -> list[Destination]:  # HOT: load G, a topic key for each message
-        """The destinations of all patterns that match."""
+        """Return the destinations of all patterns that match."""
         found: list[list[Destination]] = []
         reached = [self._root]
-        lasting: list[_Place] = []  # the places after ANY that lead on: reached once, reached for good
-        entered: set[_Place] = set()
+        lasting: list[_Node] = []  # nodes after ANY that lead on: once reached, they stay reached
+        entered: set[_Node] = set()
         for word in words_of(key):
             _enter(reached, lasting, entered, found)
             following = []
-            for place in reached + lasting:
-                after = place.words.get(word)
+            for node in reached + lasting:
+                after = node.words.get(word)
                 if after is not None:
                     following.append(after)
-                if place.one is not None:
-                    following.append(place.one)
+                if node.one is not None:
+                    following.append(node.one)
             reached = following
             if not (reached or lasting):
                 break
         _enter(reached, lasting, entered, found)
-        for place in reached:
-            if place.bound:
-                found.append(place.bound.all())
+        for node in reached:
+            if node.bound:
+                found.append(node.bound.all())
         if len(found) == 1:
             return found[0]
         return [destination for some in found for destination in some]
 
 
-def _enter(reached: list[_Place], lasting: list[_Place], entered: set[_Place], found: list[list[Destination]]) -> None:
-    """Go on through ANY, for no word yet, and take what hangs there: ANY matches whatever words are left."""
-    for place in reached:
-        after = place.any
+def _enter(reached: list[_Node], lasting: list[_Node], entered: set[_Node], found: list[list[Destination]]) -> None:
+    """Enter the nodes after ANY, which matches any number of words, and collect their destinations."""
+    for node in reached:
+        after = node.any
         if after is not None and after not in entered:
             entered.add(after)
             if after.bound:
@@ -148,12 +148,12 @@ def _enter(reached: list[_Place], lasting: list[_Place], entered: set[_Place], f
 
 
 def words_of(key: str) -> list[str]:
-    """The words of a key. The empty key has none, not one empty word."""
+    """Return the words of a key; the empty key has none."""
     return key.split(".") if key else []
 
 
 def pattern(key: str) -> list[str]:
-    """The words of a binding key, each run of wildcards with its stars first and one `#` last."""
+    """Return the words of a binding key, each run of wildcards with its stars first and one `#` last."""
     words: list[str] = []
     any_waits = False
     for word in words_of(key):

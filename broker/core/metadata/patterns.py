@@ -54,7 +54,7 @@ class Pattern:
         self.exhausted = False  # a search took too long
         self._compiled: regex.Pattern[str] | None = None
         if text not in EVERYTHING and text not in NOTHING:
-            self._compiled = compiled(text, variables or {}, ignore_case, largest, stored)
+            self._compiled = compile_pattern(text, variables or {}, ignore_case, largest, stored)
 
     def search(self, name: str, within_s: float = SEARCH_S) -> bool | None:
         """Return whether the pattern is found in the name; None if the search or the name is too long."""
@@ -68,7 +68,7 @@ class Pattern:
             self.exhausted = True
             return None
 
-    def found(self, name: str, within_s: float = SEARCH_S) -> bool:
+    def matches(self, name: str, within_s: float = SEARCH_S) -> bool:
         """Return whether the pattern is found in the name in time."""
         return self.search(name, within_s) is True
 
@@ -78,7 +78,7 @@ def query_pattern(text: str, ignore_case: bool = False) -> Pattern:
     return Pattern(text, None, ignore_case, QUERY_LONGEST_BYTES, QUERY_LARGEST)
 
 
-def compiled(
+def compile_pattern(
     text: str, variables: dict[str, str], ignore_case: bool, largest: int, stored: bool = False
 ) -> regex.Pattern[str]:
     """Return the compiled pattern. Raises Invalid if it is invalid or too large."""

@@ -78,14 +78,14 @@ def check_text(what: str, value: str, most: int, least: int = 0) -> None:
     Raises Invalid.
     """
     try:
-        octets = len(value.encode("utf-8", "surrogateescape"))
+        length = len(value.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
         raise Invalid(f"{what} is not UTF-8") from None
-    if not least <= octets <= most:
+    if not least <= length <= most:
         raise Invalid(f"{what} has {least} to {most} octets")
 
 
-def misshapen(name: str, value: object, rules: dict[str, Rule], mandatory: tuple[str, ...] = ()) -> list[str]:
+def shape_errors(name: str, value: object, rules: dict[str, Rule], mandatory: tuple[str, ...] = ()) -> list[str]:
     """Return lines for all that is wrong with the value of the parameter with this name."""
     if not isinstance(value, dict):
         return [f"Unrecognised terms {term(value)} in {name}"]

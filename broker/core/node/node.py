@@ -51,10 +51,10 @@ class VHostRouteCaches(RouteCaches):
 
 
 class Node:
-    """One broker: everything that its virtual hosts share.
+    """A broker: its virtual hosts and all that they share.
 
-    `pending` are the queues of all virtual hosts that have something to deliver. `default_queue_type` is the default of
-    virtual hosts that are created without one.
+    `pending` are the queues of all virtual hosts that wait to be pumped. `default_queue_type` is that of virtual hosts
+    that are created without one.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Node:
         register_upstreams(self.parameters, self._barred)
         self.policies = Policies(self.parameters, self.vhosts, self.observers)
         self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
-        self.product = "RabbitMQ"  # clients and tools switch features on by these two
+        self.product = "RabbitMQ"  # clients and tools enable features by product and version
         self.version = "4.3.5"
         self.default_vhost = default_vhost
-        self.system_exchanges = [EVENT]  # of the default virtual host, for what the broker itself has to tell
+        self.system_exchanges = [EVENT]  # of the default virtual host, for messages of the broker itself
         self.default_queue_type = ""
         self.scheduler = Scheduler(clock)
         self.pending = self.scheduler.pending
@@ -94,13 +94,13 @@ class Node:
         self.open_connections = 0
         self.census = ConnectionCounts()
         self.churn = Churn()
-        self.breakdown: DetailedRates | None = None  # where somebody wants it
-        self.attempts = {"amqp091": LoginAttempts(), "http": LoginAttempts()}  # to log in, by protocol
-        self.commits = LatencyHistogram()  # of batches of the journal: the write, and the sync
-        self._ending: dict[str, VHost] = {}  # deleted, and not all of it has been released
-        self._drops: dict[str, Job] = {}  # which release them
-        self._gone = Statistics()  # of virtual hosts that were deleted
-        # What was stored, could not be made again at the start, and is still missing: a line each.
+        self.breakdown: DetailedRates | None = None  # if detailed rates are enabled
+        self.attempts = {"amqp091": LoginAttempts(), "http": LoginAttempts()}  # by protocol
+        self.commits = LatencyHistogram()  # of the write and sync of batches of the journal
+        self._ending: dict[str, VHost] = {}  # deleted virtual hosts that are not released completely
+        self._drops: dict[str, Job] = {}  # the jobs that release them
+        self._gone = Statistics()  # of deleted virtual hosts
+        # Stored definitions that could not be restored at the start and are still missing.
         self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self.system_exchange(EVENT), self.vhosts)
         self.alarms = Alarms()
@@ -123,7 +123,7 @@ class Node:
         return name if isinstance(name, str) else self._first_cluster_name
 
     def statistics(self) -> Statistics:
-        """The sum of the counters of all virtual hosts, deleted ones too."""
+        """The sum of the counters of all virtual hosts, including deleted ones."""
         total = Statistics()
         vhosts = [*self.vhosts.values(), *self._ending.values()]
         for each in [self._gone, *[vhost.statistics for vhost in vhosts]]:
@@ -131,11 +131,11 @@ class Node:
         return total
 
     def system_exchange(self, name: str) -> SystemExchange:
-        """The exchange of the default virtual host in which the node publishes, such as `amq.rabbitmq.event`."""
+        """Return the exchange of the default virtual host to which the node publishes, such as `amq.rabbitmq.event`."""
         return SystemExchange(name, self.name, self.clock, self.scheduler, self.vhosts, self.default_vhost)
 
     def start_events(self) -> None:
-        """Publish events from now on. What exists already is not reported as created."""
+        """Publish events from now on. Existing objects are not reported as created."""
         self.events.begin(self.users.all())
         self.observers.add(self.events)
         self.alarms.hooks.append(self.events.alarm_changed)
@@ -158,7 +158,7 @@ class Node:
 
     def restore_vhost(self, metadata: StoredVHost) -> VHost:
         """Create a stored virtual host at the start, without notifying observers."""
-        if metadata.name in self._drops:  # observers know queues and exchanges by name
+        if metadata.name in self._drops:  # observers know queues and exchanges by names, which must not be reused yet
             self.scheduler.finish(self._drops[metadata.name])
         system_exchanges = self.system_exchanges if metadata.name == self.default_vhost else ()
         vhost = VHost(metadata.name, self.services, system_exchanges)
@@ -226,30 +226,30 @@ class Node:
         return vhost
 
     def _user(self) -> str:
-        """The user who acts now; empty for the node itself, and for operators' tools on this machine."""
+        """Return the user who makes the current change; empty for the node itself and for local operators' tools."""
         user = self.users.get(self.events.actor)
         return "" if user is None else user.name
 
     def _barred(self, vhost: str) -> str:
-        """The user who acts now, if that user may not connect to this virtual host; otherwise empty."""
+        """Return that user if the user may not connect to this virtual host, else an empty string."""
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 
     def finish(self) -> None:
-        """Before the node stops: jobs are done, and what queues have given up goes where it is to go."""
+        """Finish all jobs, and publish the dead letters in all outboxes, before the node stops."""
         self.scheduler.finish()
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
-        while dying := [queue for queue in queues if len(queue.outbox)]:
-            for queue in dying:
+        while waiting := [queue for queue in queues if len(queue.outbox)]:
+            for queue in waiting:
                 queue.outbox.publish_all()
 
     def pump(self) -> None:
-        """Deliver what can be delivered now, also what a delivery itself makes ready."""
+        """Deliver ready messages, also those that a delivery makes ready."""
         self.scheduler.pump()
 
 
 def check_metadata(metadata: StoredVHost) -> None:
-    """Raises Invalid."""
+    """Raise Invalid for bad metadata."""
     check_text("the name of a virtual host", metadata.name, SHORT_STRING, 1)
     check_text("the description of a virtual host", metadata.description, VHOST_TEXT_LIMIT)
     for tag in metadata.tags:

@@ -1,4 +1,4 @@
-"""Counts queues that are created and deleted in a node."""
+"""A counter of queues that are created and deleted in a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class QueueChurn(Observer):
-    """Adds created and deleted queues to the churn of the node."""
+    """An observer that adds created and deleted queues to the churn of the node."""
 
     def __init__(self, churn: Churn) -> None:
         self._churn = churn

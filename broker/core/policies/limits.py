@@ -1,5 +1,5 @@
-"""How many there may be: of connections and queues in a virtual host, of connections and channels of a user, and of
-queues, exchanges and virtual hosts in all. Who opens a connection or a channel asks here.
+"""Limits on connections and queues in a virtual host, on connections and channels of a user, and on queues, exchanges
+and virtual hosts of the node.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..metadata.records import Change
-from ..metadata.validation import Rule, integer, misshapen, whole
+from ..metadata.validation import Rule, integer, shape_errors, whole
 from ..vhost.node_services import TopologyLimits
 from ..vhost.observer import Observers
 from .parameters import Component, Parameters
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VHOST_LIMITS = "vhost-limits"
 USER_LIMITS = "user-limits"
-NAME = "limits"  # the one parameter of that component
+NAME = "limits"  # the only parameter of the component
 CONNECTIONS, QUEUES, CHANNELS = "max-connections", "max-queues", "max-channels"
 OF_VHOST: dict[str, Rule] = {CONNECTIONS: integer, QUEUES: integer}
 OF_USER: dict[str, Rule] = {CONNECTIONS: integer, CHANNELS: integer}
@@ -30,11 +30,13 @@ class VHostLimits(Component):
     __slots__ = ()
 
     def validate(self, name: str, value: object) -> list[str]:
-        return misshapen(name, value, OF_VHOST) if name == NAME else ["name not recognised"]
+        return shape_errors(name, value, OF_VHOST) if name == NAME else ["name not recognised"]
 
 
 class Limits(TopologyLimits):
-    """`queues`, `exchanges` and `vhosts` bound the whole node; None is no bound."""
+    """The limits of virtual hosts and users. `queues`, `exchanges` and `vhosts` are those of the node; None for no
+    limit.
+    """
 
     def __init__(self, parameters: Parameters, users: Users, vhosts: dict[str, VHost], observers: Observers) -> None:
         self.queues: int | None = None
@@ -46,10 +48,10 @@ class Limits(TopologyLimits):
         self._observers = observers
         parameters.register(VHostLimits(VHOST_LIMITS))
 
-    # Asking
+    # Limits, or None
 
     def vhost_connections(self, vhost: str) -> int | None:
-        """None is no limit, here and below."""
+        """Return the limit, or None."""
         return self._of_vhost(vhost, CONNECTIONS)
 
     def vhost_queues(self, vhost: str) -> int | None:
@@ -72,7 +74,7 @@ class Limits(TopologyLimits):
     # Checking
 
     def check_queue(self, vhost: VHost, name: str) -> None:
-        """Whether one more may be declared. Raises PreconditionFailed (406)."""
+        """Raise PreconditionFailed (406) if the virtual host or the node may not have one more queue."""
         limit = self.vhost_queues(vhost.name)
         if limit is not None and len(vhost.queues) >= limit:
             raise PreconditionFailed(
@@ -81,7 +83,7 @@ class Limits(TopologyLimits):
         self.check_all_queues(name)
 
     def check_all_queues(self, name: str, planned: int = 0) -> None:
-        """Whether the node may have one more, where so many others are about to be. Raises PreconditionFailed."""
+        """Raise PreconditionFailed (406) if the node may not have one more queue, in addition to `planned` ones."""
         if self.queues is None:
             return
         if sum([len(one.queues) for one in self._vhosts.values()]) + planned >= self.queues:
@@ -90,7 +92,7 @@ class Limits(TopologyLimits):
             )
 
     def check_exchange(self, vhost: object, name: str, planned: int = 0) -> None:
-        """Whether one more may be declared; those that are there from the start count. Raises PreconditionFailed."""
+        """Raise PreconditionFailed (406) if the node may not have one more exchange. Predeclared ones count."""
         if self.exchanges is None:
             return
         if sum([len(one.exchanges) for one in self._vhosts.values()]) + planned >= self.exchanges:
@@ -99,28 +101,28 @@ class Limits(TopologyLimits):
             )
 
     def check_vhost(self, name: str, planned: int = 0) -> None:
-        """Whether one more may be made, where so many others are about to be. Raises Invalid."""
+        """Raise Invalid if the node may not have one more virtual host, in addition to `planned` ones."""
         if self.vhosts is not None and len(self._vhosts) + planned >= self.vhosts:
             raise Invalid(f"cannot create vhost '{name}': vhost limit of {self.vhosts} is reached")
 
     # Changing
 
     def set_vhost(self, vhost: str, limits: Mapping[str, object]) -> None:
-        """In place of those there were; negative is none. Raises Unknown, Invalid."""
+        """Replace the limits; a negative limit is none. Raises Unknown, Invalid."""
         self._parameters.put(vhost, VHOST_LIMITS, NAME, dict(limits))
 
     def clear_vhost(self, vhost: str) -> None:
-        """None there is fine. Raises Unknown."""
+        """Remove the limits, if there are any. Raises Unknown."""
         if self._parameters.get(vhost, VHOST_LIMITS, NAME) is not None:
             self._parameters.drop(vhost, VHOST_LIMITS, NAME)
 
     def set_user(self, user: str, limits: Mapping[str, object]) -> None:
-        """These, beside others that there are; negative is none. Raises Unknown, Invalid."""
+        """Add or replace limits; a negative limit is none. Raises Unknown, Invalid."""
         found = self._users.find(user)
         self._change_user(found, found.limits | user_limits(user, limits))
 
     def clear_user(self, user: str, limit: str | None = None) -> None:
-        """That one, or all of them. Raises Unknown, Invalid for one that there cannot be."""
+        """Remove one limit, or all. Raises Unknown, or Invalid for a limit that users cannot have."""
         found = self._users.find(user)
         if limit is not None and limit not in OF_USER:
             raise Invalid(f"Validation failed\n\n{limit} is no limit of a user\n")
@@ -134,8 +136,8 @@ class Limits(TopologyLimits):
 
 
 def user_limits(user: str, limits: Mapping[str, object]) -> dict[str, int]:
-    """Those of a user. Raises Invalid."""
-    lines = misshapen(USER_LIMITS, dict(limits), OF_USER)
+    """Return the validated limits of a user. Raises Invalid."""
+    lines = shape_errors(USER_LIMITS, dict(limits), OF_USER)
     if lines:
         raise Invalid("\n".join(lines))
     return {key: whole(value) or 0 for key, value in limits.items()}

@@ -1,7 +1,7 @@
-"""Runtime parameters: values of JSON by virtual host, component and name, and those of the whole broker (core.md 22).
+"""Runtime parameters: JSON values by virtual host, component and name, and global parameters.
 
-A component says what its values may be and works by them; policies, limits and federation are some, and a plugin
-registers its own. Every change is told to the observers of the node, after the component works by it.
+A component validates its values and applies them. Policies, limits and federation have components, and plugins may
+register their own. Observers of the node are notified of every change after the component has applied it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"
-CLUSTER_NAME_LIMIT = 255  # octets: every connection is greeted with it
+CLUSTER_NAME_LIMIT = 255  # bytes: each connection gets it in connection.start
 NAME_LIMIT = 65_536
-POLICY = "policy"  # has doors of its own (Policies)
+POLICY = "policy"  # set by `Policies` only
 MISSING = "Parameter does not exist"
 
 
 class Parameter:
-    """A value by its names. Never changed, but replaced. `user` is who set it, empty for the node itself."""
+    """A parameter. It is immutable: a changed parameter is a new object. `user` set it; empty for the node itself."""
 
     __slots__ = ("vhost", "component", "name", "value", "user")
 
@@ -40,8 +40,11 @@ class Parameter:
 
 
 class Component:
-    """What parameters of one kind are for. One that `keeps` what was stored has it back at the start though it would be
-    refused now, and deals with it. One that `acts_for_user` works with the rights of the user who set the parameter."""
+    """The validation and application of the parameters of one kind.
+
+    keeps          stored values are restored even if they are not valid any more; the component deals with them
+    acts_for_user  the component acts with the permissions of the user who set the parameter
+    """
 
     __slots__ = ("name",)
     keeps = False
@@ -51,26 +54,29 @@ class Component:
         self.name = name
 
     def validate(self, name: str, value: object) -> list[str]:
-        """All that is wrong with it, a line each."""
+        """Return a line for each error in the value."""
         raise NotImplementedError
 
     def validate_stored(self, name: str, value: object) -> list[str]:
-        """The same of a value that was valid when it was stored, perhaps by an earlier version."""
+        """Return the errors in a value that was valid when it was stored, perhaps by an earlier version."""
         return self.validate(name, value)
 
     def not_restored(self, vhost: str, name: str) -> None:
         """Note that a stored value is not valid any more."""
 
     def changed(self, vhost: str, name: str, value: object) -> None:
-        """Work by the value from now on; None where there is none any more."""
+        """Apply the value from now on; None if the parameter was deleted."""
 
 
 class Parameters:
-    """`limits` are how many of a component's there may be in all, where that is bounded; `user` names the user who
-    acts now, empty for the node itself."""
+    """The parameters of a node.
+
+    limits  by component, how many parameters it may have in all
+    user    returns the user who makes the current change, empty for the node itself
+    """
 
     def __init__(self, vhosts: dict[str, VHost], observers: Observers) -> None:
-        """Both the node's own, which change."""
+        """Both arguments are the node's own objects, and change."""
         self.limits: dict[str, int] = {}
         self.user: Callable[[], str] = lambda: ""
         self._vhosts = vhosts
@@ -85,12 +91,12 @@ class Parameters:
     # Looking up
 
     def get(self, vhost: str, component: str, name: str) -> object:
-        """The value; None where there is none."""
+        """Return the value, or None."""
         parameter = self._parameters.get((vhost, component, name))
         return parameter.value if parameter is not None else None
 
     def all(self, vhost: str | None = None, component: str | None = None) -> list[Parameter]:
-        """Sorted. Policies are among them, as one component."""
+        """Return the parameters, sorted. Policies are parameters of a component."""
         return [
             self._parameters[key]
             for key in sorted(self._parameters)
@@ -102,26 +108,28 @@ class Parameters:
         return list(self._parameters.values())
 
     def globals(self) -> dict[str, object]:
-        """By name."""
+        """Return the global parameters by name."""
         return dict(self._globals)
 
     # Changing
 
     def set(self, vhost: str, component: str, name: str, value: object) -> bool:
-        """Whether it is new. Raises Invalid, Unknown; a policy is set by `Policies` alone."""
+        """Set a parameter other than a policy, and return whether it is new. Raises Invalid, Unknown."""
         if component == POLICY:
             raise Invalid("policies may not be set using this method")
         return self.put(vhost, component, name, value)
 
     def clear(self, vhost: str, component: str, name: str) -> None:
-        """Raises Unknown, Invalid for a policy."""
+        """Delete a parameter other than a policy. Raises Unknown, Invalid."""
         if component == POLICY:
             raise Invalid("policies may not be cleared using this method")
         self.drop(vhost, component, name)
 
     def put(self, vhost: str, component: str, name: str, value: object) -> bool:
-        """Whether it is new. The same value again changes nothing and tells nobody, unless the component acts for the
-        user who sets it. Raises Invalid, Unknown."""
+        """Set a parameter, and return whether it is new. Raises Invalid, Unknown.
+
+        Setting the same value changes nothing, unless the component acts for the user and another user sets it.
+        """
         self._check_vhost(vhost)
         stored = self.check(vhost, component, name, value)
         old = self._parameters.get((vhost, component, name))
@@ -133,7 +141,9 @@ class Parameters:
         return old is None
 
     def check(self, vhost: str, component: str, name: str, value: object, planned: int = 0) -> str:
-        """Whether it may be put, where so many others of the component are about to be; its JSON. Raises Invalid."""
+        """Return the value as JSON. Raises Invalid if it cannot be set, in addition to `planned` parameters of the
+        component.
+        """
         check_text("the name of a parameter", name, NAME_LIMIT)
         stored = to_json(value)
         lines = self._validate(component, name, value)
@@ -146,19 +156,19 @@ class Parameters:
         return stored
 
     def drop(self, vhost: str, component: str, name: str) -> None:
-        """Raises Unknown."""
+        """Delete a parameter. Raises Unknown."""
         self._check_vhost(vhost)
         if (vhost, component, name) not in self._parameters:
             raise Unknown(MISSING)
         self._remove((vhost, component, name))
 
     def drop_vhost(self, vhost: str) -> None:
-        """All that are in a virtual host that goes."""
+        """Delete all parameters of a virtual host that is being deleted."""
         for parameter in self.all(vhost):
             self._remove((vhost, parameter.component, parameter.name))
 
     def set_global(self, name: str, value: object) -> bool:
-        """Whether it is new. Raises Invalid."""
+        """Set a global parameter, and return whether it is new. Raises Invalid."""
         stored = self.check_global(name, value)
         new = name not in self._globals
         if new or not same_json(self._globals[name], value):
@@ -167,7 +177,7 @@ class Parameters:
         return new
 
     def check_global(self, name: str, value: object) -> str:
-        """Whether it may be set; its JSON. Raises Invalid."""
+        """Return the value as JSON. Raises Invalid if it cannot be set."""
         check_text("the name of a parameter", name, NAME_LIMIT)
         stored = to_json(value)
         if name == CLUSTER_NAME:
@@ -177,7 +187,7 @@ class Parameters:
         return stored
 
     def clear_global(self, name: str) -> None:
-        """Raises Unknown."""
+        """Delete a global parameter. Raises Unknown."""
         if name not in self._globals:
             raise Unknown(MISSING)
         self._notify(Change(False, StoredGlobalParameter(name, to_json(self._globals.pop(name)))))
@@ -185,7 +195,9 @@ class Parameters:
     # At the start
 
     def restore(self, stored: StoredParameter) -> None:
-        """One that was stored, also of a component that is not there now; nobody is told. Raises Invalid, Unknown."""
+        """Restore a stored parameter, even if its component is unknown, without notifying observers. Raises Invalid,
+        Unknown.
+        """
         self._check_vhost(stored.vhost)
         value = from_json(stored.value)
         component = self._components.get(stored.component)
@@ -197,7 +209,7 @@ class Parameters:
         self._store(Parameter(stored.vhost, stored.component, stored.name, value, stored.user))
 
     def restore_global(self, stored: StoredGlobalParameter) -> None:
-        """Raises Invalid."""
+        """Restore a stored global parameter. Raises Invalid."""
         self._globals[stored.name] = from_json(stored.value)
 
     def _validate(self, component: str, name: str, value: object) -> list[str]:
@@ -227,7 +239,7 @@ class Parameters:
 
 
 def to_json(value: object) -> str:
-    """Raises Invalid for what JSON cannot say."""
+    """Return the value as JSON text. Raises Invalid for values that JSON cannot represent."""
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -235,7 +247,7 @@ def to_json(value: object) -> str:
 
 
 def from_json(stored: str) -> object:
-    """Raises Invalid."""
+    """Return the value of a JSON text. Raises Invalid."""
     try:
         value: object = json.loads(stored)
     except (ValueError, RecursionError) as error:
@@ -244,5 +256,5 @@ def from_json(stored: str) -> object:
 
 
 def same_json(one: object, other: object) -> bool:
-    """Whether they say the same, in whatever order of keys; to Python `true` and 1 would be the same."""
+    """Return whether the values are equal in JSON, in which `true` and 1 differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

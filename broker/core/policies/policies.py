@@ -1,7 +1,7 @@
-"""Policies: which hold for an exchange or a queue, and when that changes.
+"""Policies and operator policies: which of them apply to each exchange and queue, and their changes.
 
-At most one policy and one operator policy hold for each, those of the highest priority; of equal ones that with the
-lower name. They are kept as parameters of two components, which only the doors here set.
+At most one policy and one operator policy apply to an object: those of the highest priority, and of several with equal
+priority the one with the lowest name. They are stored as parameters of two components, which only this class sets.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
 from ..metadata.patterns import Pattern
 from ..metadata.policy import APPLY_TO, Definition, Policy
-from ..metadata.validation import Rule, integer, misshapen, term, whole
+from ..metadata.validation import Rule, integer, shape_errors, term, whole
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
 from ..vhost.node_services import TopologyPolicies
 from ..vhost.observer import Observers
 from .parameters import POLICY, Component, Parameters
-from .policy_keys import definition_lines, merged
+from .policy_keys import definition_lines, merge_definitions
 
 if TYPE_CHECKING:
     from ..vhost.vhost import VHost
@@ -29,9 +29,10 @@ SLICE, LOOK_COST, APPLY_COST = 100, 3, 10  # queues and exchanges in a step of a
 
 
 class PolicyComponent(Component):
-    """How policies are kept: pattern, definition, priority, apply-to. `ranked` are by virtual host, the best first.
+    """The component that stores policies as parameters: pattern, definition, priority, apply-to.
 
-    `unknown` are the names of those that could not be restored.
+    ranked   policies by virtual host, the highest priority first
+    unknown  by virtual host, the names of policies that could not be restored
     """
 
     __slots__ = ("operator", "ranked", "unknown", "_policies")
@@ -51,7 +52,7 @@ class PolicyComponent(Component):
 
     def _validate(self, name: str, value: object, pattern: Rule) -> list[str]:
         rules: dict[str, Rule] = {"priority": integer, "pattern": pattern, "apply-to": apply_to, "definition": no_rule}
-        lines = misshapen(name, value, rules, ("priority", "pattern", "definition"))
+        lines = shape_errors(name, value, rules, ("priority", "pattern", "definition"))
         if isinstance(value, dict) and "definition" in value:
             lines += definition_lines(value["definition"], self.operator)
         return lines
@@ -63,7 +64,7 @@ class PolicyComponent(Component):
         self.unknown.get(vhost, set()).discard(name)
         ranked = self.ranked.setdefault(vhost, [])
         old = next((policy for policy in ranked if policy.name == name), None)
-        new = made(vhost, name, value) if isinstance(value, dict) else None
+        new = policy_of(vhost, name, value) if isinstance(value, dict) else None
         left = [policy for policy in ranked if policy is not old]
         left += [new] if new is not None else []
         self.ranked[vhost] = sorted(left, key=lambda policy: (-policy.priority, policy.name))
@@ -72,7 +73,10 @@ class PolicyComponent(Component):
         self._policies.changed(vhost, old, new)
 
     def best(self, target: Queue | Exchange) -> Policy | None:
-        """That of an operator is a limit: it holds, too, where searching the name takes too long."""
+        """Return the first policy that applies to the target, or None.
+
+        An operator policy is a limit, so it also applies if searching the name takes too long.
+        """
         for policy in self.ranked.get(target.vhost, ()):
             found = applies_to(policy, target)
             if found or (found is None and self.operator):
@@ -87,7 +91,7 @@ class Policies(TopologyPolicies):
         self._observers = observers
         self._user = PolicyComponent(POLICY, self)
         self._operator = PolicyComponent(OPERATOR_POLICY, self)
-        self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of two that hold together
+        self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of a policy and an operator policy that both apply
         parameters.register(self._user)
         parameters.register(self._operator)
 
@@ -103,31 +107,32 @@ class Policies(TopologyPolicies):
         apply_to: str = "all",
         operator: bool = False,
     ) -> bool:
-        """Whether it is new. It holds at once. Raises Invalid, Unknown."""
+        """Set a policy, apply it at once, and return whether it is new. Raises Invalid, Unknown."""
         value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
         return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value)
 
     def clear(self, vhost: str, name: str, operator: bool = False) -> None:
-        """What held without it holds again, at once. Raises Unknown."""
+        """Delete a policy, and apply those of lower priority at once. Raises Unknown."""
         self._parameters.drop(vhost, OPERATOR_POLICY if operator else POLICY, name)
 
     def get(self, vhost: str, name: str, operator: bool = False) -> Policy | None:
         return next((policy for policy in self.all(vhost, operator) if policy.name == name), None)
 
     def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
-        """By virtual host, the lowest priority first."""
+        """Return the policies by virtual host, the lowest priority first."""
         ranked = (self._operator if operator else self._user).ranked
         return [policy for at in sorted(ranked) if vhost in (None, at) for policy in reversed(ranked[at])]
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
-        """All that could hold for this one, the best first."""
+        """Return all policies that match the target, the highest priority first."""
         return [policy for policy in self._user.ranked.get(target.vhost, ()) if applies_to(policy, target)]
 
     # For the core
 
     def check_queue_name(self, vhost: VHost, name: str) -> None:
-        """Refuse a new queue of which it is not known whether an operator policy holds: its pattern takes too long with
-        the name, or could not be restored. Raises PreconditionFailed (406).
+        """Raise PreconditionFailed (406) if it cannot be determined whether operator policies apply to a new queue.
+
+        That is the case if an operator policy could not be restored, or the search for its pattern takes too long.
         """
         for policy_name in self._operator.unknown.get(vhost.name, ()):
             raise PreconditionFailed(
@@ -142,11 +147,11 @@ class Policies(TopologyPolicies):
                 )
 
     def vhost_deleted(self, vhost: str) -> None:
-        """Forget which policies of it could not be restored."""
+        """Forget the policies of a deleted virtual host that could not be restored."""
         self._operator.unknown.pop(vhost, None)
 
     def apply(self, target: Queue | Exchange) -> bool:
-        """Have it work by what holds for it now; whether that is anything else than before."""
+        """Apply the current policies to the target. Return whether its policies have changed."""
         policy = self._user.best(target)
         if isinstance(target, Queue):
             operator = self._operator.best(target)
@@ -160,41 +165,41 @@ class Policies(TopologyPolicies):
         return True
 
     def _effective(self, policy: Policy | None, operator: Policy | None) -> Definition:
-        """The same object for the same policies, by which queues know that they have the same rules."""
+        """Return the merged definition, the same object for the same policies, by which queues share their settings."""
         if operator is None:
             return policy.definition if policy is not None else NO_POLICY
         if policy is None:
             return operator.definition
         known = self._merged.get((policy, operator))
         if known is None:
-            known = self._merged[policy, operator] = merged(policy.definition, operator.definition)
+            known = self._merged[policy, operator] = merge_definitions(policy.definition, operator.definition)
         return known
 
     def changed(self, vhost: str, old: Policy | None, new: Policy | None) -> None:
-        """Look again at those for which the old policy holds or the new one could, and tell of what changed."""
-        self._merged.clear()  # a policy that is gone may be among them
+        """Apply the changed policy to all queues and exchanges for which the old or the new one matters."""
+        self._merged.clear()  # a deleted policy may be among them
         there = self._vhosts.get(vhost)
         if there is None:
             return
         there.scheduler.start("change of a policy", self._apply_all(there, old, new))
-        there.pump()  # what a new limit has no room for goes now
+        there.pump()  # messages beyond a new limit are dropped now
 
     def _apply_all(self, vhost: VHost, old: Policy | None, new: Policy | None) -> Job:
-        """A job, as there may be many. What is declared meanwhile works by the new policy from the first."""
+        """Apply the policies to many objects, as a job. Objects declared meanwhile have the new one already."""
         targets: list[Queue | Exchange] = [*vhost.exchanges.values(), *vhost.queues.values()]
         for at in range(0, len(targets), SLICE):
             some = [target for target in targets[at : at + SLICE] if vhost.has(target)]
             touched = [target for target in some if holds(old, target) or could_hold(new, target)]
             changed = [target for target in touched if self.apply(target)]
             if changed:
-                vhost.clear_route_cache()  # an alternate exchange may be another
+                vhost.clear_route_cache()  # an alternate exchange may have changed
             for target in changed:
                 self._observers.policy_changed(target)
             yield LOOK_COST * len(some) + APPLY_COST * len(changed)
 
 
 def applies_to(policy: Policy, target: Queue | Exchange) -> bool | None:
-    """Whether the policy matches this queue or exchange; None if searching its name takes too long."""
+    """Return whether the policy matches this queue or exchange; None if searching its name takes too long."""
     queue_type = target.settings.type if isinstance(target, Queue) else ""
     return policy.applies(target.kind, queue_type, target.name)
 
@@ -209,8 +214,8 @@ def holds(policy: Policy | None, target: Queue | Exchange) -> bool:
     return target.policy is policy or (isinstance(target, Queue) and target.operator_policy is policy)
 
 
-def made(vhost: str, name: str, value: dict[str, object]) -> Policy:
-    """Of a value that was validated."""
+def policy_of(vhost: str, name: str, value: dict[str, object]) -> Policy:
+    """Return the policy with a validated value."""
     definition, text_ = value["definition"], value["pattern"]
     assert isinstance(definition, dict) and isinstance(text_, str)
     priority, apply_to_ = whole(value["priority"]) or 0, value.get("apply-to", "all")

@@ -1,8 +1,8 @@
-"""What a policy may say: its keys, the values of each, and what becomes of a key that two policies set (core.md 22).
+"""The keys of policies: their values, and the merging of a policy with an operator policy.
 
-A definition that says what the type of a queue does not know does not hold for that queue at all, as in RabbitMQ
-(operator.md 10, 1.10). To that a delivery limit belongs for classic queues, although they know it as an argument: a
-policy meant for quorum queues would otherwise begin to limit others.
+A definition with a key that a type of queue does not support does not apply to queues of that type at all, as in
+RabbitMQ. For classic queues delivery-limit is such a key, although it is a valid argument: a policy meant for quorum
+queues would otherwise limit others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..metadata.validation import fields_of, term, whole
 Allowed = Callable[[object], bool]
 
 FEDERATION = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
-DEDUPLICATE, MULTI_HOP = "federation-deduplicate", "federation-multi-hop"  # Warren's own: of exchanges, of queues
+DEDUPLICATE, MULTI_HOP = "federation-deduplicate", "federation-multi-hop"  # Warren's own, for exchanges and for queues
 PATTERN_BYTES = 1024
 LARGEST_SEGMENT = 3_000_000_000
 
@@ -41,7 +41,7 @@ def is_flag(value: object) -> bool:
 
 
 def is_name(value: object) -> bool:
-    """That of an exchange, or a routing key: a short string on the wire."""
+    """Return whether a value can be the name of an exchange or a routing key: a short string on the wire."""
     if not isinstance(value, str):
         return False
     try:
@@ -72,7 +72,7 @@ def anything(value: object) -> bool:
     return True
 
 
-# key -> what it may be, and what RabbitMQ says where it is not
+# key -> its valid values, and RabbitMQ's error for all others
 KEYS: dict[str, tuple[Allowed, str]] = {
     "alternate-exchange": (is_name, "is not a valid alternate exchange name"),
     "consumer-disconnected-timeout": (at_least(0), "is not a valid consumer disconnected timeout"),
@@ -120,7 +120,7 @@ TOGETHER = f"cannot specify {FEDERATION[0]}, {FEDERATION[1]} or {FEDERATION[2]} 
 
 
 def definition_lines(value: object, operator: bool) -> list[str]:
-    """What is wrong with a definition: the first bad value in the order of keys, or else all keys that are unknown."""
+    """Return the errors in a definition: the first bad value in the order of keys, or else all unknown keys."""
     if not isinstance(value, dict):
         return [f"definition should be a map, actually was {term(value)}"]
     if not value:
@@ -138,8 +138,8 @@ def definition_lines(value: object, operator: bool) -> list[str]:
     return []
 
 
-def merged(definition: Definition, operator: Definition) -> Definition:
-    """What holds where both do: the tighter of two numbers, else what the operator says."""
+def merge_definitions(definition: Definition, operator: Definition) -> Definition:
+    """Return the definition that applies with both policies: the tighter of two numbers, else the operator's value."""
     effective = dict(definition)
     for key, theirs in operator.items():
         effective[key] = tighter(key, definition[key], theirs) if key in definition else theirs
@@ -147,7 +147,7 @@ def merged(definition: Definition, operator: Definition) -> Definition:
 
 
 def tighter(key: str, ours: object, theirs: object) -> object:
-    """Of two delivery limits the larger where one of them is none, which is negative, as in RabbitMQ."""
+    """Return the tighter of two values. Of delivery limits, a negative one is no limit, as in RabbitMQ."""
     if not isinstance(ours, int) or not isinstance(theirs, int) or key == "queue-version":
         return theirs
     if key == "delivery-limit" and min(ours, theirs) < 0:

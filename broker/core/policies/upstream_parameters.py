@@ -1,8 +1,8 @@
-"""Parameters of federation: what an upstream, and a set of upstreams, may say.
+"""Parameters of federation: the values of an upstream and of a set of upstreams.
 
-Nothing is connected to here. What RabbitMQ takes is taken, so that its exports can be imported, also numbers that no
-link can work by (a negative prefetch) and an empty list of URIs: their links say so. What is told of a URI names
-neither user, password nor query.
+All values that RabbitMQ accepts are accepted, so that its exports can be imported, even those that no link can use,
+such as a negative prefetch or an empty list of URIs: the links report them. Errors show no user, password or query of a
+URI.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
 from ..metadata.queue_types import QUEUE_TYPES
-from ..metadata.validation import Rule, boolean, misshapen, number, one_of, term, text
+from ..metadata.validation import Rule, boolean, number, one_of, shape_errors, term, text
 from .parameters import Component, Parameters
 
 UPSTREAM, UPSTREAM_SET, LEGACY = "federation-upstream", "federation-upstream-set", "federation"
@@ -25,7 +25,7 @@ _UNCONFIGURABLE = frozenset(
 )
 _INTEGERS = frozenset(("heartbeat", "connection_timeout", "channel_max", "frame_max"))
 _MECHANISMS = frozenset(("plain", "amqplain", "external", "crdemo"))
-# Options of TLS that are not any text; an `amqp` URI may have them too and does not use them
+# Options of TLS with certain values only. They are ignored in an `amqp` URI.
 _TLS = {
     "verify": frozenset(("verify_peer", "verify_none")),
     "fail_if_no_peer_cert": frozenset(("true", "false")),
@@ -34,7 +34,7 @@ _TLS = {
 
 
 def uri_fault(uri: str) -> str:
-    """Why it is no URI of an upstream, as a word of RabbitMQ's; empty where it is one."""
+    """Return why it is no valid URI of an upstream, as RabbitMQ's term; empty if it is valid."""
     if _NOT_IN_URI.search(uri):
         return "invalid_character"
     if _BAD_ESCAPE.search(uri):
@@ -63,7 +63,9 @@ def uri_fault(uri: str) -> str:
 
 
 def option_fault(name: str, value: str, tls: bool) -> str:
-    """Likewise for an option in the query. One that is not known means nothing."""
+    """Return why an option of the query is invalid, as RabbitMQ's term; empty if it is valid. Unknown options are
+    valid.
+    """
     if name in _UNCONFIGURABLE:
         return f"{{parameter_unconfigurable_in_query,{name}}}"
     if (name in _INTEGERS or tls and name == "depth") and not re.fullmatch("[0-9]{1,10}", value):
@@ -83,7 +85,7 @@ def is_utf8(escaped: str) -> bool:
 
 
 def safe_uri(uri: str) -> str:
-    """Without user, password and query. Where these cannot be told apart, little more than the scheme is left."""
+    """Return the URI without user, password and query; little more than its scheme if the rest is ambiguous."""
     shown, mark, query = re.split("([?#])", uri + "?", maxsplit=1)
     return _CREDENTIALS.sub("://", f"{shown}{mark}@" if "@" in query else shown)
 
@@ -96,7 +98,7 @@ def one_uri(key: str, value: object) -> str:
 
 
 def uris(key: str, value: object) -> str:
-    """One, or a list of some; told is the first that is none."""
+    """Check one URI or a list; return the error of the first that is invalid."""
     if not isinstance(value, list):
         return one_uri(key, value)
     return next((line for line in [one_uri(key, uri) for uri in value] if line), "")
@@ -121,14 +123,17 @@ OPTIONS: dict[str, Rule] = {
 
 
 def direct_vhosts(uri: object) -> list[str]:
-    """The virtual hosts of this broker that a legal value of `uri` leads into without any password."""
+    """Return the virtual hosts of this broker to which a valid `uri` connects without a password."""
     all_ = [urlsplit(one) for one in (uri if isinstance(uri, list) else [str(uri)])]
     return [unquote(parts.path[1:]) for parts in all_ if not parts.hostname and parts.path]
 
 
 class Upstream(Component):
-    """`barred` names the user who is at it and may not connect to this virtual host; empty where there is none. A URI
-    that was stored when more was taken for one is told of by its links."""
+    """The component of upstreams.
+
+    `barred` returns the user who makes the current change, if that user may not connect to this virtual host, else an
+    empty string. A stored URI that is not valid any more is reported by its links.
+    """
 
     __slots__ = ("_barred",)
     keeps = True
@@ -139,7 +144,7 @@ class Upstream(Component):
         self._barred = barred
 
     def validate(self, name: str, value: object) -> list[str]:
-        lines = misshapen(name, value, {"uri": uris, **OPTIONS}, ("uri",))
+        lines = shape_errors(name, value, {"uri": uris, **OPTIONS}, ("uri",))
         if not lines and isinstance(value, dict):
             for vhost in direct_vhosts(value["uri"]):
                 user = self._barred(vhost)
@@ -148,7 +153,7 @@ class Upstream(Component):
 
 
 class UpstreamSet(Component):
-    """An upstream may be named before it is there, and more than once. The set `all` is taken and never asked for."""
+    """The component of upstream sets. They may name unknown upstreams. A set `all` is accepted and ignored."""
 
     __slots__ = ()
     keeps = True
@@ -157,11 +162,11 @@ class UpstreamSet(Component):
         if not isinstance(value, list):
             return [f"{name} should be list, actually was {term(value)}"]
         rules = {"upstream": text, **OPTIONS}
-        return [line for element in value for line in misshapen(name, element, rules, ("upstream",))]
+        return [line for element in value for line in shape_errors(name, element, rules, ("upstream",))]
 
 
 class Legacy(Component):
-    """What RabbitMQ's user interface still asks for; there is none, and none can be set."""
+    """A component that RabbitMQ's user interface requests. It has no values, and none can be set."""
 
     __slots__ = ()
 

@@ -74,9 +74,9 @@ def any_text(key: str, value: Value, where: str) -> None:
 
 
 def routing_key(key: str, value: Value, where: str) -> None:
-    octets = len(text(key, value, where))
-    if octets > SHORT_STRING:  # messages could not be delivered with it
-        raise refused(key, where, f'"a routing key has at most {SHORT_STRING} octets, got {octets}"')
+    length = len(text(key, value, where))
+    if length > SHORT_STRING:  # messages could not be delivered with it
+        raise refused(key, where, f'"a routing key has at most {SHORT_STRING} octets, got {length}"')
 
 
 def overflow(key: str, value: Value, where: str) -> None:

@@ -1,6 +1,6 @@
 """Message counters by channel and exchange, channel and queue, exchange and queue: RabbitMQ's detailed rates.
 
-They are optional, as each batch of messages costs a look-up or two more, and each pair memory.
+They are optional, as each batch of messages costs one or two look-ups more, and each pair takes memory.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ChannelRates:
             return
         routed = self._routed.setdefault(exchange, {})
         for queue in queues:
-            if isinstance(queue, Queue) and not queue.internal:  # no observer is notified when those are deleted
+            if isinstance(queue, Queue) and not queue.internal:  # observers are not notified when those are deleted
                 routed[queue] = routed.get(queue, 0) + count
 
     def of(self, queue: Queue) -> DeliveryCounters:
-        """The counters of deliveries from this queue to the channel."""
+        """Return the counters of deliveries from this queue to the channel."""
         counted = self.queues.get(queue)
         if counted is None:
             counted = self.queues[queue] = DeliveryCounters()
@@ -68,7 +68,7 @@ class DetailedRates(Observer):
         self._channels: set[ChannelRates] = set()
 
     def open(self) -> ChannelRates:
-        """For a channel."""
+        """Return the counters of a new channel."""
         rates = ChannelRates(self.routed)
         self._channels.add(rates)
         return rates

@@ -37,15 +37,15 @@ VHOST_LIMITS = "vhost-limits"
 
 
 class Events(Observer):
-    """Publishes the events of the node to the event exchange, and passes them to hooks.
+    """An observer that publishes the events of the node to the event exchange, and passes them to hooks.
 
-    actor  who causes what happens now: a user, or one of RabbitMQ's names for an operator's interface
-    hooks  called with the name and the fields of each event, while the core is at work
+    actor  the author of the current change: a user, or one of RabbitMQ's names for an operator's interface
+    hooks  called with the name and the fields of each event, during the change
 
-    Virtual hosts and users are remembered as they were last, as their records do not say what has changed.
+    The last state of virtual hosts and users is kept, as their records do not say what has changed.
     """
 
-    __slots__ = ("actor", "hooks", "_exchange", "_all_vhosts", "_vhosts", "_users", "_pumps")
+    __slots__ = ("actor", "hooks", "_exchange", "_all_vhosts", "_vhosts", "_users", "_pump_scheduled")
 
     def __init__(self, exchange: SystemExchange, vhosts: Mapping[str, VHost]) -> None:
         self.actor = INTERNAL
@@ -54,21 +54,21 @@ class Events(Observer):
         self._all_vhosts = vhosts
         self._vhosts: set[str] = set()
         self._users: dict[str, StoredUser] = {}
-        self._pumps = False  # a pump is scheduled
+        self._pump_scheduled = False
 
     def begin(self, users: Iterable[User]) -> None:
-        """Remember the virtual hosts and these users as existing: only later ones are reported as created."""
+        """Take the virtual hosts and these users as existing: only later ones are reported as created."""
         self._vhosts = set(self._all_vhosts)
         self._users = {user.name: user.stored() for user in users}
 
     @property
-    def heard(self) -> bool:
-        """Whether anything receives events."""
+    def has_receivers(self) -> bool:
+        """True if there is a hook, or a queue or exchange bound to the event exchange."""
         return bool(self.hooks) or self._exchange.is_bound
 
     def emit(self, name: str, fields: Mapping[str, object]) -> None:
         """Publish an event, such as `alarm.set`."""
-        if not self.heard:
+        if not self.has_receivers:
             return
         exchange = self._exchange
         now_ms = exchange.clock.now_ms()
@@ -80,12 +80,12 @@ class Events(Observer):
         if not exchange.is_bound:
             return
         exchange.publish(name, Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000), b"", True)
-        if not self._pumps:  # callers in the HTTP API do not pump, and have no other reason to
-            self._pumps = True
+        if not self._pump_scheduled:  # callers in the HTTP API do not pump
+            self._pump_scheduled = True
             exchange.clock.call_at(now_ms, self._pump)
 
     def _pump(self) -> None:
-        self._pumps = False
+        self._pump_scheduled = False
         self._exchange.scheduler.pump()
 
     def alarm_changed(self, resource: str, on: bool) -> None:
@@ -98,7 +98,7 @@ class Events(Observer):
     # Exchanges, queues, bindings
 
     def exchange_declared(self, exchange: Exchange) -> None:
-        if self.heard:
+        if self.has_receivers:
             fields: dict[str, object] = {
                 "name": exchange.name,
                 "vhost": exchange.vhost,
@@ -112,11 +112,11 @@ class Events(Observer):
             self._publish_event("exchange.created", fields)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        if self.heard:
+        if self.has_receivers:
             self._publish_event("exchange.deleted", {"name": exchange.name, "vhost": exchange.vhost})
 
     def queue_declared(self, queue: Queue) -> None:
-        if self.heard:
+        if self.has_receivers:
             fields: dict[str, object] = {
                 "name": queue.name,
                 "vhost": queue.vhost,
@@ -130,7 +130,7 @@ class Events(Observer):
             self._publish_event("queue.created", fields)
 
     def queue_deleted(self, queue: Queue) -> None:
-        if self.heard:
+        if self.has_receivers:
             self._publish_event("queue.deleted", {"name": queue.name, "vhost": queue.vhost})
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
@@ -140,7 +140,7 @@ class Events(Observer):
         self._binding("binding.deleted", vhost, binding)
 
     def _binding(self, name: str, vhost: str, binding: Binding) -> None:
-        if self.heard:
+        if self.has_receivers:
             fields: dict[str, object] = {
                 "vhost": vhost,
                 "source_name": binding.source,
@@ -153,8 +153,8 @@ class Events(Observer):
             self._publish_event(name, fields)
 
     def policy_changed(self, target: Queue | Exchange) -> None:
-        """Told of queues alone, as in RabbitMQ."""
-        if not isinstance(target, Queue) or not self.heard:
+        """Publish the policies of a queue; those of exchanges are no event, as in RabbitMQ."""
+        if not isinstance(target, Queue) or not self.has_receivers:
             return
         fields: dict[str, object] = {"name": target.name, "vhost": target.vhost, "type": queue_type(target)}
         policy = target.policy or target.operator_policy
@@ -165,7 +165,7 @@ class Events(Observer):
         fields |= {"priority": policy.priority, "apply-to": policy.apply_to}
         self._publish_event("queue.policy.updated", fields)
 
-    # What operators configure
+    # Stored settings
 
     def configured(self, change: Change) -> None:
         record = change.record
@@ -192,7 +192,7 @@ class Events(Observer):
             self._user(change.put, record)
 
     def _parameter(self, put: bool, record: StoredParameter) -> None:
-        if not self.heard:
+        if not self.has_receivers:
             return
         value = json.loads(record.value) if put else None
         component = record.component
@@ -214,7 +214,7 @@ class Events(Observer):
             self._publish_event(f"vhost.limits.{'set' if put else 'cleared'}", fields)
 
     def _vhost(self, put: bool, record: StoredVHost) -> None:
-        """A new one comes with its exchanges. Other metadata of one that was there is no event."""
+        """Publish the creation, with the predeclared exchanges, or deletion of a virtual host. Changes are no event."""
         name = record.name
         if not put:
             self._vhosts.discard(name)
@@ -236,7 +236,7 @@ class Events(Observer):
         self._publish_event("vhost.created", fields)
 
     def _user(self, put: bool, record: StoredUser) -> None:
-        """What of it is another than before. That the broker itself hashes a password anew changes nothing."""
+        """Publish the changes of a user. A password that the broker only hashes anew is no change."""
         name = record.name
         if not put:
             self._users.pop(name, None)
@@ -257,5 +257,5 @@ class Events(Observer):
 
 
 def queue_type(queue: Queue) -> str:
-    """As RabbitMQ names what serves it."""
+    """Return RabbitMQ's name for the type of the queue."""
     return f"rabbit_{queue.settings.type}_queue"

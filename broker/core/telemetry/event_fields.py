@@ -1,4 +1,4 @@
-"""Builds the headers of events and traced messages: converts Python values to fields, and limits their size."""
+"""Headers of events and traced messages: conversion of Python values to fields, within limits of size."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HEADERS_LIMIT_BYTES = 126 << 10
 
 
 def field_value(value: object, depth: int = 0) -> Value:
-    """Convert a Python value to a field: integers to `l`, dictionaries to tables, what has no field type to text."""
+    """Convert a Python value to a field: integers to `l`, dictionaries to tables, values of other types to text."""
     if isinstance(value, bool):
         return ("t", value)
     if isinstance(value, int):
         return ("l", value) if value in NUMBERS else ("S", str(value).encode())
     if isinstance(value, str):
-        return ("S", octets(value))
+        return ("S", encode_text(value))
     if isinstance(value, (list, tuple, dict)) and depth == DEEPEST:
         return ("S", json.dumps(value).encode())
     if isinstance(value, (list, tuple)):
@@ -31,7 +31,7 @@ def field_value(value: object, depth: int = 0) -> Value:
     return value_of(value)
 
 
-def octets(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Encode as UTF-8; escaped bytes as they were received, a lone surrogate, which JSON may contain, as `?`."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -41,11 +41,11 @@ def octets(text: str) -> bytes:
 
 def cut_short(text: str) -> str:
     """Cut a text to the length of a short string."""
-    return octets(text)[:SHORT_STRING].decode("utf-8", "surrogateescape")
+    return encode_text(text)[:SHORT_STRING].decode("utf-8", "surrogateescape")
 
 
 def fit_to_limit(fields: dict[str, Value], limit_bytes: int = HEADERS_LIMIT_BYTES) -> Table:
-    """The table of these fields without the longest ones, as far as needed to fit the limit."""
+    """Return the table of these fields without the longest ones, as far as needed to fit the limit."""
     table = Table.of(fields)
     if len(table.raw) <= limit_bytes:
         return table
@@ -58,7 +58,7 @@ def fit_to_limit(fields: dict[str, Value], limit_bytes: int = HEADERS_LIMIT_BYTE
 
 
 def format_arguments(table: Table) -> list[str]:
-    """Arguments as RabbitMQ formats them in events, such as `{<<"x-max-length">>,signedint,5}`."""
+    """Return the arguments as RabbitMQ formats them in events, such as `{<<"x-max-length">>,signedint,5}`."""
     shown = []
     for key, value in table.items():
         name = term_of(("S", key.encode("utf-8", "surrogateescape")))

@@ -1,7 +1,9 @@
-"""The firehose: publishes a copy of every message that is published or delivered in a virtual host, as in RabbitMQ.
+"""The firehose, which publishes a copy of every message that is published or delivered in a virtual host, as in
+RabbitMQ.
 
 Copies are published to the topic exchange `amq.rabbitmq.trace` of the virtual host with the routing key
-`publish.<exchange>` or `deliver.<queue>`. The body is the message's; the headers tell the rest. Copies are not traced.
+`publish.<exchange>` or `deliver.<queue>`. The body is that of the message; its properties, exchange and keys are
+headers. Copies are not traced.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Firehose(Tracer):
         return {
             "exchange_name": message.address.exchange,
             "routing_keys": list(keys),
-            "properties": described(message.properties),
+            "properties": property_table(message.properties),
             "node": self._node,
             "vhost": self._vhost.name,
             "connection": origin.connection,
@@ -72,8 +74,9 @@ class Firehose(Tracer):
         self._vhost.enqueue([copy], copy.body_bytes, False, queues)
 
 
-def described(properties: Properties) -> Table:
-    """The properties that are set, as a field table: numbers as `I` if they fit, strings as `S`, headers unchanged.
+def property_table(properties: Properties) -> Table:
+    """Return the properties that are set, as a field table: numbers as `I` if they fit, strings as `S`, headers
+    unchanged.
 
     Headers that are too long, or nested too deep for a table in a table, are left out.
     """

@@ -1,6 +1,6 @@
 """The log exchange `amq.rabbitmq.log`: a topic exchange that gets each log line as a message, its level as routing key.
 
-Lines are logged while the core is at work, and by other threads, so they are published in the next turn of the loop.
+Lines may be logged within calls of the core and by other threads, so they are published in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ WAITING_LIMIT = 1000  # lines of one turn; more are written to the other log out
 
 
 class LogExchange:
-    """Publishes log lines to the log exchange.
+    """A log output that publishes log lines to the log exchange.
 
-    `call_soon` calls a function on the loop, from any thread. `commit_soon` has the journal commit what was published.
+    `call_soon` calls a function on the loop, from any thread. `commit_soon` has the journal commit the published
+    messages.
     """
 
     __slots__ = ("_exchange", "_call_soon", "_commit_soon", "_waiting")

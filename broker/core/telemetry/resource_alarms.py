@@ -29,7 +29,7 @@ class Alarms:
         self._change(resource, False)
 
     def on(self) -> list[str]:
-        """The resources whose alarm is set."""
+        """Return the resources whose alarm is set."""
         return [resource for resource in RESOURCES if resource in self._on]
 
     def _change(self, resource: str, on: bool) -> None:

@@ -1,4 +1,4 @@
-"""The exchanges in which the node publishes messages of its own: events and log lines."""
+"""The exchanges to which the node publishes messages of its own: events and log lines."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class SystemExchange:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the exchange exists and has a binding, so that publishing has an effect."""
+        """True if the exchange exists and has a binding, so that publishing has an effect."""
         exchange = self._find()
         return exchange is not None and len(exchange.outgoing) > 0
 
     def publish(self, routing_key: str, properties: Properties, body: bytes, persistent: bool) -> None:
-        """Enqueue a message at the bound queues, if there are any. Consumers get it at the scheduler's next pump."""
+        """Enqueue a message at the bound queues, if any. Consumers get it at the scheduler's next pump."""
         exchange = self._find()
         if exchange is None or not exchange.outgoing:
             return

@@ -74,7 +74,7 @@ class ExchangeHost(ExchangeContext):
 
 
 def deliver_emissions(vhost: VHost, emissions: Iterable[Emission]) -> None:
-    """Enqueue what an exchange type emits for a binding."""
+    """Enqueue the messages that an exchange type emits for a binding."""
     for emission in emissions:
         deliver(vhost, emission.destinations, emission.messages)
 
@@ -90,7 +90,7 @@ def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
 def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
     """Enqueue messages at queues, and through exchanges by the routing key of each. Deleted queues are skipped.
 
-    The messages remain the caller's: what a queue changes in them, it changes in copies.
+    The messages remain the caller's: queues change only copies of them.
     """
     if not messages:
         return ACCEPTED

@@ -1,4 +1,4 @@
-"""What a virtual host gets from its node: ports, shared state, and the node's limits and policies."""
+"""The services that a virtual host gets from its node: ports, shared state, limits and policies."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class TopologyLimits:
 
 
 class TopologyPolicies:
-    """The policies as a virtual host applies them to new queues and exchanges."""
+    """The policies that a virtual host applies to new queues and exchanges."""
 
     def check_queue_name(self, vhost: VHost, name: str) -> None:
-        """Raise PreconditionFailed (406) if it is unknown whether operator policies apply to such a queue."""
+        """Raise PreconditionFailed (406) if it cannot be determined whether operator policies apply to such a queue."""
         raise NotImplementedError
 
     def apply(self, target: Queue | Exchange) -> bool:
-        """Apply the matching policies to the target. Returns whether other policies applied before."""
+        """Apply the matching policies to the target. Return whether its policies have changed."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class NodeServices:
-    """The node's parts that all its virtual hosts share."""
+    """The parts of a node that all its virtual hosts share."""
 
     clock: Clock
     journal: Journal

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Observer(ChangeObserver):
-    """Notified of each change of the topology and of stored settings, after it took effect."""
+    """An observer of changes of the topology and of stored settings. It is notified after each took effect."""
 
     def exchange_declared(self, exchange: Exchange) -> None: ...
 
@@ -32,7 +32,7 @@ class Observer(ChangeObserver):
     def consumers_changed(self, queue: Queue) -> None: ...
 
     def policy_changed(self, target: Queue | Exchange) -> None:
-        """Another policy, or another version of it, applies to the target and is in effect."""
+        """Another policy, or a changed one, now applies to the target."""
 
 
 class Observers(Observer):
@@ -57,7 +57,7 @@ class Observers(Observer):
         self._observers += observers
 
     def remove(self, observer: Observer) -> None:
-        """Notify this observer no more. ValueError if it was not added."""
+        """Do not notify this observer any more. ValueError if it was not added."""
         at = self._observers.index(observer)
         self._observers = self._observers[:at] + self._observers[at + 1 :]
 

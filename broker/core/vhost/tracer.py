@@ -8,7 +8,9 @@ from ..queues.route_target import RouteTarget
 
 
 class Tracer:
-    """Receives every message that is published or delivered in a virtual host while tracing is switched on."""
+    """A tracer, called with every message that is published or delivered in a virtual host while tracing is switched
+    on.
+    """
 
     __slots__ = ()
 

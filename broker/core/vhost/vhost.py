@@ -12,7 +12,7 @@ from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.exchange_type import Emission
-from ..exchanges.registry import decorated
+from ..exchanges.registry import decorate
 from ..exchanges.router import Route, RouteKey, route
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
@@ -46,8 +46,8 @@ PREDECLARED = (  # name, type, internal
     ("amq.rabbitmq.trace", "topic", True),
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
-BINDING_COST = 6  # cost of deleting one binding, in units of `jobs.scheduler`
-BINDINGS = 200  # deleted in one step; a queue or exchange with more of them is unbound by a job
+BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
+BINDINGS = 200  # bindings deleted in one step; those of a queue or exchange with more are deleted by a job
 
 
 class VHost(QueueHost):
@@ -62,7 +62,7 @@ class VHost(QueueHost):
     """
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
-        """`system_exchanges` are topic exchanges that are predeclared in this virtual host alone."""
+        """`system_exchanges` are topic exchanges that are predeclared in this virtual host only."""
         super().__init__(name, services.clock, services.journal, services.budget, services.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
@@ -92,21 +92,21 @@ class VHost(QueueHost):
     # Looking up
 
     def exchange(self, name: str) -> Exchange:
-        """The exchange with this name. Raises NotFound (404)."""
+        """Return the exchange with this name. Raises NotFound (404)."""
         exchange = self.exchanges.get(name)
         if exchange is None:
             raise NotFound(f"no exchange '{name}' in {self}")
         return exchange
 
     def queue(self, name: str) -> Queue:
-        """The queue with this name. Raises NotFound (404)."""
+        """Return the queue with this name. Raises NotFound (404)."""
         queue = self.find_queue(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in {self}")
         return queue
 
     def find_queue(self, name: str) -> Queue | None:
-        """The queue with this name, or None.
+        """Return the queue with this name, or None.
 
         A queue whose exclusive owner has closed is deleted now, as is an auto-delete queue whose consumers have ended.
         """
@@ -120,7 +120,7 @@ class VHost(QueueHost):
         return None if queue.deleted else queue
 
     def owned_queue(self, name: str, owner: object) -> Queue:
-        """The queue, if it is not exclusive to another owner. Raises NotFound (404), ResourceLocked (405)."""
+        """Return the queue, if it is not exclusive to another owner. Raises NotFound (404), ResourceLocked (405)."""
         queue = self.queue(name)
         self.check_owner(queue, owner, queue.owner is not None)
         return queue
@@ -140,7 +140,7 @@ class VHost(QueueHost):
     def route(
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, markers: set[bytes] | None = None
     ) -> tuple[tuple[RouteTarget, ...], bool]:
-        """The targets that a message with these keys reaches, and whether the result may be cached (`router.route`)."""
+        """Return the targets of a message with these keys, and whether they may be cached (`router.route`)."""
         found, stable = route(exchange, self.exchanges, self.queues, keys, message, markers, bool(self.unbindings))
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
@@ -201,7 +201,7 @@ class VHost(QueueHost):
         arguments: Table = Table.EMPTY,
         number: int | None = None,
     ) -> Exchange:
-        router = decorated(self._registry.create(type_, name, arguments))
+        router = decorate(self._registry.create(type_, name, arguments))
         exchange = Exchange(
             self.name,
             name,
@@ -232,7 +232,7 @@ class VHost(QueueHost):
         self._drop_exchange(exchange)
 
     def _drop_exchange(self, exchange: Exchange) -> None:
-        """Delete an exchange and its bindings, and auto-delete exchanges that lose their last binding by that.
+        """Delete an exchange and its bindings, and auto-delete exchanges that thereby lose their last binding.
 
         A loop in place of recursion: clients can build chains of any length.
         """
@@ -287,7 +287,9 @@ class VHost(QueueHost):
         self.clear_route_cache()
 
     def _finish_unbinding(self, kind: str, name: str) -> None:
-        """Finish deleting the bindings of a former queue or exchange of this name: observers know bindings by names."""
+        """Finish deleting the bindings of a deleted queue or exchange of this name, as observers know bindings by
+        names.
+        """
         job = self.unbindings.get((kind, name))
         if job is not None:
             self.scheduler.finish(job)
@@ -344,9 +346,9 @@ class VHost(QueueHost):
             raise inequivalent_argument(key, str(queue), arguments, queue.arguments)
 
     def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete the queue and cancel its consumers. Returns the number of ready messages.
+        """Delete the queue and cancel its consumers. Return the number of ready messages.
 
-        Raises PreconditionFailed (406) if it is in use or not empty, as asked.
+        Raises PreconditionFailed (406) with `if_unused` if it is in use, with `if_empty` if it is not empty.
         """
         if if_empty and (queue.ready or queue.ready_messages.unread_count):
             raise PreconditionFailed(f"{queue} not empty")
@@ -380,7 +382,9 @@ class VHost(QueueHost):
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
-        """A consumer was added or removed: an auto-delete queue is deleted with its last consumer."""
+        """Notify observers that a consumer was added or removed. An auto-delete queue is deleted with its last
+        consumer.
+        """
         if not queue.internal:
             self._observers.consumers_changed(queue)
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
@@ -394,12 +398,12 @@ class VHost(QueueHost):
         return queue
 
     def has(self, target: Destination) -> bool:
-        """Whether the queue or exchange exists, and has not been deleted."""
+        """Return whether the queue or exchange exists, and has not been deleted."""
         there: Mapping[str, Destination] = self.queues if isinstance(target, Queue) else self.exchanges
         return there.get(target.name) is target
 
     def drop_all(self) -> Job:
-        """Delete all queues and exchanges, predeclared ones too: the virtual host has been deleted."""
+        """Delete all queues and exchanges of a deleted virtual host, predeclared ones too."""
         for queue in [*self.queues.values(), *self.volatile.values()]:
             self.delete_queue(queue)
             yield OBJECT_COST
@@ -431,7 +435,7 @@ class VHost(QueueHost):
     def _add_binding(
         self, source: str, destination: Destination, routing_key: str, arguments: Table
     ) -> tuple[Binding, Iterable[Emission]] | None:
-        """The new binding and what the exchange type emits for it; None if the binding exists already."""
+        """Return the new binding and the emissions of the exchange type, or None if the binding exists already."""
         exchange = self.exchange(source)
         key = binding_key(source, destination, routing_key, arguments)
         if key in exchange.outgoing:
@@ -472,7 +476,7 @@ class VHost(QueueHost):
             yield BINDING_COST * BINDINGS
 
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
-        """Report a deleted binding. Returns whether its auto-delete source has no binding left."""
+        """Notify observers of a deleted binding. Return whether its auto-delete source has no binding left."""
         self.clear_route_cache()
         deliver_emissions(self, exchange.type.on_unbind(binding))
         self._observers.binding_removed(self.name, binding)
@@ -496,5 +500,5 @@ def incoming_of(destination: Destination) -> dict[bytes, Binding]:
 
 
 def destination_type(destination: Destination) -> str:
-    """The destination's type for exchange types: "exchange", or the type of the queue."""
+    """Return the type of a destination, for exchange types: "exchange", or the type of the queue."""
     return destination.settings.type if isinstance(destination, Queue) else destination.kind

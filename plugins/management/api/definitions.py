@@ -9,7 +9,7 @@ from email.parser import BytesParser
 from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces
-from warren.broker.core.definitions.files import parsed
+from warren.broker.core.definitions.files import parse_json
 from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
@@ -68,7 +68,7 @@ def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
     Raises Refusal (400), Invalid.
     """
     try:
-        document = parsed(document_of(body, media_type))
+        document = parse_json(document_of(body, media_type))
     except ValueError:
         raise bad("failed_to_parse_json") from None
     if not isinstance(document, dict):

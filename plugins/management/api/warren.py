@@ -13,7 +13,7 @@ import msgspec
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
-from warren.broker.core.definitions.files import parsed
+from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.patterns import Pattern
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
@@ -346,7 +346,7 @@ async def import_definitions(request: Request) -> Response:
     if skip and imported == digest:
         return ok({"skipped": []})
     try:
-        document = await asyncio.to_thread(parsed, body)
+        document = await asyncio.to_thread(parse_json, body)
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
     lines = await request.host.imports.run(document, None, request.user.name)

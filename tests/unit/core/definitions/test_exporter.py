@@ -8,8 +8,8 @@ from tests.support.definitions import SECRET_HASH, SECTIONS, WHOLE, new_node
 from warren.broker.amqp.errors import Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.table_json import table_of_json
-from warren.broker.core.definitions.exporter import IMPORTED_HASH, exported
-from warren.broker.core.definitions.importer import imported
+from warren.broker.core.definitions.exporter import IMPORTED_HASH, export_definitions
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import CLUSTER_ID
 
@@ -24,12 +24,12 @@ HEAD = {
 @pytest.fixture
 def node() -> Node:
     made = new_node()
-    imported(made, WHOLE)
+    import_definitions(made, WHOLE)
     return made
 
 
 def section(node: Node, name: str, vhost: str | None = None) -> list[Any]:
-    found = exported(node, vhost)[name]
+    found = export_definitions(node, vhost)[name]
     assert isinstance(found, list)
     return found
 
@@ -39,7 +39,7 @@ def names(node: Node, name: str) -> list[str]:
 
 
 def test_a_broker_that_has_nothing_exports_every_section_empty() -> None:
-    found = exported(new_node())
+    found = export_definitions(new_node())
     assert found == {
         **HEAD,
         "rabbitmq_definition_format": "cluster",
@@ -130,7 +130,7 @@ def test_what_is_not_durable_is_exported_too(node: Node) -> None:
 
 
 def test_one_vhost_is_exported_without_its_name_and_without_users(node: Node) -> None:
-    found = exported(node, "v")
+    found = export_definitions(node, "v")
     assert list(found) == [
         *HEAD,
         *("rabbitmq_definition_format", "original_vhost_name", "explanation"),
@@ -141,7 +141,7 @@ def test_one_vhost_is_exported_without_its_name_and_without_users(node: Node) ->
     assert found["original_vhost_name"] == "v"
     assert found["explanation"] == "Definitions of virtual host 'v'"
     assert found["limits"] == {"max-queues": 10}
-    assert exported(node, "/")["limits"] == []
+    assert export_definitions(node, "/")["limits"] == []
     for name in ("parameters", "policies", "queues", "exchanges", "bindings"):
         whole = [item for item in section(node, name) if item["vhost"] == "v"]
         assert section(node, name, "v") == [{key: item[key] for key in item if key != "vhost"} for item in whole]
@@ -149,5 +149,5 @@ def test_one_vhost_is_exported_without_its_name_and_without_users(node: Node) ->
 
 def test_a_vhost_that_there_is_not_has_no_definitions(node: Node) -> None:
     with pytest.raises(Unknown) as raised:
-        exported(node, "x")
+        export_definitions(node, "x")
     assert raised.value.text == 'Virtual host "x" does not exist'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.definitions import WHOLE, new_node
-from warren.broker.core.definitions.files import DefinitionsError, load, parsed
+from warren.broker.core.definitions.files import DefinitionsError, load, parse_json
 from warren.broker.core.node.node import Node
 
 VHOST = {"vhosts": [{"name": "v"}]}
@@ -80,7 +80,7 @@ def test_what_is_no_json_is_refused(node: Node, tmp_path: Path, text: bytes) -> 
 
 
 def test_names_that_are_no_utf_8_come_back() -> None:
-    assert parsed(json.dumps({"name": "a\udcff"}).encode()) == {"name": "a\udcff"}
+    assert parse_json(json.dumps({"name": "a\udcff"}).encode()) == {"name": "a\udcff"}
 
 
 def test_what_has_not_changed_is_skipped_where_that_is_wanted(node: Node, tmp_path: Path) -> None:

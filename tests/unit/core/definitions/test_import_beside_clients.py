@@ -7,8 +7,8 @@ import pytest
 from tests.support.definitions import new_node
 from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.definitions.exporter import exported, snapshot
-from warren.broker.core.definitions.importer import DefinitionsImport, imported
+from warren.broker.core.definitions.exporter import export_definitions, snapshot
+from warren.broker.core.definitions.importer import DefinitionsImport, import_definitions
 
 DOCUMENT = {
     "vhosts": [{"name": "v"}],
@@ -53,10 +53,10 @@ def test_what_was_declared_meanwhile_stays_as_it_is() -> None:
 
 def test_an_export_is_of_the_moment_when_it_was_asked_for() -> None:
     node = new_node()
-    imported(node, DOCUMENT)
+    import_definitions(node, DOCUMENT)
     node.users.add("alice", b"", ())
     node.users.set_permission("alice", "v", "", "", "")
-    before = exported(node)
+    before = export_definitions(node)
     head, sections = snapshot(node)
     vhost = node.vhosts["v"]
     vhost.delete_queue(vhost.queues["a"])

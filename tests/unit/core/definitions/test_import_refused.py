@@ -7,8 +7,8 @@ import pytest
 from tests.support.definitions import SECRET_HASH, new_node, whole
 from tests.support.watcher import Watcher
 from warren.broker.amqp.errors import Invalid, Unknown
-from warren.broker.core.definitions.exporter import exported
-from warren.broker.core.definitions.importer import imported
+from warren.broker.core.definitions.exporter import export_definitions
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an item behind good ones, what is said of it
@@ -175,10 +175,10 @@ def refusal(node: Node, document: object, vhost: str | None = None) -> str:
     """What is said of it; nobody is told of any change, and there is none."""
     watcher = Watcher()
     node.observers.add(watcher)
-    before = exported(node)
+    before = export_definitions(node)
     with pytest.raises(Invalid) as raised:
-        imported(node, document, vhost)
-    assert exported(node) == before and not watcher.told()
+        import_definitions(node, document, vhost)
+    assert export_definitions(node) == before and not watcher.told()
     return raised.value.text
 
 
@@ -204,20 +204,20 @@ def test_what_is_no_document_is_refused(document: object, text: str) -> None:
 
 def test_there_is_no_import_into_a_vhost_that_there_is_not() -> None:
     with pytest.raises(Unknown) as raised:
-        imported(new_node(), {}, "x")
+        import_definitions(new_node(), {}, "x")
     assert raised.value.text == 'Virtual host "x" does not exist'
 
 
 def test_queues_beyond_the_limit_of_their_vhost_keep_back_a_document_that_sets_no_other() -> None:
     node = new_node()
-    imported(node, whole())
+    import_definitions(node, whole())
     document = {"queues": [{"vhost": "v", "name": f"n{number}"} for number in range(9)]}
     assert refusal(node, document) == (
         'Adding 9 queue(s) to virtual host "v" would exceed the limit of 10 queue(s).\n\n'
         "This virtual host currently has 2 queue(s) defined.\n\nImport aborted!"
     )
     limits = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 3}}
-    imported(node, {**document, "parameters": [limits]})
+    import_definitions(node, {**document, "parameters": [limits]})
     assert (len(node.vhosts["v"].queues), node.limits.vhost_queues("v")) == (11, 3)
 
 
@@ -232,5 +232,5 @@ def test_limits_of_the_node_count_what_the_document_adds() -> None:
     node.limits.exchanges, node.parameters.limits["federation-upstream"] = 17, 1
     more = {"vhost": "v", "component": "federation-upstream", "name": "up2", "value": {"uri": "amqp://c"}}
     assert "component federation-upstream is limited to 1" in refusal(node, with_item("parameters", more))
-    imported(node, whole())
+    import_definitions(node, whole())
     assert len(node.vhosts["v"].queues) == 2

@@ -10,8 +10,8 @@ from tests.support.watcher import Watcher
 from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, hash_password, verify_password
-from warren.broker.core.definitions.exporter import IMPORTED_HASH, exported
-from warren.broker.core.definitions.importer import imported
+from warren.broker.core.definitions.exporter import IMPORTED_HASH, export_definitions
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import CLUSTER_ID
 
@@ -33,7 +33,7 @@ def item(**fields: Any) -> dict[str, Any]:
 
 def test_all_of_a_document_is_there_afterwards() -> None:
     node = new_node()
-    assert imported(node, WHOLE) == []
+    assert import_definitions(node, WHOLE) == []
     vhost = node.vhosts["v"]
     assert node.cluster_name == "west"
     assert (vhost.metadata.description, vhost.metadata.tags) == ("for tests", ("a", "b"))
@@ -48,20 +48,20 @@ def test_all_of_a_document_is_there_afterwards() -> None:
 
 
 def test_every_section_is_optional(node: Node) -> None:
-    before = exported(node)
-    assert imported(node, {}) == []
+    before = export_definitions(node)
+    assert import_definitions(node, {}) == []
     for name in WHOLE:
-        imported(node, {name: None if name == "rabbitmq_version" else []})
-    assert exported(node) == before
+        import_definitions(node, {name: None if name == "rabbitmq_version" else []})
+    assert export_definitions(node) == before
 
 
 def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_the_same() -> None:
     node, watcher = new_node(), Watcher()
     node.observers.add(watcher)
-    imported(node, WHOLE)
+    import_definitions(node, WHOLE)
     told = watcher.told()
     assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(told)
-    imported(node, WHOLE)
+    import_definitions(node, WHOLE)
     assert {line.split()[0] for line in watcher.told()} == {"+vhost", "+permission", "+topicpermission"}
 
 
@@ -69,7 +69,7 @@ def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_t
 
 
 def test_what_is_not_said_of_an_exchange_or_a_queue_is_what_rabbitmq_takes_it_for(node: Node) -> None:
-    imported(node, {"exchanges": [item(name="x", type="fanout")], "queues": [item(name="q")]})
+    import_definitions(node, {"exchanges": [item(name="x", type="fanout")], "queues": [item(name="q")]})
     exchange, queue = node.vhosts["v"].exchange("x"), node.vhosts["v"].queue("q")
     assert (exchange.durable, exchange.auto_delete, exchange.internal) == (True, False, False)
     assert (queue.durable, queue.auto_delete, queue.settings.type, queue.number) == (True, False, "classic", 1)
@@ -79,7 +79,7 @@ def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) ->
     vhost = node.vhosts["v"]
     exchange = vhost.declare_exchange("x", "topic")
     queue = vhost.declare_queue("q")
-    imported(
+    import_definitions(
         node,
         {
             "exchanges": [item(name="x", type="fanout", arguments={"a": 1})],
@@ -95,7 +95,7 @@ def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) ->
 def test_of_what_a_document_has_twice_the_first_is_made(node: Node) -> None:
     twice = [item(name="q", arguments={"n": number}) for number in (1, 2)]
     binding = item(source="amq.topic", destination="q", destination_type="queue", routing_key="k")
-    imported(node, {"queues": twice, "bindings": [binding, binding]})
+    import_definitions(node, {"queues": twice, "bindings": [binding, binding]})
     queue = node.vhosts["v"].queue("q")
     assert queue.arguments.integer("n") == 1 and len(queue.incoming) == 1
 
@@ -115,7 +115,7 @@ def test_what_every_broker_names_by_itself_is_left_out_with_a_word_about_it(node
         ],
         "global_parameters": [{"name": CLUSTER_ID, "value": "theirs"}, {"name": IMPORTED_HASH, "value": "x"}],
     }
-    assert imported(node, document) == [
+    assert import_definitions(node, document) == [
         f"global parameter '{CLUSTER_ID}' is left out: each broker has its own",
         f"global parameter '{IMPORTED_HASH}' is left out: each broker has its own",
         "exchange 'amq.direct' in vhost 'v' is left out: its name is reserved",
@@ -142,7 +142,7 @@ def test_what_every_broker_names_by_itself_is_left_out_with_a_word_about_it(node
 )
 def test_a_queue_keeps_its_type_in_a_vhost_with_a_default_type(node: Node, fields: Any, type_: str) -> None:
     vhosts = [{"name": "quorums", "metadata": {"default_queue_type": "rabbit_quorum_queue"}}]
-    imported(node, {"vhosts": vhosts, "queues": [{"vhost": "quorums", "name": "q", **fields}]})
+    import_definitions(node, {"vhosts": vhosts, "queues": [{"vhost": "quorums", "name": "q", **fields}]})
     assert node.vhosts["quorums"].queue("q").settings.type == type_
 
 
@@ -153,15 +153,15 @@ def test_a_queue_keeps_its_type_in_a_vhost_with_a_default_type(node: Node, field
     "tags", [["management", "own"], "management,own", " management , own,", ["management", "own", "own"]]
 )
 def test_tags_are_a_list_or_a_text_with_commas(node: Node, tags: object) -> None:
-    imported(node, {"users": [{"name": "alice", "password_hash": "", "tags": tags}]})
+    import_definitions(node, {"users": [{"name": "alice", "password_hash": "", "tags": tags}]})
     assert node.users.find("alice").tags == ("management", "own")
 
 
 def test_a_user_without_password_and_hash_is_one_whom_no_password_lets_in_as_in_rabbitmq(node: Node) -> None:
     """RabbitMQ 4.0.5 takes the password away from a user who was there; an export has the hash of each."""
     made = hash_password("secret", b"salt").decode()
-    imported(node, {"users": [{"name": "bob", "password_hash": made, "tags": "administrator"}]})
-    imported(node, {"users": [{"name": "bob", "tags": "management"}, {"name": "eve", "tags": ""}]})
+    import_definitions(node, {"users": [{"name": "bob", "password_hash": made, "tags": "administrator"}]})
+    import_definitions(node, {"users": [{"name": "bob", "tags": "management"}, {"name": "eve", "tags": ""}]})
     for name in ("bob", "eve"):
         assert node.users.find(name).password_hash == b""
     assert node.users.find("bob").tags == ("management",)
@@ -170,7 +170,7 @@ def test_a_user_without_password_and_hash_is_one_whom_no_password_lets_in_as_in_
 @pytest.mark.parametrize("hash_", ["", hash_password("secret", b"salt").decode()])
 def test_a_user_with_both_password_and_hash_is_refused(node: Node, hash_: str) -> None:
     with pytest.raises(Invalid, match="both_password_and_password_hash_are_provided"):
-        imported(node, {"users": [{"name": "bob", "password": "x", "password_hash": hash_, "tags": ""}]})
+        import_definitions(node, {"users": [{"name": "bob", "password": "x", "password_hash": hash_, "tags": ""}]})
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_user_with_both_password_and_hash_is_refused(node: Node, hash_: str) -
 )
 def test_a_hash_without_an_algorithm_is_what_that_version_made(node: Node, version: Any, algorithm: str) -> None:
     made = hash_password("secret", b"salt", algorithm).decode()
-    imported(node, {**version, "users": [{"name": "bob", "password_hash": made, "tags": ""}]})
+    import_definitions(node, {**version, "users": [{"name": "bob", "password_hash": made, "tags": ""}]})
     assert node.users.find("bob").hashing_algorithm == algorithm
 
 
@@ -195,7 +195,7 @@ def test_lavinmqs_names_of_algorithms_become_rabbitmqs(node: Node, short: str) -
     full = f"rabbit_password_hashing_{short.lower()}"
     made = hash_password("secret", b"salt", full)
     users = [{"name": "bob", "password_hash": made.decode(), "hashing_algorithm": short}]
-    imported(node, {"users": users})
+    import_definitions(node, {"users": users})
     assert (node.users.find("bob").hashing_algorithm, node.users.find("bob").password_hash) == (full, made)
 
 
@@ -203,12 +203,12 @@ def test_our_own_hashes_come_back(node: Node) -> None:
     made = b"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$" + b"A" * 20
     node.users.put(node.users.add("bob", made, hashing_algorithm=ARGON2ID).stored())
     other = new_node()
-    imported(other, exported(node))
+    import_definitions(other, export_definitions(node))
     assert (other.users.find("bob").password_hash, other.users.find("bob").hashing_algorithm) == (made, ARGON2ID)
 
 
 def test_a_password_in_plain_text_is_hashed(node: Node) -> None:
-    imported(node, {"users": [{"name": "bob", "password": "plain", "tags": "administrator"}]})
+    import_definitions(node, {"users": [{"name": "bob", "password": "plain", "tags": "administrator"}]})
     bob = node.users.find("bob")
     assert verify_password(bob.password_hash, b"plain", bob.hashing_algorithm)
 
@@ -217,7 +217,7 @@ def test_a_user_that_is_there_becomes_what_the_document_says_and_keeps_permissio
     alice = node.users.find("alice")
     node.users.set_permission("alice", "v", "a", "b", "c")
     node.limits.set_user("alice", {"max-channels": 3})
-    imported(node, {"users": [{"name": "alice", "password_hash": SECRET_HASH, "tags": ["monitoring"]}]})
+    import_definitions(node, {"users": [{"name": "alice", "password_hash": SECRET_HASH, "tags": ["monitoring"]}]})
     assert node.users.find("alice") is alice
     assert (alice.password_hash.decode(), alice.tags, alice.limits) == (
         SECRET_HASH,
@@ -230,7 +230,7 @@ def test_a_user_that_is_there_becomes_what_the_document_says_and_keeps_permissio
 def test_permissions_and_parameters_are_put_in_the_place_of_what_is_there(node: Node) -> None:
     node.users.set_permission("alice", "v", "a", "b", "c")
     node.policies.set("v", "p", "^q", {"max-length": 1})
-    imported(
+    import_definitions(
         node,
         {
             "permissions": [item(user="alice", configure="x", write="y", read="z")],
@@ -248,11 +248,11 @@ def test_permissions_and_parameters_are_put_in_the_place_of_what_is_there(node: 
 
 def test_a_vhost_that_is_there_is_changed_in_what_is_said_of_it(node: Node) -> None:
     node.update_vhost("v", "old", ("a",), "quorum", True)
-    imported(node, {"vhosts": [{"name": "v"}]})
+    import_definitions(node, {"vhosts": [{"name": "v"}]})
     kept = node.vhosts["v"].metadata
     assert (kept.description, kept.tags, kept.default_queue_type, kept.protected) == ("old", ("a",), "quorum", True)
     given = {"description": "new", "tags": "", "default_queue_type": "undefined"}
-    imported(node, {"vhosts": [{"name": "v", "metadata": given, "limits": {"max-queues": 3}}]})
+    import_definitions(node, {"vhosts": [{"name": "v", "metadata": given, "limits": {"max-queues": 3}}]})
     kept = node.vhosts["v"].metadata
     assert (kept.description, kept.tags, kept.default_queue_type, kept.protected) == ("new", (), "quorum", True)
     assert node.limits.vhost_queues("v") == 3
@@ -260,19 +260,19 @@ def test_a_vhost_that_is_there_is_changed_in_what_is_said_of_it(node: Node) -> N
 
 def test_a_vhost_may_have_its_metadata_beside_its_name_and_be_protected(node: Node) -> None:
     vhosts = [{"name": "w", "description": "old form", "tags": ["t"], "metadata": {"protected_from_deletion": True}}]
-    imported(node, {"vhosts": vhosts})
+    import_definitions(node, {"vhosts": vhosts})
     kept = node.vhosts["w"].metadata
     assert (kept.description, kept.tags, kept.protected) == ("old form", ("t",), True)
 
 
 def test_one_vhosts_document_goes_into_another_with_whatever_vhost_its_items_name(node: Node) -> None:
     source = new_node()
-    imported(source, WHOLE)
+    import_definitions(source, WHOLE)
     node.add_vhost("w")
-    imported(node, json.loads(json.dumps(exported(source, "v"))), "w")
-    imported(node, whole(), "v")  # of which users and other virtual hosts are not imported
+    import_definitions(node, json.loads(json.dumps(export_definitions(source, "v"))), "w")
+    import_definitions(node, whole(), "v")  # of which users and other virtual hosts are not imported
     assert list(node.vhosts) == ["v", "w"] and not node.users.find("alice").permissions
-    here, there = exported(node, "w"), exported(source, "v")
+    here, there = export_definitions(node, "w"), export_definitions(source, "v")
     for name in ("parameters", "policies", "queues", "exchanges", "bindings"):
         assert here[name] == there[name]
     assert node.vhosts["w"].metadata.description == ""
@@ -280,7 +280,7 @@ def test_one_vhosts_document_goes_into_another_with_whatever_vhost_its_items_nam
 
 def test_items_of_one_vhosts_document_lack_what_a_whole_import_needs() -> None:
     source = new_node()
-    imported(source, WHOLE)
+    import_definitions(source, WHOLE)
     with pytest.raises(Invalid) as raised:
-        imported(new_node(), exported(source, "v"))
+        import_definitions(new_node(), export_definitions(source, "v"))
     assert raised.value.text == 'Key "vhost" not found in exchanges (exchange: "h")'

@@ -9,9 +9,9 @@ from tests.support.definitions import as_text, new_node
 from tests.support.examples import examples
 from warren.broker.amqp.errors import AMQPError
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.definitions.exporter import exported
-from warren.broker.core.definitions.files import parsed
-from warren.broker.core.definitions.importer import imported
+from warren.broker.core.definitions.exporter import export_definitions
+from warren.broker.core.definitions.files import parse_json
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
 
 VHOSTS = ("/", "v", "é")
@@ -93,12 +93,12 @@ def test_what_is_imported_is_what_was_exported(steps: list[tuple[str, Any]]) -> 
             pass  # as a client would have been told
     text = as_text(node)
     other = new_node()
-    assert imported(other, parsed(text.encode())) == []
+    assert import_definitions(other, parse_json(text.encode())) == []
     assert as_text(other) == text
-    assert imported(other, parsed(text.encode())) == []  # once more, and nothing is another
+    assert import_definitions(other, parse_json(text.encode())) == []  # once more, and nothing is another
     assert as_text(other) == text
     single = new_node()
     single.add_vhost("v")
-    assert imported(single, parsed(as_text(node, "v").encode()), "v") == []
+    assert import_definitions(single, parse_json(as_text(node, "v").encode()), "v") == []
     for section in ("parameters", "policies", "exchanges", "queues", "bindings"):
-        assert exported(single, "v")[section] == exported(node, "v")[section]
+        assert export_definitions(single, "v")[section] == export_definitions(node, "v")[section]

@@ -9,7 +9,7 @@ from tests.support.session import new_node
 from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.definitions.importer import imported
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.exchange_context import ExchangeContext
 from warren.broker.core.exchanges.exchange_type import Emission, ExchangeType
 from warren.broker.core.exchanges.fanout import FanoutExchange
@@ -135,7 +135,7 @@ def test_an_import_is_refused_as_a_whole_where_a_type_refuses_a_binding(node: No
         "bindings": [{"vhost": "/", "source": "x", "destination": "q", "destination_type": "queue"}],
     }
     with pytest.raises(Invalid, match="no quorum for"):
-        imported(node, document)
+        import_definitions(node, document)
     assert "x" not in vhost.exchanges
 
 
@@ -144,7 +144,7 @@ def test_what_a_type_is_made_of_has_to_be_there(node: Node, vhost: VHost) -> Non
         told(vhost, inner="x-none")
     document = {"exchanges": [{"vhost": "/", "name": "x", "type": "x-told", "arguments": {"inner": "x-none"}}]}
     with pytest.raises(Invalid, match="unknown exchange type 'x-none'"):
-        imported(node, document)
+        import_definitions(node, document)
     assert "x" not in vhost.exchanges
     told(vhost, inner="direct")
 

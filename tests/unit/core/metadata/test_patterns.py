@@ -42,7 +42,7 @@ from warren.broker.core.metadata.patterns import LARGEST, LONGEST_BYTES, QUERY_L
 )
 def test_a_pattern_is_searched_for_in_the_name(pattern: str, found: list[str], missing: list[str]) -> None:
     made = Pattern(pattern)
-    assert [name for name in found + missing if made.found(name)] == found
+    assert [name for name in found + missing if made.matches(name)] == found
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_would_be_too_large_once_its_repetitions_are_unrolled_is_refused(te
 )
 def test_syntax_that_changes_how_the_rest_is_read_or_has_no_bound_is_refused(text: str) -> None:
     if text == "\\N{BULLET":
-        assert Pattern(text).found("x{BULLET")  # any character but a newline, then what it says
+        assert Pattern(text).matches("x{BULLET")  # any character but a newline, then what it says
         return
     with pytest.raises(Invalid, match="regular expression"):
         Pattern(text)
@@ -125,13 +125,13 @@ def test_syntax_that_changes_how_the_rest_is_read_or_has_no_bound_is_refused(tex
 )
 def test_no_match_is_approximate(text: str) -> None:
     try:
-        assert not Pattern(f"^(?:{text})$").found("zzzz")
+        assert not Pattern(f"^(?:{text})$").matches("zzzz")
     except Invalid:
         pass
 
 
 def test_variables_count_by_their_values() -> None:
-    assert Pattern("^{u}{v}$" + "{v}" * 9, {"u": "a" * 255, "v": ""}).found("a" * 255)
+    assert Pattern("^{u}{v}$" + "{v}" * 9, {"u": "a" * 255, "v": ""}).matches("a" * 255)
     assert translate("{u}" * 30, {"u": "a" * 255}, LARGEST) == "a" * 255 * 30
     with pytest.raises(Invalid, match="too large"):
         Pattern("{u}" * 40, {"u": "a" * 255})
@@ -140,8 +140,8 @@ def test_variables_count_by_their_values() -> None:
 
 
 def test_a_pattern_of_a_request_is_a_small_one() -> None:
-    assert query_pattern("^" + "shop\\." * 51 + "$").found("shop." * 51)
-    assert query_pattern("ORDERS", ignore_case=True).found("shop.orders")
+    assert query_pattern("^" + "shop\\." * 51 + "$").matches("shop." * 51)
+    assert query_pattern("ORDERS", ignore_case=True).matches("shop.orders")
     for text in ("a" * (QUERY_LARGEST + 1), "(?:ab){200}", "(?:a|b)*" * 128, "\\p{L}" * 200):
         assert Pattern(text).text == text
         with pytest.raises(Invalid):
@@ -151,7 +151,7 @@ def test_a_pattern_of_a_request_is_a_small_one() -> None:
 def test_the_library_keeps_nothing_of_what_was_asked() -> None:
     kept = len(regex._main._cache)  # type: ignore[attr-defined]
     for number in range(20):
-        query_pattern(f"^only-once-{number}$").found("x")
+        query_pattern(f"^only-once-{number}$").matches("x")
     assert len(regex._main._cache) == kept  # type: ignore[attr-defined]
 
 
@@ -159,8 +159,8 @@ def test_a_search_that_takes_too_long_is_given_up_and_the_next_ones_have_less_ti
     pattern = Pattern("^((a|aa|b?)+)+$")
     assert pattern.search("aaa") is True and pattern.search("!") is False and not pattern.exhausted
     assert pattern.search("a" * 250 + "!") is None and pattern.exhausted
-    assert pattern.search("b" * 250 + "!") is None and not pattern.found("b" * 250 + "!")
-    assert pattern.found("aaa")
+    assert pattern.search("b" * 250 + "!") is None and not pattern.matches("b" * 250 + "!")
+    assert pattern.matches("aaa")
 
 
 def test_no_name_of_amqp_is_longer_than_what_is_searched() -> None:
@@ -171,5 +171,5 @@ def test_no_name_of_amqp_is_longer_than_what_is_searched() -> None:
 
 def test_variables_stand_for_their_values_and_nothing_more() -> None:
     pattern = Pattern("^{username}\\.{vhost}\\.{client_id}$", {"username": "a.c{vhost}", "vhost": "(.*"})
-    assert pattern.found("a.c{vhost}.(.*.{client_id}")
-    assert not pattern.found("abc{vhost}.(.*.{client_id}") and not pattern.found("a.c(.*.(.*.x")
+    assert pattern.matches("a.c{vhost}.(.*.{client_id}")
+    assert not pattern.matches("abc{vhost}.(.*.{client_id}") and not pattern.matches("a.c(.*.(.*.x")

@@ -7,9 +7,9 @@ from warren.broker.core.metadata.validation import (
     boolean,
     check_text,
     integer,
-    misshapen,
     number,
     one_of,
+    shape_errors,
     term,
     text,
     whole,
@@ -55,13 +55,13 @@ def test_each_rule_says_what_the_value_should_be() -> None:
 
 def test_all_that_is_wrong_is_told_and_nothing_of_what_is_right() -> None:
     rules = {"uri": text, "n": integer, "b": boolean}
-    assert misshapen("up", {"uri": "x", "n": 1}, rules, ("uri",)) == []
-    assert misshapen("up", {"n": "1", "b": True, "z": 1, "a": []}, rules, ("uri",)) == [
+    assert shape_errors("up", {"uri": "x", "n": 1}, rules, ("uri",)) == []
+    assert shape_errors("up", {"n": "1", "b": True, "z": 1, "a": []}, rules, ("uri",)) == [
         'Key "uri" not found in up',
         'n should be a number, actually was <<"1">>',
         'Unrecognised terms [{<<"a">>,[]},{<<"z">>,1}] in up',
     ]
-    assert misshapen("up", [1], rules) == ["Unrecognised terms [1] in up"]
+    assert shape_errors("up", [1], rules) == ["Unrecognised terms [1] in up"]
 
 
 def test_a_text_that_cannot_be_stored_is_refused() -> None:

@@ -14,7 +14,7 @@ from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
-from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merged
+from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
@@ -192,7 +192,7 @@ def test_the_two_kinds_do_not_know_each_others_names(vhost: VHost, policies: Pol
 )
 def test_what_both_say_is_merged(user: dict[str, object], operator: dict[str, object], both: dict[str, object]) -> None:
     given = dict(user)
-    assert merged(user, operator) == both and user == given
+    assert merge_definitions(user, operator) == both and user == given
 
 
 def test_an_operator_policy_may_come_by_the_door_of_parameters(node: Node, policies: Policies) -> None:

@@ -9,10 +9,10 @@ from warren.broker.core.telemetry.event_fields import (
     DEEPEST,
     HEADERS_LIMIT_BYTES,
     cut_short,
+    encode_text,
     field_value,
     fit_to_limit,
     format_arguments,
-    octets,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.just("k" * 300) | st.just("\ud800")
@@ -45,7 +45,7 @@ def test_what_no_table_can_hold_is_told_as_text() -> None:
 
 
 def test_what_is_not_utf8_comes_out_as_it_came() -> None:
-    assert octets("\udcff") == b"\xff" and cut_short("\udcff" * 300) == "\udcff" * 255
+    assert encode_text("\udcff") == b"\xff" and cut_short("\udcff" * 300) == "\udcff" * 255
 
 
 def test_the_longest_field_goes_where_all_together_are_too_much() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.definitions.exporter import exported
+from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.router import NOTHING
 from warren.broker.core.vhost.observer import Observer
@@ -106,7 +106,7 @@ def test_definitions_leave_out_bindings_to_what_has_been_deleted() -> None:
     place = Place()
     place.vhost.delete_queue(place.vhost.queues["q"])
     assert place.vhost.unbindings
-    bindings = exported(place.peer.node, "/")["bindings"]
+    bindings = export_definitions(place.peer.node, "/")["bindings"]
     assert isinstance(bindings, list) and [one["destination"] for one in bindings] == ["other"]
     place.peer.close()
 
