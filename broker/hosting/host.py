@@ -39,7 +39,7 @@ from .node_control import NodeControl
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from .local_socket import LocalListener, LocalServer
+    from .local_socket import LocalServer
 
 PRODUCT = "Warren"
 DISTRIBUTION = "warrenmq"
@@ -107,7 +107,7 @@ class Service:
         """Stop the service, while AMQP is still served. Also called after a `start` that failed."""
         raise NotImplementedError
 
-    def serve_local(self, host: Host, listener: LocalListener) -> LocalServer | None:
+    def serve_local(self, host: Host, listener: Listener) -> LocalServer | None:
         """Serve the unix socket until the result is closed, also while services are stopped; None if the service does
         not."""
         return None

@@ -6,18 +6,17 @@ the listeners on TCP and of the limits of their connections.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Protocol
 
-from ..net.connection_limits import ConnectionLimits, Pool, Slot
+from ..net.connection_limits import ConnectionLimits, Pool
+from ..net.listener import Listener, SocketOptions
 from ..runtime.supervisor import Report, Supervisor
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 NAME = "ctl.sock"
 ADDRESS_LIMIT = 100  # bytes of a path that every system takes as an address
 CONNECTIONS_LIMIT = 256
-ACCEPTS = 16  # in one turn of the loop
-RETRY_S = 1.0  # until connections are accepted again after the system had no descriptor or memory for one
 ROOT = 0
 CREDENTIALS = struct.Struct("3i")  # of Linux: pid, uid, gid
 
@@ -38,76 +35,19 @@ class LocalServer(Protocol):
     async def close(self) -> None: ...
 
 
-class LocalListener:
+class LocalListener(Listener):
     """A listening unix socket that accepts connections of the node's own user and of root."""
 
     def __init__(self, listening: socket.socket, report: Report, supervisor: Supervisor) -> None:
+        pool = Pool("at the unix socket", CONNECTIONS_LIMIT, CONNECTIONS_LIMIT)
+        super().__init__(SocketOptions(), report, supervisor, ConnectionLimits(CONNECTIONS_LIMIT, report), pool=pool)
         listening.setblocking(False)
-        self.sockets = [listening]
-        self._report = report
-        self._supervisor = supervisor
-        self._loop = asyncio.get_running_loop()
-        self._limits = ConnectionLimits(CONNECTIONS_LIMIT, report)
-        self._pool = Pool("at the unix socket", CONNECTIONS_LIMIT, CONNECTIONS_LIMIT)
-        self._protocol: Callable[[Slot], asyncio.Protocol] | None = None
-        self._opening: set[asyncio.Task[None]] = set()
-        self._retry: asyncio.TimerHandle | None = None
+        self.sockets.append(listening)
 
-    def accept(self, protocol: Callable[[Slot], asyncio.Protocol]) -> None:
-        """Accept connections, each with a protocol of its own."""
-        self._protocol = protocol
-        self._accept_again()
-
-    def close(self) -> None:
-        """Stop listening; connections stay."""
-        if self._retry is not None:
-            self._retry.cancel()
-        for listening in self.sockets:
-            self._loop.remove_reader(listening)
-            listening.close()
-        self.sockets.clear()
-        for task in self._opening:
-            task.cancel()
-
-    def _accept_again(self) -> None:
-        self._retry = None
-        for listening in self.sockets:
-            self._loop.add_reader(listening, self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS):
-            try:
-                accepted, _address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._report("cannot_accept", "error", {"reason": str(error)})
-                self._loop.remove_reader(listening)
-                self._retry = self._loop.call_later(RETRY_S, self._accept_again)
-                return
-            self._admit(accepted)
-
-    def _admit(self, accepted: socket.socket) -> None:
-        if peer_uid(accepted) not in (os.geteuid(), ROOT):
-            accepted.close()
-            return
-        slot = self._limits.enter("", self._pool, accepted.close)
-        if slot is None:
-            accepted.close()
-            return
-        accepted.setblocking(False)
-        task = self._supervisor.run("control_connection", self._open(accepted, slot))
-        self._opening.add(task)
-        task.add_done_callback(partial(self._opened, accepted, slot))
-
-    async def _open(self, accepted: socket.socket, slot: Slot) -> None:
-        assert self._protocol is not None
-        await self._loop.connect_accepted_socket(partial(self._protocol, slot), accepted)
-
-    def _opened(self, accepted: socket.socket, slot: Slot, task: asyncio.Task[None]) -> None:
-        self._opening.discard(task)
-        if task.cancelled() or task.exception() is not None:
-            slot.leave()
+    def _admit(self, accepted: socket.socket, address: tuple[object, ...]) -> None:
+        if peer_uid(accepted) in (os.geteuid(), ROOT):
+            super()._admit(accepted, address)
+        else:
             accepted.close()
 
 

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, SSLOptions
-from warren.broker.hosting.local_socket import LocalListener
 from warren.broker.net.tls import TLS
 from warren.broker.plugin import Child, Host, Listener, Pool
 
@@ -86,7 +85,7 @@ class HTTPListeners:
 class LazyListener:
     """A bound listener that imports and starts its HTTP server at the first connection."""
 
-    def __init__(self, host: Host, app: HTTPApp, at: HTTPListener, listener: Listener | LocalListener) -> None:
+    def __init__(self, host: Host, app: HTTPApp, at: HTTPListener, listener: Listener) -> None:
         self._host = host
         self._app = app
         self._at = at

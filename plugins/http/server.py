@@ -12,7 +12,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from warren.broker.config import HTTPListener
-from warren.broker.hosting.local_socket import LocalListener
 from warren.broker.net.connection_limits import Slot
 from warren.broker.plugin import Host, Listener
 
@@ -26,7 +25,7 @@ REQUESTS_LIMIT = 1280  # further requests are list_response with 503; the limit 
 class Server(uvicorn.Server):
     """Uvicorn without its signal handlers, with connections accepted by the broker's listener."""
 
-    def __init__(self, config: uvicorn.Config, listener: Listener | LocalListener) -> None:
+    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
         super().__init__(config)
         self._listener = listener
         self.servers = []
@@ -87,7 +86,7 @@ async def serve(
     host: Host,
     application: ASGIApp,
     at: HTTPListener,
-    listener: Listener | LocalListener,
+    listener: Listener,
     closing: asyncio.Event,
 ) -> None:
     """Serve until `closing` is set; then the listener is closed."""

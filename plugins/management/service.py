@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, Management
-from warren.broker.hosting.local_socket import LocalListener, LocalServer
-from warren.broker.plugin import Child, Host, Service
+from warren.broker.hosting.local_socket import LocalServer
+from warren.broker.plugin import Child, Host, Listener, Service
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener
 from .access_log import AccessLog
@@ -54,7 +54,7 @@ class ManagementService(Service):
         """The state since the start of the service, or None."""
         return self._state
 
-    def serve_local(self, host: Host, listener: LocalListener) -> LocalServer:
+    def serve_local(self, host: Host, listener: Listener) -> LocalServer:
         return LocalHTTP(host, listener)
 
     @property
@@ -72,7 +72,7 @@ class ManagementService(Service):
 class LocalHTTP:
     """The HTTP API at the unix socket."""
 
-    def __init__(self, host: Host, listener: LocalListener) -> None:
+    def __init__(self, host: Host, listener: Listener) -> None:
         self._host = host
         self._api: LocalAPI | None = None
         app = HTTPApp("management", "http", f"{__package__}.local_api", self._application)
