@@ -35,7 +35,7 @@ def new_queue(
     """A durable queue, or, with the number 0, one that is not."""
     clock = FakeClock()
     home = NoVHost("/", clock, journal or SlowJournal(), budget or MemoryBudget(UNLIMITED_BYTES), Scheduler(clock))
-    queue = kind(home, f"q{number}", number > 0, number, None, False, arguments)
+    queue = kind(home, f"q{number}", number=number, arguments=arguments)
     queue.outbox = NotingOutbox(queue, home.dead)
     return queue
 

@@ -86,12 +86,20 @@ class Queue(RouteTarget):
     )
 
     def __init__(
-        self, host: QueueHost, name: str, durable: bool, number: int, owner: object, auto_delete: bool, arguments: Table
+        self,
+        host: QueueHost,
+        name: str,
+        *,
+        number: int = 0,
+        owner: object = None,
+        auto_delete: bool = False,
+        arguments: Table = Table.EMPTY,
     ) -> None:
+        """A durable queue has a number in the journal, a transient one has 0."""
         settings = host.settings_cache.get(arguments, NO_POLICY)
         super().__init__(name, number, settings.per_message)
         self.host, self.vhost = host, host.name
-        self.durable = durable
+        self.durable = number > 0
         self.journal = QueueJournal(host.journal, number)
         self.owner = owner
         self.auto_delete = auto_delete

@@ -331,7 +331,8 @@ class VHost(QueueHost):
         self._finish_unbinding(Queue.kind, name)
         if durable and not exclusive:
             number = number or self._numbering.take()
-        queue = Queue(self, name, number > 0, number, owner if exclusive else None, auto_delete, arguments)
+        owner = owner if exclusive else None
+        queue = Queue(self, name, number=number, owner=owner, auto_delete=auto_delete, arguments=arguments)
         self.queues[name] = queue
         self._policies.apply(queue)
         self.clear_route_cache()
@@ -392,7 +393,7 @@ class VHost(QueueHost):
 
     def open_volatile(self, name: str) -> ReplyQueue:
         """Create the reply queue of a direct reply-to consumer."""
-        queue = ReplyQueue(self, name, False, 0, None, True, Table.EMPTY)
+        queue = ReplyQueue(self, name, auto_delete=True)
         self.volatile[name] = queue
         self.clear_route_cache()
         return queue

@@ -37,7 +37,7 @@ class Map:
         )
 
     def queue(self, name: str) -> None:
-        self.queues[name] = Queue(self.host, name, False, 0, None, False, Table.EMPTY)
+        self.queues[name] = Queue(self.host, name)
 
     def bind(self, source: str, destination: str, key: str = "", arguments: Table = Table.EMPTY) -> None:
         end = self.exchanges[destination] if destination in self.exchanges else self.queues[destination]
