@@ -225,6 +225,21 @@ def check(raw: bytes, at: int = 0, end: int = -1) -> None:
             at = after
 
 
+def value_spans(raw: bytes, at: int, end: int) -> list[tuple[int, int]]:
+    """Return start and end of the values that may change without a change of structure, of a table that passed `check`.
+
+    Nested tables and arrays are structure.
+    """
+    spans: list[tuple[int, int]] = []
+    while at < end:
+        at = _named(raw, at, end)
+        after = _end(raw, at, end)
+        if raw[at] not in _NESTED:
+            spans.append((at + (5 if chr(raw[at]) in OCTETS else 1), after))
+        at = after
+    return spans
+
+
 def value_of(value: object) -> Value:
     """Return a Python value as a Value: bool t, int I or l, float d, str and bytes S, list A, dict and Table F, None V.
 

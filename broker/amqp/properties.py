@@ -173,6 +173,24 @@ def check(raw: bytes) -> int:
     return mode
 
 
+def value_spans(raw: bytes) -> list[tuple[int, int]]:
+    """Return start and end of the values that may change without a change of structure or delivery mode.
+
+    Short strings without their lengths, priority, timestamp, and values of the headers table; `raw` has passed `check`.
+    """
+    flags, at = _flags(raw)
+    spans: list[tuple[int, int]] = []
+    for bit in _present(flags):
+        start, at = at, _end(raw, bit, at)
+        if bit in _STRINGS:
+            spans.append((start + 1, at))
+        elif bit == HEADERS:
+            spans += table.value_spans(raw, start + 4, at)
+        elif bit != DELIVERY_MODE:
+            spans.append((start, at))
+    return spans
+
+
 def _present(flags: int) -> tuple[int, ...]:
     """Return the flags of the present properties in order. Few combinations are in use, so these are cached."""
     present = _combinations.get(flags)

@@ -16,7 +16,7 @@ from ..amqp.errors import AMQPError
 from ..core.exchanges.exchange import binding_key
 from ..core.telemetry.resource_alarms import MEMORY
 from ..wire import method_decoder, method_encoder
-from ..wire.frame_reader import Method, Publishes
+from ..wire.frame_reader import Method, MixedPublishes, Publishes
 from .names import REPLY_TO
 
 if TYPE_CHECKING:
@@ -71,16 +71,21 @@ def makes(connection: Connection, event: Method) -> bool:
     return binding_key(exchange.name, destination, key, arguments) not in exchange.outgoing
 
 
-def admitted(connection: Connection, publishes: Publishes) -> Publishes | None:
+def admitted(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:
     """Block the connection during an alarm, and return the part of these publishes that is still taken, or None."""
     block(connection)
     contents = publishes.contents
     if not contents or any(contents[0][BODY_SIZE]):
         connection.deferred = publishes
         return None
+    channel = publishes.channel
+    if isinstance(publishes, MixedPublishes):
+        methods = publishes.methods
+        connection.deferred = MixedPublishes(channel, methods[1:], contents[1:])
+        return Publishes(channel, methods[0], contents[:1], True)
     if len(contents) > 1:
-        connection.deferred = Publishes(publishes.channel, publishes.method, contents[1:], publishes.alike)
-    return Publishes(publishes.channel, publishes.method, contents[:1], True)
+        connection.deferred = Publishes(channel, publishes.method, contents[1:], publishes.alike)
+    return Publishes(channel, publishes.method, contents[:1], True)
 
 
 def block(connection: Connection) -> None:

@@ -17,7 +17,7 @@ from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
-from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
+from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, MixedPublishes, Publishes
 from . import alarm_blocking, closing, events, limits, revocation
 from .channel import Channel
 from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
@@ -30,9 +30,9 @@ from .settings import Settings
 from .transport import Peer, TransportPort
 
 CHANNEL_OPEN = commands.Channel.Open.index
-# Costs in the scheduler's units: of a method, of one that may create or delete an object, and of a run of publishes or
-# acknowledgements beside its messages.
-METHOD_COST, CHANGE_COST, RUN_COST = 50, 150, 5
+# Costs in the scheduler's units: of a method, of one that may create or delete an object, of a run of publishes or
+# acknowledgements beside its messages, and of a publish in a run with different methods.
+METHOD_COST, CHANGE_COST, RUN_COST, MIXED_COST = 50, 150, 5, 3
 CHANGES = frozenset(
     (
         CHANNEL_OPEN,
@@ -205,8 +205,11 @@ class Connection(Publisher):
                         self.deferred = event
                         continue
                 else:
-                    self._left -= RUN_COST
-                    if self.node.alarms.reason and isinstance(event, Publishes):
+                    if isinstance(event, MixedPublishes):
+                        self._left -= MIXED_COST * len(event.methods)
+                    else:
+                        self._left -= RUN_COST
+                    if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
                         event = alarm_blocking.admitted(self, event)
                         if event is None:
                             continue
@@ -278,6 +281,9 @@ class Connection(Publisher):
             return
         if isinstance(event, Acks):
             channel.ack(event.tags, event.multiple)
+            return
+        if isinstance(event, MixedPublishes):
+            channel.publish_mixed(event)
             return
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:

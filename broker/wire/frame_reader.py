@@ -25,7 +25,12 @@ ACK = commands.Basic.Ack.index
 ACK_SIZE = 13
 LONGEST_PUBLISH = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
 
+MIXED_RUN = 128  # publishes with different methods in one event: each costs, so others have their turn between them
+SHORT_RUN = 8  # publishes with the same method; a longer run is an event of its own
+CONTENT_HEAD_BYTES = 19  # frame head, class, weight and body size
+
 _head = Struct(">BHI").unpack_from
+_method_head = Struct(">BHII").unpack_from
 _index = _size = Struct(">I").unpack_from
 _content_head = Struct(">BHIHHQ").unpack_from
 _ack = Struct(">QB").unpack_from
@@ -71,6 +76,21 @@ class Publishes:
         self.largest_frame = largest_frame
 
 
+class MixedPublishes:
+    """Publishes on one channel with different methods, one after the other.
+
+    methods   payload of each method, with its end byte
+    contents  header frame and body frame of each, whole
+    """
+
+    __slots__ = ("channel", "methods", "contents")
+
+    def __init__(self, channel: int, methods: list[bytes], contents: list[bytes]) -> None:
+        self.channel = channel
+        self.methods = methods
+        self.contents = contents
+
+
 class Acks:
     """Consecutive basic.ack on one channel: single tags in order, or one tag with `multiple`."""
 
@@ -82,7 +102,7 @@ class Acks:
         self.multiple = multiple
 
 
-Event = Method | Publishes | Acks
+Event = Method | Publishes | MixedPublishes | Acks
 
 
 class FrameReader:
@@ -200,7 +220,7 @@ class FrameReader:
             if event is not None:
                 return event
 
-    def _publishes(self, at: int, stop: int, channel: int) -> Publishes | None:
+    def _publishes(self, at: int, stop: int, channel: int) -> Publishes | MixedPublishes | None:
         """Parse complete publishes with the same method, from `at`; the first method ends at `stop`. HOT: bench A-M.
 
         Return None if the first content is incomplete.
@@ -230,10 +250,83 @@ class FrameReader:
             last = self._content_end(at + skip, channel)
             if not last:
                 break
-            contents.append(data[at + skip : last])
+            content_at = at + skip
+            contents.append(data[content_at:last])
+            # Those of the same shape: header and body are as long as before.
+            header_bytes = FRAME_OVERHEAD + _size(data, content_at + 3)[0]
+            head = data[content_at : content_at + CONTENT_HEAD_BYTES]
+            body_at = content_at + header_bytes
+            middle = data[body_at - 1 : body_at + 7] if last > body_at else data[body_at - 1 : body_at]
+            stride = last - at
+            middle_at = body_at - 1 - at
             at = last
+            last += stride
+            while (
+                last <= end
+                and data.startswith(head, at + skip)
+                and data.startswith(lead, at)
+                and data.startswith(middle, at + middle_at)
+                and data[last - 1] == FRAME_END
+            ):
+                contents.append(data[at + skip : last])
+                at = last
+                last += stride
+        method = data[start + 7 : stop]
+        if len(contents) < SHORT_RUN and at + 11 < end:
+            return self._mixed_publishes(at, channel, method, contents, alike == len(contents))
         self._at = at
-        return Publishes(channel, data[start + 7 : stop], contents, alike == len(contents))
+        return Publishes(channel, method, contents, alike == len(contents))
+
+    def _mixed_publishes(
+        self, at: int, channel: int, method: bytes, contents: list[bytes], alike: bool
+    ) -> Publishes | MixedPublishes:
+        """Parse whole publishes with other methods at `at`, which follow a short run with one method. HOT: bench K."""
+        data = self._data
+        end = len(data)
+        run = len(contents)
+        methods = [method] * run
+        while at + 11 <= end and len(contents) < MIXED_RUN:
+            kind, number, size, index = _method_head(data, at)
+            stop = at + size + FRAME_OVERHEAD
+            # Anything else is left to `next`, which says what is wrong with it.
+            if (
+                index != PUBLISH
+                or kind != METHOD
+                or number != channel
+                or not 4 <= size <= LONGEST_PUBLISH
+                or stop > end
+                or data[stop - 1] != FRAME_END
+            ):
+                break
+            last = self._content_end(stop, channel)
+            if not last:
+                break
+            methods.append(data[at + 7 : stop])
+            contents.append(data[stop:last])
+            # Those of the same shape: method and body are as long as before, and the header is the same.
+            body_at = stop + FRAME_OVERHEAD + _size(data, stop + 3)[0]
+            head = data[at : at + 11]
+            middle = data[stop - 1 : body_at + 7] if last > body_at else data[stop - 1 : body_at]
+            stride = last - at
+            at = last
+            stop += stride
+            last += stride
+            while (
+                last <= end
+                and len(contents) < MIXED_RUN
+                and data.startswith(middle, stop - 1)
+                and data.startswith(head, at)
+                and data[last - 1] == FRAME_END
+            ):
+                methods.append(data[at + 7 : stop])
+                contents.append(data[stop:last])
+                at = last
+                stop += stride
+                last += stride
+        self._at = at
+        if len(contents) == run:
+            return Publishes(channel, method, contents, alike)
+        return MixedPublishes(channel, methods, contents)
 
     def _content_end(self, at: int, channel: int) -> int:
         """Return the end of the content whose header frame is at `at`. HOT: bench L.

@@ -37,6 +37,12 @@ class Route:
         self.mandatory = mandatory
         self.markers = markers
 
+    def enqueues_as(self, other: Route) -> bool:
+        """Whether messages of both routes can be enqueued together. HOT: bench K."""
+        return (
+            self.queues == other.queues and self.exchange is other.exchange and self.mandatory is other.mandatory
+        )
+
     def needs_message(self, raw: bytes) -> bool:
         """Return whether the properties contain a marker, so that the message must be routed by itself."""
         return any(marker in raw for marker in self.markers)

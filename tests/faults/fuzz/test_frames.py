@@ -12,7 +12,7 @@ from tests.support import codec
 from tests.support.examples import examples
 from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.wire.frame_reader import Acks, FrameReader, Method, Publishes
+from warren.broker.wire.frame_reader import Acks, Event, FrameReader, Method, MixedPublishes
 
 DOCUMENTED = (FrameError, UnexpectedFrame, SyntaxFault, CommandInvalid, ResourceFault)
 OPEN = frozenset((1, 2))
@@ -30,7 +30,7 @@ def frames_of(content: bytes) -> list[bytes]:
     return found
 
 
-def flat(event: Method | Publishes | Acks) -> list[Seen]:
+def flat(event: Event) -> list[Seen]:
     """One entry for each method, publish and tag, however many of them an event gathers."""
     if isinstance(event, Method):
         return [("method", event.channel, event.index, event.payload)]
@@ -39,6 +39,13 @@ def flat(event: Method | Publishes | Acks) -> list[Seen]:
         return [("ack", event.channel, tag, event.multiple) for tag in event.tags]
     if not event.contents:
         return [("too long", event.channel, event.method, event.too_long)]
+    if isinstance(event, MixedPublishes):
+        assert len(set(event.methods)) > 1
+        assert all(len(frames_of(content)) <= 2 for content in event.contents)
+        return [
+            ("publish", event.channel, method, content)
+            for method, content in zip(event.methods, event.contents, strict=True)
+        ]
     contents = [frames_of(content) for content in event.contents]
     assert event.alike == (len({frames[0] for frames in contents}) == 1)
     for frames in contents:
