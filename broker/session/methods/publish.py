@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import repeat
+from itertools import islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -219,7 +219,8 @@ def resolve(channel: Channel, method: bytes) -> Route:
 def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
     """Cache a route for the user's later publishes with the same key, until the topology changes."""
     if len(channel.routes) >= ROUTES_LIMIT:
-        channel.routes.clear()
+        for oldest in list(islice(channel.routes, ROUTES_LIMIT // 8)):
+            del channel.routes[oldest]
     channel.routes[key] = route
 
 
