@@ -232,10 +232,10 @@ def value_spans(raw: bytes, at: int, end: int) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     while at < end:
-        at = _named(raw, at, end)
+        at = _name_end(raw, at, end)
         after = _end(raw, at, end)
         if raw[at] not in _NESTED:
-            spans.append((at + (5 if chr(raw[at]) in OCTETS else 1), after))
+            spans.append((at + (5 if chr(raw[at]) in STRINGS else 1), after))
         at = after
     return spans
 
