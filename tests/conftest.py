@@ -12,8 +12,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import acceptance
-from tests.support.background import BackgroundLoop
+from tests.support import check_report
+from tests.support.loop_thread import LoopThread
 
 # Where a shell forbids bytecode, each start of a broker (there are some hundred) would compile all of it again, and
 # each run all tests: together more than half of the processor time.
@@ -54,7 +54,7 @@ def _rank(item: pytest.Item) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(acceptance)
+    config.pluginmanager.register(check_report)
     # How long an example takes says nothing where others use the machine too.
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=slow)
@@ -62,9 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def loop() -> Iterator[BackgroundLoop]:
+def loop() -> Iterator[LoopThread]:
     """An event loop in a thread of its own, for all tests of a worker."""
-    loop = BackgroundLoop()
+    loop = LoopThread()
     yield loop
     loop.close()
 

@@ -366,7 +366,7 @@ CLOCK_READERS: dict[str, str] = {
     "test_nothing_is_sealed_after_a_stop": "a timer behind the one that must not fire",
     "tests/unit/plugins/order_taker.py": "a consumer that takes its time, and prints in which order",
     "tests/stress.py": "a program that says how long a round took",
-    "tests/support/broker.py::SocketPeer.wait": "another broker has no clock that a test could advance",
+    "tests/support/peer.py::SocketPeer.wait": "another broker has no clock that a test could advance",
     "tests/analytics/bench.py": "a benchmark",
     "tests/analytics/cluster.py": "a program that says how long each analysis took",
     "tests/analytics/test_export_writer.py::"

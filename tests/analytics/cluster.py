@@ -22,7 +22,7 @@ from typing import Any
 
 import pyspark
 
-from tests.support.background import BackgroundLoop
+from tests.support.loop_thread import LoopThread
 
 from . import bulk
 from .federated import Federated
@@ -83,7 +83,7 @@ def analyzed(log: Path, output: Path, master: str, *further: str) -> tuple[dict[
 
 def federated(folder: Path) -> Path:
     """The log of three brokers."""
-    loop = BackgroundLoop()
+    loop = LoopThread()
     made = Federated(folder / "brokers", loop)
     try:
         made.run()

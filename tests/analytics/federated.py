@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pamqp.commands import Basic, Queue
 
-from tests.support.background import BackgroundLoop
+from tests.support.amqp_client import Content
+from tests.support.federated_broker import FederatedBroker
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
-from tests.support.received import Content
-from tests.support.warrens import Warren
 
 NEWS, KEY, WORK = "fed.news", "k", "fed.work"
 PERSISTENT = {"delivery_mode": 2}
@@ -26,7 +26,7 @@ SETTLED_S = 60.0
 class Load:
     """What is done at one broker, and how much of it was: `counts` by the names of `totals`, `entered` by queue."""
 
-    def __init__(self, warren: Warren) -> None:
+    def __init__(self, warren: FederatedBroker) -> None:
         self.warren = warren
         self.counts: Counter[str] = Counter()
         self.entered: Counter[str] = Counter()
@@ -153,9 +153,9 @@ class Load:
 class Federated:
     """The brokers write into `export`; `total` is what all of them were asked for, once they have `run`."""
 
-    def __init__(self, folder: Path, loop: BackgroundLoop) -> None:
+    def __init__(self, folder: Path, loop: LoopThread) -> None:
         self.export = folder / "export"
-        self.warrens = {name: Warren(folder / name, name) for name in "abc"}
+        self.warrens = {name: FederatedBroker(folder / name, name) for name in "abc"}
         self._settings = folder / "warren.conf"
         self._settings.write_text(f"throughput.enabled = true\nthroughput.directory = {self.export}\n")
         for warren in self.warrens.values():

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.background import BackgroundLoop
+from tests.support.loop_thread import LoopThread
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.conservation import imbalances, queues
@@ -28,7 +28,7 @@ Report = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def federated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federated]:
-    loop = BackgroundLoop()
+    loop = LoopThread()
     made = Federated(tmp_path_factory.mktemp("federated"), loop)
     try:
         made.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Basic, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from warren.plugins.throughput import schema
 
 from .exporting import Exporting, imbalance

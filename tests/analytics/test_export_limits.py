@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties

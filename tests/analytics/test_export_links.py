@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support import codec
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from warren.broker.plugin import Content, InternalPublisher, Table
 from warren.broker.session.settings import Settings
 from warren.federation.hop_headers import ExchangeStamp

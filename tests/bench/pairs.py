@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from tests.acceptance.federation.interop.rabbit import Rabbit, missing
+from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import until
-from tests.support.warrens import Warren
 
 from .client import Connection
 from .generator import Result, declare, drop, measure
@@ -198,8 +198,8 @@ def pairs(folder: Path, *, alone: bool = False) -> Iterator[list[Pair]]:
     """All that there are, each broker just started; says which are left out. `alone`: only the two Warrens."""
     with ExitStack() as stack:
 
-        def started(name: str) -> Warren:
-            warren = Warren(folder / name, name)
+        def started(name: str) -> FederatedBroker:
+            warren = FederatedBroker(folder / name, name)
             stack.callback(warren.close)
             warren.start()
             return warren

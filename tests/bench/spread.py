@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from tests.support.background import BackgroundLoop
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
 
@@ -77,7 +77,7 @@ def _starts_and_stops(pair: Pair, beside: str) -> Iterator[tuple[str, Demand]]:
 
 
 def _proxy(stack: ExitStack, pair: Pair) -> Proxy:
-    loop = BackgroundLoop()
+    loop = LoopThread()
     stack.callback(loop.close)
     proxy = Proxy(loop, ("127.0.0.1", pair.up.broker.port))
     stack.callback(proxy.close)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .amqp import Client
-from .broker import SocketPeer
+from .amqp_client import Client
 from .checkout import ROOT, write_distribution
 from .fork_server import ForkedProcess, fork_server
 from .http import HTTPClient
+from .peer import SocketPeer
 from .polling import until
 
 READY_WITHIN_S = 60.0  # on a machine that others use as well

@@ -25,13 +25,11 @@ from warren.broker.runtime.resource_monitor import Resources
 from warren.federation.service import FederationService
 from warren.federation.upstream_exchange import FederationUpstreamExchange
 
-from .amqp import Client
-from .background import BackgroundLoop
-from .broker import SocketPeer
-from .channel import Channel
+from .amqp_client import Channel, Client, Content
 from .http import Response, asgi_scope, call_application
+from .loop_thread import LoopThread
+from .peer import SocketPeer
 from .polling import until
-from .received import Content
 
 SOON_S = 0.1  # the delay between attempts
 CHECK_MS = 300  # between two looks of a link at what it has upstream
@@ -57,7 +55,7 @@ class Site:
     Its cluster is called as the site is; `settings` are those of `Config`.
     """
 
-    def __init__(self, loop: BackgroundLoop, name: str, **settings: Any) -> None:
+    def __init__(self, loop: LoopThread, name: str, **settings: Any) -> None:
         self.loop = loop
         self.name = name
         self.log: list[tuple[str, str, dict[str, object]]] = []

@@ -14,10 +14,9 @@ from warren.broker.core.access.passwords import hash_password
 from warren.broker.net.server import Server
 from warren.broker.net.transport import Transport
 
-from .amqp import Client
-from .broker import Peer
+from .amqp_client import Client, Silence
 from .clock import FakeClock, FakeLoop
-from .received import Silence
+from .peer import Peer
 
 READ_BYTES = int(os.environ.get("WARREN_READ", 1 << 18))  # what uvloop hands over at once, or less
 PATIENCE_MS = 2000  # for a broker that reads no more for a while

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from .background import BackgroundLoop
+from .loop_thread import LoopThread
 
 CHUNK_BYTES = 1 << 16
 CHUNKS_LIMIT = 4096  # under way in one direction while they are delayed
@@ -17,7 +17,7 @@ class Proxy:
     how many clients are connected, `octets` what went through.
     """
 
-    def __init__(self, loop: BackgroundLoop, target: tuple[str, int]) -> None:
+    def __init__(self, loop: LoopThread, target: tuple[str, int]) -> None:
         self.target = target
         self.delay_s = 0.0
         self.accepted_s: list[float] = []

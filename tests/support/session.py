@@ -21,9 +21,8 @@ from warren.broker.session.settings import Settings
 from warren.broker.session.transport import Peer, TransportPort
 from warren.broker.storage.memory_journal import MemoryJournal
 
-from .amqp import Client
+from .amqp_client import Client, Silence
 from .clock import FakeClock
-from .received import Silence
 
 
 class SlowJournal(Journal):

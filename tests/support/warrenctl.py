@@ -16,7 +16,7 @@ from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.management.service import ManagementService
 
 from .broker_process import ANY_PORT, BrokerProcess
-from .listening import Listening
+from .listening_server import ListeningServer
 
 Told = tuple[int, str, str]
 """Exit status, standard output, standard error."""
@@ -60,7 +60,7 @@ class Controlled:
 
     def __init__(self, folder: Path, config: Config | None = None) -> None:
         self.folder = folder
-        self.listening = Listening()
+        self.listening = ListeningServer()
         self.host, self.local = self.listening.run(self._build(config or Config(data_dir=str(folder))))
 
     async def _build(self, config: Config) -> tuple[Host, LocalSocket]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import asgi_scope
-from tests.support.scraping import Scraper
+from tests.support.metrics import Scraper
 from warren.plugins.prometheus.application import CHUNK_BYTES
 from warren.plugins.prometheus.families import Rows
 

@@ -14,11 +14,10 @@ from functools import cache
 
 import pytest
 
-from tests.support.acceptance import CHECK
-from tests.support.amqp import Client
-from tests.support.broker import CTL, Peer, SocketPeer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
+from tests.support.check_report import CHECK
 from tests.support.in_process import InProcessPeer
+from tests.support.peer import CTL, Peer, SocketPeer
 
 PEER = os.environ.get("WARREN_PEER", "")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Connection
 
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 
 pytestmark = pytest.mark.in_process("sets alarms, and deletes users and virtual hosts")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 

@@ -5,10 +5,8 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Confirm, Queue, Tx
 
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
-from tests.support.received import Content
+from tests.support.amqp_client import Channel, Client, Content
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 PERSISTENT = {"delivery_mode": 2}

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.in_process import InProcessPeer
 
 pytestmark = pytest.mark.in_process("time passes")

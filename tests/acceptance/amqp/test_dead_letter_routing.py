@@ -6,8 +6,8 @@ import pytest
 from pamqp.commands import Exchange
 
 from tests.support import codec
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 

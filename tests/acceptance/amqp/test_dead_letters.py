@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue
 
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.codec import Typed
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 

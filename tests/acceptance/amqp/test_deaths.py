@@ -9,11 +9,10 @@ import pytest
 from pamqp.commands import Exchange
 
 from tests.support import codec
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Content
 from tests.support.codec import Typed
 from tests.support.in_process import InProcessPeer
-from tests.support.received import Content
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 CONTINUED = pytest.mark.differs("before 4.0 the history a client sent was continued")

@@ -7,8 +7,7 @@ from pamqp.commands import Basic, Exchange, Queue
 from pamqp.commands import Channel as ChannelMethods
 
 from tests.support import codec
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 
 CUT = pytest.mark.differs("cuts within characters before 4.0")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties

@@ -3,8 +3,7 @@
 import pytest
 from pamqp.commands import Connection, Queue
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.in_process import InProcessPeer, socket_of
 from warren.broker.core.access.passwords import hash_password
 

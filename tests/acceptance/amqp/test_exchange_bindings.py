@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from tests.support.channel import Channel
-from tests.support.received import Content
+from tests.support.amqp_client import Channel, Content
 
 Name = Callable[[str], str]
 

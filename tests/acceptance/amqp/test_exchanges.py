@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 
 PREDECLARED = {"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers",
                "amq.match": "headers"}  # fmt: skip

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client, Content
 from tests.support.in_process import InProcessPeer
-from tests.support.received import Content
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
 

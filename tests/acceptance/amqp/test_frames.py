@@ -9,9 +9,8 @@ from pamqp.commands import Basic, Queue
 from pamqp.commands import Channel as ChannelMethods
 
 from tests.support import codec
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
+from tests.support.peer import Peer
 
 GONE_MS = 3500  # a connection that is no longer trusted is closed by then
 

@@ -8,10 +8,8 @@ from pamqp.commands import Channel as ChannelMethods
 from pamqp.commands import Connection
 
 from tests.support import codec
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
-from tests.support.received import Closed
+from tests.support.amqp_client import Channel, Client, Closed
+from tests.support.peer import Peer
 
 CAPABILITIES = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                 "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",

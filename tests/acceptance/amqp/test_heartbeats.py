@@ -3,9 +3,8 @@
 import pytest
 
 from tests.support import codec
-from tests.support.amqp import PROTOCOL_HEADER
-from tests.support.broker import Peer
-from tests.support.received import Silence
+from tests.support.amqp_client import PROTOCOL_HEADER, Silence
+from tests.support.peer import Peer
 
 pytestmark = pytest.mark.in_process("the clock is moved")
 

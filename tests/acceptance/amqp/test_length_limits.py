@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Tx
 
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 BODIES = [b"0", b"1", b"2", b"3", b"4"]

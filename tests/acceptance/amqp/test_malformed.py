@@ -7,9 +7,8 @@ import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue
 
 from tests.support import codec
-from tests.support.amqp import PROTOCOL_HEADER, Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import PROTOCOL_HEADER, Channel, Client
+from tests.support.peer import Peer
 
 
 def send_method(ch: Channel, ids: int, arguments: bytes) -> None:

@@ -7,8 +7,7 @@ import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue
 from pamqp.commands import Channel as ChannelMethods
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.in_process import InProcessPeer
 
 pytestmark = pytest.mark.in_process("makes users and gives them rights")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue
 
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
+from tests.support.peer import Peer
 from warren.broker.amqp.errors import Invalid
 
 Name = Callable[[str], str]

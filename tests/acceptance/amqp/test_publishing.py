@@ -7,9 +7,8 @@ import pytest
 from pamqp.commands import Basic, Exchange
 
 from tests.support import codec
-from tests.support.broker import Peer
-from tests.support.channel import Channel
-from tests.support.received import Content
+from tests.support.amqp_client import Channel, Content
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 ALL_PROPERTIES = {

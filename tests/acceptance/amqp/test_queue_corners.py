@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from tests.support.amqp import CAPABILITIES, Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import CAPABILITIES, Channel, Client
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 

@@ -5,11 +5,9 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client, describe
 from tests.support.codec import Typed
-from tests.support.received import describe
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 EXPIRES_MS = 400

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue
 
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
+from tests.support.peer import Peer
 
 Name = Callable[[str], str]
 QUORUM = {"x-queue-type": "quorum"}

@@ -3,10 +3,8 @@
 import pytest
 from pamqp.commands import Basic, Queue
 
-from tests.support.amqp import Client
-from tests.support.broker import Peer
-from tests.support.channel import Channel
-from tests.support.received import Content
+from tests.support.amqp_client import Channel, Client, Content
+from tests.support.peer import Peer
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
 
 Name = Callable[[str], str]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support import codec
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
 
 EVERY_TYPE: dict[str, Any] = {

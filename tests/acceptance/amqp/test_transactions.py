@@ -5,9 +5,7 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Tx
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
-from tests.support.received import Content
+from tests.support.amqp_client import Channel, Client, Content
 
 Name = Callable[[str], str]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site
+from tests.support.loop_thread import LoopThread
 from tests.support.proxy import Proxy
 
 NewPlaces = Callable[[int], list[Place]]
@@ -13,7 +13,7 @@ NewProxy = Callable[[Site], Proxy]
 
 
 @pytest.fixture(scope="session")
-def sites(loop: BackgroundLoop) -> Iterator[list[Site]]:
+def sites(loop: LoopThread) -> Iterator[list[Site]]:
     """Three brokers, a, b and c."""
     sites = [Site(loop, name) for name in "abc"]
     yield sites
@@ -59,7 +59,7 @@ def down(here: NewPlaces, up: Place) -> Place:
 
 
 @pytest.fixture
-def proxied(loop: BackgroundLoop) -> Iterator[NewProxy]:
+def proxied(loop: LoopThread) -> Iterator[NewProxy]:
     """New proxies before brokers."""
     made: list[Proxy] = []
 

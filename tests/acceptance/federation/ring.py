@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import STEADY_S, until
-from tests.support.warrens import Warren
 
 EXCHANGE, QUEUE = "federated.news", "inbox"
 SETTLE_S = 4 * STEADY_S  # in which copies too many would still come
@@ -41,7 +41,7 @@ TOPOLOGIES = {
 
 
 def run(topology: Topology, folder: Path) -> bool:
-    warrens = [Warren(folder / f"broker{number}", f"broker{number}") for number in range(topology.brokers)]
+    warrens = [FederatedBroker(folder / f"broker{number}", f"broker{number}") for number in range(topology.brokers)]
     try:
         for warren in warrens:
             warren.launch()
@@ -53,7 +53,7 @@ def run(topology: Topology, folder: Path) -> bool:
             warren.close()
 
 
-def received(topology: Topology, warrens: list[Warren]) -> bool:
+def received(topology: Topology, warrens: list[FederatedBroker]) -> bool:
     """Whether each got what it should; told for each."""
     channels = [warren.connect().channel() for warren in warrens]
     for channel in channels:
@@ -81,7 +81,7 @@ def received(topology: Topology, warrens: list[Warren]) -> bool:
     return good
 
 
-def federate(topology: Topology, warrens: list[Warren]) -> None:
+def federate(topology: Topology, warrens: list[FederatedBroker]) -> None:
     """Until all links run and every binding is where it is needed."""
     for number, warren in enumerate(warrens):
         uris = [warrens[up].uri for up, down in topology.links if down == number]

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.background import BackgroundLoop
+from tests.support.federated_broker import FederatedBroker
 from tests.support.federation import CHECK_MS, Site, headers
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
-from tests.support.warrens import Warren
 from warren.broker.config.config import Federation
 
 pytestmark = pytest.mark.sockets
@@ -28,8 +28,8 @@ class Lives:
     """Two brokers, the way from one to the other, and a user of the link's own; for each test an exchange and a queue
     that is bound to it."""
 
-    def __init__(self, folder: Path, loop: BackgroundLoop) -> None:
-        self.up, self.down = Warren(folder / "up", "up"), Warren(folder / "down", "down")
+    def __init__(self, folder: Path, loop: LoopThread) -> None:
+        self.up, self.down = FederatedBroker(folder / "up", "up"), FederatedBroker(folder / "down", "down")
         self.up.launch()
         self.down.start()
         self.up.wait_ready()
@@ -95,7 +95,7 @@ class Lives:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, loop: BackgroundLoop) -> Iterator[Lives]:
+def pair(tmp_path_factory: pytest.TempPathFactory, loop: LoopThread) -> Iterator[Lives]:
     lives = Lives(tmp_path_factory.mktemp("lives"), loop)
     yield lives
     lives.close()
@@ -179,7 +179,7 @@ def test_071_what_comes_while_this_broker_is_stopped_waits_for_it(lives: Lives) 
     assert lives.came() == NUMBERS
 
 
-def test_071_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: BackgroundLoop) -> None:
+def test_071_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: LoopThread) -> None:
     config = Federation(internal_exchange_check_interval=CHECK_MS, graceful_shutdown_cleanup=True)
     site = Site(loop, "tidy", federation=config)
     try:

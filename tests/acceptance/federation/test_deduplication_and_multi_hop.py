@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture
-def namesakes(loop: BackgroundLoop) -> Iterator[list[Site]]:
+def namesakes(loop: LoopThread) -> Iterator[list[Site]]:
     """Three brokers with one cluster name, as brokers of one host have that were given none."""
     sites = [Site(loop, "same") for _ in range(3)]
     yield sites
@@ -37,7 +37,7 @@ def test_a_link_between_brokers_of_one_cluster_name_says_what_it_cannot_do(names
     assert other.site.request("GET", f"/federation-links/{other.vhost}/none").status == 400
 
 
-def test_a_link_that_does_all_it_should_is_not_degraded(loop: BackgroundLoop) -> None:
+def test_a_link_that_does_all_it_should_is_not_degraded(loop: LoopThread) -> None:
     up, down = Site(loop, "one"), Site(loop, "two")
     try:
         down.place("v").ch.exchange("fed.x", "fanout")
@@ -50,7 +50,7 @@ def test_a_link_that_does_all_it_should_is_not_degraded(loop: BackgroundLoop) ->
         up.close()
 
 
-def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_log(loop: BackgroundLoop) -> None:
+def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_log(loop: LoopThread) -> None:
     up, down = Site(loop, "one"), Site(loop, "two")
     try:
         there, here = up.place("v"), down.place("v")

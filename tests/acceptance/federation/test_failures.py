@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import WITHIN_S, until, until_steady
 
 from .conftest import NewProxy
@@ -25,7 +25,7 @@ MANY = 500
 
 
 @pytest.fixture
-def own(loop: BackgroundLoop) -> Iterator[Site]:
+def own(loop: LoopThread) -> Iterator[Site]:
     """A broker of this test's own."""
     site = Site(loop, "own")
     yield site

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, Site, headers, plain
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture
-def twins(loop: BackgroundLoop) -> Iterator[list[Site]]:
+def twins(loop: LoopThread) -> Iterator[list[Site]]:
     """Two brokers whose clusters have one name, and one that has another."""
     sites = [Site(loop, "twin"), Site(loop, "twin"), Site(loop, "other")]
     yield sites

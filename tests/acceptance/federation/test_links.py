@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table
 
@@ -17,7 +17,7 @@ ALL = {"federation-upstream-set": "all"}
 
 
 @pytest.fixture
-def own(loop: BackgroundLoop) -> Iterator[Site]:
+def own(loop: LoopThread) -> Iterator[Site]:
     """A broker of this test's own."""
     site = Site(loop, "own")
     yield site
@@ -334,7 +334,7 @@ def test_028_of_several_uris_one_that_answers_is_enough(here: NewPlaces) -> None
 # 31
 
 
-def test_031_another_name_of_the_cluster_is_another_name_of_the_queue(loop: BackgroundLoop, own: Site) -> None:
+def test_031_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThread, own: Site) -> None:
     up, down = own.place(), own.place()
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside)

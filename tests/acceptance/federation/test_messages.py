@@ -7,7 +7,7 @@ import pytest
 from pamqp.commands import Basic
 
 from tests.support import codec
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client
 from tests.support.codec import Typed
 from tests.support.federation import Place, fields, headers
 from tests.support.polling import STEADY_S, until, until_steady

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.support.amqp_client import Content
 from tests.support.federation import Place, headers, text
 from tests.support.polling import until, until_steady
-from tests.support.received import Content
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.plugins.exchanges.federated_presence import Presence

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import until
-from tests.support.warrens import Warren
 
 from .test_presence import X, told
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.sockets
 
 
 def test_a_broker_that_was_restarted_tells_only_what_happened_meanwhile(tmp_path: Path) -> None:
-    up, down = Warren(tmp_path / "up", "up"), Warren(tmp_path / "down", "down")
+    up, down = FederatedBroker(tmp_path / "up", "up"), FederatedBroker(tmp_path / "down", "down")
     try:
         up.launch()
         down.start()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
 from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady

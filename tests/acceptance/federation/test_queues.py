@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.federation import Place
 from tests.support.polling import until, until_steady
 

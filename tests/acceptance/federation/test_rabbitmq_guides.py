@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.checkout import ROOT
 from tests.support.federation import Place, Site
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table, Value
 
@@ -280,7 +280,7 @@ def test_every_type_can_be_federated(up: Place, down: Place, type_: str) -> None
 
 
 @pytest.fixture
-def old(loop: BackgroundLoop) -> Iterator[Site]:
+def old(loop: LoopThread) -> Iterator[Site]:
     """A broker that knows no priorities of consumers."""
     site = Site(loop, "old")
     settings = site.server.settings

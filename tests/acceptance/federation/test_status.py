@@ -8,10 +8,10 @@ from datetime import datetime
 
 import pytest
 
+from tests.support.federated_broker import FederatedBroker
 from tests.support.federation import Place
 from tests.support.polling import until
 from tests.support.warrenctl import Warrenctl, commanded
-from tests.support.warrens import Warren
 
 pytestmark = pytest.mark.sockets
 
@@ -24,9 +24,9 @@ COLUMNS = {
 
 
 @pytest.fixture(scope="module")
-def warren(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warren]:
+def warren(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FederatedBroker]:
     """A broker with an exchange, for which each test has upstreams of its own."""
-    warren = Warren(tmp_path_factory.mktemp("status"), "only")
+    warren = FederatedBroker(tmp_path_factory.mktemp("status"), "only")
     warren.start()
     warren.ask("PUT", "/vhosts/up", {})
     warren.connect().channel().exchange("fed.x", "fanout", durable=True)
@@ -35,7 +35,7 @@ def warren(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warren]:
 
 
 @pytest.fixture
-def clean(warren: Warren) -> Iterator[Warren]:
+def clean(warren: FederatedBroker) -> Iterator[FederatedBroker]:
     yield warren
     for policy in warren.ask("GET", "/policies/%2f"):
         warren.ask("DELETE", f"/policies/%2f/{policy['name']}")
@@ -170,11 +170,13 @@ def test_097_who_makes_policies_may_restart_links(up: Place, down: Place) -> Non
 
 
 @pytest.fixture
-def warrenctl(clean: Warren, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
+def warrenctl(clean: FederatedBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
     return commanded(monkeypatch, capsys, "--data", str(clean.data))
 
 
-def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(clean: Warren, warrenctl: Warrenctl) -> None:
+def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(
+    clean: FederatedBroker, warrenctl: Warrenctl
+) -> None:
     status, out, _ = warrenctl("federation_status --formatter json")
     assert (status, json.loads(out)) == (0, [])
     clean.upstream("good", "amqp:///up")
@@ -196,7 +198,7 @@ def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(clean:
     assert out.startswith("Listing federation links which are down on node only@test...\n")
 
 
-def test_099_a_link_is_restarted_by_the_command_line(clean: Warren, warrenctl: Warrenctl) -> None:
+def test_099_a_link_is_restarted_by_the_command_line(clean: FederatedBroker, warrenctl: Warrenctl) -> None:
     clean.federate("^fed", "amqp:///up")
     (row,) = clean.running()
     status, out, err = warrenctl(f"restart_federation_link {row['id']}")
@@ -217,7 +219,7 @@ def test_099_a_link_is_restarted_by_the_command_line(clean: Warren, warrenctl: W
 # 100
 
 
-def test_100_links_are_counted_by_status(clean: Warren) -> None:
+def test_100_links_are_counted_by_status(clean: FederatedBroker) -> None:
     def samples() -> dict[str, int]:
         found = re.findall(r'^rabbitmq_federation_links\{status="(\w+)"\} (\d+)', clean.metrics(), re.MULTILINE)
         return {status: int(count) for status, count in found}

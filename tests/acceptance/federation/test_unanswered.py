@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Exchange, Queue
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import Place
-from tests.support.mute_upstream import MuteUpstream
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
+from tests.support.unresponsive_upstream import UnresponsiveUpstream
 from warren.federation import exchange_link, link
 from warren.federation.exchange_link import ExchangeLink
 from warren.federation.upstream import transport
@@ -21,21 +21,21 @@ UNANSWERED = "the upstream has not answered a request within 30 s"
 
 
 @pytest.fixture
-def upstream(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> Iterator[MuteUpstream]:
+def upstream(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnresponsiveUpstream]:
     """Of which answers are awaited for as many looks as ever, with less time between two of them."""
     monkeypatch.setattr(transport, "DEADLINE_CHECK_S", 0.02)
-    upstream = MuteUpstream(loop)
+    upstream = UnresponsiveUpstream(loop)
     yield upstream
     upstream.close()
 
 
-def uri(upstream: MuteUpstream) -> str:
+def uri(upstream: UnresponsiveUpstream) -> str:
     return f"amqp://127.0.0.1:{upstream.port}?heartbeat=1"
 
 
 @pytest.mark.parametrize("mute", [Channel.Open, Queue.Declare, Basic.Consume, Exchange.Bind, Exchange.Declare])
 def test_a_link_that_starts_gives_an_upstream_up_that_answers_nothing_but_heartbeats(
-    here: Any, upstream: MuteUpstream, mute: type[Any]
+    here: Any, upstream: UnresponsiveUpstream, mute: type[Any]
 ) -> None:
     down: Place = here(1)[0]
     upstream.mute = mute
@@ -49,7 +49,7 @@ def test_a_link_that_starts_gives_an_upstream_up_that_answers_nothing_but_heartb
     down.running()
 
 
-def test_a_queue_link_that_starts_gives_it_up_as_well(here: Any, upstream: MuteUpstream) -> None:
+def test_a_queue_link_that_starts_gives_it_up_as_well(here: Any, upstream: UnresponsiveUpstream) -> None:
     down: Place = here(1)[0]
     upstream.mute = Queue.Declare
     down.ch.declare("fed.q")
@@ -60,7 +60,7 @@ def test_a_queue_link_that_starts_gives_it_up_as_well(here: Any, upstream: MuteU
 
 
 def test_a_link_that_runs_gives_an_upstream_up_that_answers_no_more(
-    here: Any, upstream: MuteUpstream, monkeypatch: pytest.MonkeyPatch
+    here: Any, upstream: UnresponsiveUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
     down: Place = here(1)[0]
@@ -74,7 +74,7 @@ def test_a_link_that_runs_gives_an_upstream_up_that_answers_no_more(
 
 
 def test_a_link_is_not_in_its_start_for_ever_though_each_of_its_requests_is_answered(
-    here: Any, upstream: MuteUpstream, monkeypatch: pytest.MonkeyPatch
+    here: Any, upstream: UnresponsiveUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask_on(self: ExchangeLink, connection: Any) -> None:
         while True:

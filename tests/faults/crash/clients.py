@@ -7,8 +7,7 @@ from collections import deque
 from pamqp.commands import Basic
 
 from tests.support import codec
-from tests.support.amqp import Client
-from tests.support.received import Closed, Content
+from tests.support.amqp_client import Client, Closed, Content
 
 from .ledger import Ledger
 

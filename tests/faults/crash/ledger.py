@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from tests.support.received import Content
+from tests.support.amqp_client import Content
 
 
 class Ledger:

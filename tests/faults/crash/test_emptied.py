@@ -7,7 +7,7 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support import codec
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client
 from tests.support.broker_process import BrokerProcess
 
 PERSISTENT = {"delivery_mode": 2}

@@ -10,11 +10,9 @@ import pytest
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Channel as ChannelMethods
 
-from tests.support.amqp import Client
+from tests.support.amqp_client import Channel, Client, Content, Silence
 from tests.support.broker_process import BrokerProcess
-from tests.support.channel import Channel
 from tests.support.polling import until
-from tests.support.received import Content, Silence
 
 from .test_restarted import PERSISTENT, confirmed, restart
 

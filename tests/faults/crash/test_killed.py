@@ -10,9 +10,8 @@ import time
 
 import pytest
 
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client, Content
 from tests.support.broker_process import BrokerProcess
-from tests.support.received import Content
 
 from . import clients
 from .clients import BARRIER, COPIES, FANOUT, QUEUES, SOLO

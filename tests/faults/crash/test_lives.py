@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client, Content
 from tests.support.broker_process import BrokerProcess
-from tests.support.received import Content
 
 from .test_restarted import confirmed, restart
 

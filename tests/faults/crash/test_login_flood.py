@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client, Closed, Silence
 from tests.support.broker_process import BrokerProcess
-from tests.support.received import Closed, Silence
 
 pytestmark = pytest.mark.sockets
 

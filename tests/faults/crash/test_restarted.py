@@ -9,9 +9,8 @@ import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support import codec
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client, Closed
 from tests.support.broker_process import BrokerProcess, run
-from tests.support.received import Closed
 
 PERSISTENT = {"delivery_mode": 2}
 TRANSIENT = {"delivery_mode": 1}

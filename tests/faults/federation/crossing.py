@@ -11,14 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.support.amqp import Client
-from tests.support.background import BackgroundLoop
-from tests.support.broker import SocketPeer
+from tests.support.amqp_client import Client, Closed, Content
+from tests.support.federated_broker import FederatedBroker
 from tests.support.federation import Row, headers
+from tests.support.loop_thread import LoopThread
+from tests.support.peer import SocketPeer
 from tests.support.polling import until
 from tests.support.proxy import Proxy
-from tests.support.received import Closed, Content
-from tests.support.warrens import Warren
 
 EXCHANGE, QUEUE, KEY = "fed.x", "all", "k"
 UPSTREAM_QUEUE = f"federation: {EXCHANGE} -> down"
@@ -130,8 +129,8 @@ class Crossing:
     """`begin` has the load begin; what comes after may break the link, each in its own way, and waits until it runs
     again; `outcome` ends the load and tells what became of it. Then another may begin."""
 
-    def __init__(self, folder: Path, loop: BackgroundLoop, **settings: object) -> None:
-        self.up, self.down = Warren(folder / "up", "up"), Warren(folder / "down", "down")
+    def __init__(self, folder: Path, loop: LoopThread, **settings: object) -> None:
+        self.up, self.down = FederatedBroker(folder / "up", "up"), FederatedBroker(folder / "down", "down")
         self.dice = random.Random(7)
         self.up.launch()
         self.down.launch()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from operator import methodcaller
 from pathlib import Path
 
-from tests.support.background import BackgroundLoop
+from tests.support.loop_thread import LoopThread
 
 from .crossing import PREFETCH, Crossing
 
@@ -43,7 +43,7 @@ FAULTS: dict[str, Callable[[Crossing], None]] = {
 }
 
 
-def survives(fault: Callable[[Crossing], None], loop: BackgroundLoop) -> tuple[bool, str]:
+def survives(fault: Callable[[Crossing], None], loop: LoopThread) -> tuple[bool, str]:
     """Whether it lost nothing; what it did."""
     with tempfile.TemporaryDirectory(prefix="warren-faults-") as folder:
         crossing = Crossing(Path(folder), loop)
@@ -61,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*", help="words that a fault has in its name; default: all")
     words = parser.parse_args().only
-    loop = BackgroundLoop()
+    loop = LoopThread()
     good = True
     for name, fault in FAULTS.items():
         if words and not any(word in name for word in words):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.background import BackgroundLoop
+from tests.support.loop_thread import LoopThread
 
 from .crossing import PREFETCH, Crossing
 from .faults import repeat
@@ -23,7 +23,7 @@ FAULTS: dict[str, Callable[[Crossing], None]] = {
 
 
 @pytest.fixture(scope="module")
-def crossing(tmp_path_factory: pytest.TempPathFactory, loop: BackgroundLoop) -> Iterator[Crossing]:
+def crossing(tmp_path_factory: pytest.TempPathFactory, loop: LoopThread) -> Iterator[Crossing]:
     crossing = Crossing(tmp_path_factory.mktemp("crossing"), loop)
     yield crossing
     crossing.close()

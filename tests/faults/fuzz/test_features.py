@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pamqp.commands import Basic, Channel, Confirm, Queue, Tx
 
 from tests.support import codec
+from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
-from tests.support.examples import examples
-from tests.support.received import Silence
+from tests.support.hypothesis_settings import examples
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, fifo

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pamqp import body, commands, frame, header
 
 from tests.support import codec
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.wire.frame_reader import Acks, Event, FrameReader, Method, MixedPublishes

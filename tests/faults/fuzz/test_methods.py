@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from tests.support import codec
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp import properties
 from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
 from warren.broker.amqp.field_table import Table, check

@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.patterns import Pattern, query_pattern
 

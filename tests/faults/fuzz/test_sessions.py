@@ -10,9 +10,8 @@ from pamqp import base
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
-from tests.support.amqp import PROTOCOL_HEADER
-from tests.support.examples import examples
-from tests.support.received import Silence
+from tests.support.amqp_client import PROTOCOL_HEADER, Silence
+from tests.support.hypothesis_settings import examples
 from tests.support.session import SessionPipe, SlowJournal, connected, dial, new_node, pipe_of
 from warren.broker.amqp import properties
 from warren.broker.core.node.node import Node

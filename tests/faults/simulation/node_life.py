@@ -19,10 +19,8 @@ from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.node_model import Entry, Model
 from tests.faults.simulation.vhost_life import VHostLife, VHostModel
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client, Content, Silence, describe
 from tests.support.clock import FakeClock
-from tests.support.received import Content, Silence, describe
 from tests.support.session import connected, pipe_of
 from warren.broker.app.build import build_node
 from warren.broker.app.store import Store

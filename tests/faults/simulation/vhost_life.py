@@ -11,9 +11,7 @@ from random import Random
 from pamqp.commands import Connection
 
 from tests.faults.simulation.model import ALWAYS, NEVER
-from tests.support.amqp import Client
-from tests.support.channel import Channel
-from tests.support.received import Silence
+from tests.support.amqp_client import Channel, Client, Silence
 from tests.support.session import dial, pipe_of
 from warren.broker.core.messages.ports import Journal
 from warren.broker.core.node.node import Node

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import MAX_DEPTH, MAX_ENTRIES, Table, check
 from warren.broker.amqp.table_json import json_of_table, table_of_json

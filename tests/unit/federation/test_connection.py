@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
-from tests.support import dialling
-from tests.support.dialling import LOOPS, NAME, PATIENCE_S, Site, typed
+from tests.support import upstream_broker
 from tests.support.polling import until_async
+from tests.support.upstream_broker import LOOPS, NAME, PATIENCE_S, UpstreamBroker, typed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
 from warren.federation.errors import LinkError
@@ -34,11 +34,11 @@ Run = Callable[..., None]
 
 @pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Run:
-    return partial(dialling.run, request.param)
+    return partial(upstream_broker.run, request.param)
 
 
 def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         for one in (site.at(), site.inside(), site.inside("guest:guest@"), parse_endpoint("amqp://")):
             site.deliveries.clear()
             connection = await site.dial(one)
@@ -67,7 +67,7 @@ def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -
 
 
 def test_things_upstream_are_made_bound_and_removed_with_arguments_to_the_octet(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
         channel: UpstreamChannel = await connection.channel()
         vhost = site.node.vhosts["/"]
@@ -102,7 +102,7 @@ def test_things_upstream_are_made_bound_and_removed_with_arguments_to_the_octet(
 
 @pytest.mark.parametrize("nowait", [False, True])
 def test_many_bindings_go_at_once(run: Run, nowait: bool) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
         channel = await connection.channel()
         await channel.declare_exchange("x", "fanout")
@@ -124,7 +124,7 @@ def test_many_bindings_go_at_once(run: Run, nowait: bool) -> None:
 
 
 def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
         for _ in range(3):
             channel = await connection.channel()
@@ -148,7 +148,7 @@ def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection(run: 
 def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wanted(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         site.server.settings.server_properties = site.server.settings.server_properties.with_items(
             [("capabilities", ("F", Table.of({"consumer_cancel_notify": True, WAITS_FOR_CANCEL_OK: True})))]
         )
@@ -174,7 +174,7 @@ def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wa
 
 @pytest.mark.parametrize("mechanism", ["plain", "amqplain"])
 def test_any_password_logs_in_by_either_mechanism(run: Run, mechanism: str) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         site.node.users.add("wärter", hash_password(PASSWORD, b"salt"))
         site.node.users.set_permission("wärter", "/", ".*", ".*", ".*")
         one = replace(site.at(), user="wärter", password=Secret(PASSWORD), mechanisms=(mechanism,))
@@ -195,7 +195,7 @@ def test_any_password_logs_in_by_either_mechanism(run: Run, mechanism: str) -> N
 
 @pytest.mark.parametrize("name", ["%2F", "a/b", "a b%", "é" * 100, "\\"])
 def test_a_virtual_host_may_have_any_name(run: Run, name: str) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         site.node.add_vhost(name)
         site.node.users.set_permission("guest", name, ".*", ".*", ".*")
         for one in (site.at(), site.inside()):
@@ -211,7 +211,7 @@ def test_a_virtual_host_may_have_any_name(run: Run, name: str) -> None:
 
 
 def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         connection = await site.dial(site.at("heartbeat=30&channel_max=5&frame_max=8192"))
         there = site.connection()
         assert (there.heartbeat_s, there.channel_max, there.frame_max) == (30, 5, 8192)
@@ -229,7 +229,7 @@ def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: R
 
 
 def test_the_upstream_hears_a_goodbye_even_from_a_link_that_does_not_read(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
         connection.transport.pause()
         await connection.close(PATIENCE_S)
@@ -241,7 +241,7 @@ def test_the_upstream_hears_a_goodbye_even_from_a_link_that_does_not_read(run: R
 
 
 def test_a_connection_that_the_upstream_ends_fails_all_that_waits(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
         channel = await connection.channel()
         call = asyncio.ensure_future(channel.declare_queue("q"))
@@ -261,7 +261,7 @@ def test_a_connection_that_the_upstream_ends_fails_all_that_waits(run: Run) -> N
 def test_aio_pika_says_nothing_by_itself(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         await site.fault(parse_endpoint(f"amqp://guest:secret@127.0.0.1:{site.port}/%2f"))
         connection = await site.dial()
         site.host.close_connections(lambda one: True, "enough")
@@ -292,7 +292,7 @@ def test_an_address_that_does_not_answer_is_given_up_long_before_the_whole_time_
 ) -> None:
     monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
 
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         with pytest.raises(LinkError, match="timeout"):
             async with asyncio.timeout(PATIENCE_S):
                 await site.dial(parse_endpoint(f"amqp://127.0.0.1:{deaf}?connection_timeout=3600000"))
@@ -305,7 +305,7 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
 ) -> None:
     monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
 
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         async def two_addresses(host: str, port: int, *, type: int) -> list[Any]:
             assert (host, port) == ("two.example", 5672)
             head = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
@@ -319,7 +319,7 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
 
 
 def test_a_connection_that_is_collected_before_it_was_closed_starts_no_task(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         before = asyncio.all_tasks()
         transport = UpstreamTransport(EventDispatcher(site.host, site.take), 1)
         PlainConnection(AiormqConnection(transport, site.at(), "/", Table.EMPTY))

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from tests.support import dialling
-from tests.support.dialling import LOOPS, PATIENCE_S, Site
+from tests.support import upstream_broker
 from tests.support.polling import until_async
+from tests.support.upstream_broker import LOOPS, PATIENCE_S, UpstreamBroker
 from warren.federation.upstream.endpoint import parse_endpoint
 
 pytestmark = pytest.mark.sockets
@@ -19,7 +19,7 @@ Run = Callable[..., None]
 
 @pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Run:
-    return partial(dialling.run, request.param)
+    return partial(upstream_broker.run, request.param)
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ async def listening(first: bytes = b"", goes: bool = False) -> AsyncIterator[tup
     ],
 )
 def test_who_speaks_no_amqp_is_said_to(run: Run, first: bytes, goes: bool, reason: str) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         async with listening(first, goes) as (port, _):
             limit = "?connection_timeout=100" if reason == "timeout" else ""
             fault = await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))
@@ -68,7 +68,7 @@ def test_who_speaks_no_amqp_is_said_to(run: Run, first: bytes, goes: bool, reaso
 
 
 def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         async with listening() as (port, _):
             pass
         assert "Connect" in (await site.fault(parse_endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
@@ -79,13 +79,13 @@ def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         async with listening() as (port, readers):
             dialling = asyncio.ensure_future(site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}")))
             await until_async(lambda: readers)
             if answers:
                 assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"
-            dialling.cancel()
+            upstream_broker.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await dialling
             await asyncio.wait_for(readers[0].read(), PATIENCE_S)  # to the end, which has come
@@ -94,15 +94,15 @@ def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None
 
 
 def test_a_dial_from_within_that_is_given_up_leaves_nothing(run: Run) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         for turns in range(12):
             dialling = asyncio.ensure_future(site.dial(site.inside()))
             for _ in range(turns):
                 await asyncio.sleep(0)
-            if dialling.done():
-                await dialling.result().close(PATIENCE_S)
+            if upstream_broker.done():
+                await upstream_broker.result().close(PATIENCE_S)
                 continue
-            dialling.cancel()
+            upstream_broker.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await dialling
         await until_async(lambda: not site.server.connections)

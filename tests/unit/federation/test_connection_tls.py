@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.support import dialling
-from tests.support.dialling import LOOPS, PATIENCE_S, Site
+from tests.support import upstream_broker
+from tests.support.upstream_broker import LOOPS, PATIENCE_S, UpstreamBroker
 from warren.broker.core.access.users import User
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.net.tls import TLSOptions
@@ -28,7 +28,7 @@ Run = Callable[..., None]
 
 @pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Run:
-    return partial(dialling.run, request.param)
+    return partial(upstream_broker.run, request.param)
 
 
 class Authority:
@@ -58,7 +58,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_path: Path) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         def at(query: str, host: str = "127.0.0.1") -> Endpoint:
             return parse_endpoint(f"amqps://{host}:{site.port}/%2f?{query}")
 
@@ -82,7 +82,7 @@ def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_pat
 def test_what_is_wrong_with_a_file_is_for_the_log_where_the_user_is_no_administrator(
     run: Run, authority: Authority, tmp_path: Path
 ) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         user = User(StoredUser("policymaker", b"", ("policymaker",)))
         texts: set[str] = set()
         reasons: list[object] = []
@@ -97,7 +97,7 @@ def test_what_is_wrong_with_a_file_is_for_the_log_where_the_user_is_no_administr
 
 
 def test_a_certificate_logs_in(run: Run, authority: Authority) -> None:
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         certfile, keyfile = authority.client
         query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={keyfile}&auth_mechanism=external"
         connection = await site.dial(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}"))
@@ -116,7 +116,7 @@ def test_a_key_with_a_passphrase_is_opened_by_it_and_by_no_other(
     locked = tmp_path / "locked.key"
     locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open sesame")))
 
-    async def test(site: Site) -> None:
+    async def test(site: UpstreamBroker) -> None:
         def at(password: str) -> Endpoint:
             query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={locked}{password}"
             return parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}")

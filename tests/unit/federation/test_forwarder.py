@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, cast
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.polling import until_async
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
 from tests.support import codec
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.federation.errors import LinkError
 from warren.federation.upstream import delivery_parser, transport
 from warren.federation.upstream.delivery_parser import Delivery, DeliveryParser

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 import pytest
 from pamqp.commands import Connection
 
-from tests.support.amqp import Client
-from tests.support.broker import SocketPipe
-from tests.support.listening import Listening
+from tests.support.amqp_client import Client
+from tests.support.listening_server import ListeningServer
+from tests.support.peer import SocketPipe
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
 from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.broker.net import peer_watcher
 
 
 @pytest.fixture
-def listening() -> Iterator[Listening]:
-    server = Listening()
+def listening() -> Iterator[ListeningServer]:
+    server = ListeningServer()
     yield server
     server.close()
 
@@ -30,7 +30,7 @@ def opened(port: int, host: str = "127.0.0.1", heartbeat_s: int = 0) -> Client:
     return client
 
 
-def test_several_listeners_serve_at_once(listening: Listening) -> None:
+def test_several_listeners_serve_at_once(listening: ListeningServer) -> None:
     clients = [opened(port) for port in (listening.listen(), listening.listen())]
     assert len(listening.server.connections) == 2
     for client in clients:
@@ -38,7 +38,7 @@ def test_several_listeners_serve_at_once(listening: Listening) -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_any_address_is_that_of_both_protocols_and_names_are_as_rabbitmq_has_them(listening: Listening) -> None:
+def test_any_address_is_that_of_both_protocols_and_names_are_as_rabbitmq_has_them(listening: ListeningServer) -> None:
     port = listening.listen(host="::")
     try:
         clients = [opened(port), opened(port, "::1")]
@@ -53,7 +53,7 @@ def test_any_address_is_that_of_both_protocols_and_names_are_as_rabbitmq_has_the
 
 @pytest.mark.parametrize(("heartbeat_s", "kept"), [(0, 1), (60, 0)])
 def test_a_connection_without_heartbeats_is_probed_by_the_system(
-    listening: Listening, heartbeat_s: int, kept: int
+    listening: ListeningServer, heartbeat_s: int, kept: int
 ) -> None:
     client = opened(listening.listen(), heartbeat_s=heartbeat_s)
     (transport,) = listening.server.connections
@@ -63,14 +63,14 @@ def test_a_connection_without_heartbeats_is_probed_by_the_system(
     client.vanish()
 
 
-def test_an_address_in_use_is_an_error_and_leaves_nothing_open(listening: Listening) -> None:
+def test_an_address_in_use_is_an_error_and_leaves_nothing_open(listening: ListeningServer) -> None:
     port = listening.listen()
     with pytest.raises(OSError, match="in use"):
         listening.run(listening.server.listen("127.0.0.1", port))
     assert len(listening.server.listeners) == 1
 
 
-def test_sockets_get_their_options(listening: Listening) -> None:
+def test_sockets_get_their_options(listening: ListeningServer) -> None:
     listening.server.socket_options.keepalive = True
     listening.server.socket_options.nodelay = False
     client = opened(listening.listen())
@@ -94,7 +94,7 @@ def test_sockets_get_their_options(listening: Listening) -> None:
     ("unread_bytes", "heartbeat_s"), [(0, 0), (50_000, 0), (20_000_000, 1)], ids=["none unread", "some", "much"]
 )
 def test_a_blocked_client_that_goes_is_noticed(
-    listening: Listening, monkeypatch: pytest.MonkeyPatch, unread_bytes: int, heartbeat_s: int
+    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch, unread_bytes: int, heartbeat_s: int
 ) -> None:
     monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen(), heartbeat_s=heartbeat_s)
@@ -111,7 +111,9 @@ def test_a_blocked_client_that_goes_is_noticed(
     assert listening.call(lambda: listening.node.alarms.reason and not listening.server.connections)
 
 
-def test_who_is_blocked_and_stays_is_served_after_it(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_blocked_and_stays_is_served_after_it(
+    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen())
     ch = client.channel()
@@ -135,7 +137,7 @@ def test_who_is_blocked_and_stays_is_served_after_it(listening: Listening, monke
     ids=["user", "vhost"],
 )
 def test_who_is_deleted_has_no_connections_left(
-    listening: Listening, record: StoredUser | StoredVHost, reason: str
+    listening: ListeningServer, record: StoredUser | StoredVHost, reason: str
 ) -> None:
     client = opened(listening.listen())
     changed = type(record)(*(["other"] + [getattr(record, name) for name in list(record.__slots__)[1:]]))
@@ -152,7 +154,7 @@ def test_who_is_deleted_has_no_connections_left(
     client.vanish()
 
 
-def test_an_operator_closes_by_name_and_each_has_a_number_of_its_own(listening: Listening) -> None:
+def test_an_operator_closes_by_name_and_each_has_a_number_of_its_own(listening: ListeningServer) -> None:
     port = listening.listen()
     first, second = opened(port), opened(port)
     one, two = listening.server.connections.values()
@@ -164,7 +166,7 @@ def test_an_operator_closes_by_name_and_each_has_a_number_of_its_own(listening: 
     second.vanish()
 
 
-def test_the_first_delivery_comes_in_a_later_write_than_consume_ok(listening: Listening) -> None:
+def test_the_first_delivery_comes_in_a_later_write_than_consume_ok(listening: ListeningServer) -> None:
     """A client that waits for its socket before it looks into its own buffer would not see it."""
     client = opened(listening.listen())
     channel = client.channel(1)

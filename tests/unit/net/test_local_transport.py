@@ -8,9 +8,9 @@ import pytest
 import uvloop
 from pamqp.commands import Connection
 
-from tests.support.amqp import Client
-from tests.support.broker import SocketPipe
-from tests.support.listening import Listening
+from tests.support.amqp_client import Client
+from tests.support.listening_server import ListeningServer
+from tests.support.peer import SocketPipe
 from warren.broker.core.access.users import InternalUser
 from warren.broker.session.transport import Peer
 
@@ -24,21 +24,21 @@ class InsidePipe(SocketPipe):
 
 
 @pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
-def listening(request: pytest.FixtureRequest) -> Iterator[Listening]:
+def listening(request: pytest.FixtureRequest) -> Iterator[ListeningServer]:
     loop: Callable[[], asyncio.AbstractEventLoop] = request.param
-    server = Listening(loop)
+    server = ListeningServer(loop)
     yield server
     server.close()
 
 
-def inside(listening: Listening, insider: InternalUser | None) -> Client:
+def inside(listening: ListeningServer, insider: InternalUser | None) -> Client:
     peer = Peer("inside", 7, "inside", 0, True, insider=insider)
     client = Client(InsidePipe(listening.run(listening.server.connect_inside(peer))))
     client.start()
     return client
 
 
-def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(listening: Listening) -> None:
+def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(listening: ListeningServer) -> None:
     listening.call(listening.node.add_vhost, "other")
     client = inside(listening, InternalUser("other"))
     client.login("PLAIN", "\0nobody\0wrong")
@@ -54,7 +54,7 @@ def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(liste
     client.vanish()
 
 
-def test_an_insider_has_no_right_in_another_vhost(listening: Listening) -> None:
+def test_an_insider_has_no_right_in_another_vhost(listening: ListeningServer) -> None:
     client = inside(listening, InternalUser("other"))
     client.login("PLAIN", "\0guest\0guest")
     client.tune()
@@ -63,7 +63,7 @@ def test_an_insider_has_no_right_in_another_vhost(listening: Listening) -> None:
     client.vanish()
 
 
-def test_without_an_insider_the_login_counts_as_one_from_this_machine(listening: Listening) -> None:
+def test_without_an_insider_the_login_counts_as_one_from_this_machine(listening: ListeningServer) -> None:
     right, wrong = inside(listening, None), inside(listening, None)
     right.login("PLAIN", "\0guest\0guest")
     right.tune()
@@ -74,7 +74,7 @@ def test_without_an_insider_the_login_counts_as_one_from_this_machine(listening:
     wrong.vanish()
 
 
-def test_the_server_ends_what_came_from_within_as_it_ends_others(listening: Listening) -> None:
+def test_the_server_ends_what_came_from_within_as_it_ends_others(listening: ListeningServer) -> None:
     client = inside(listening, InternalUser("/"))
     client.login("PLAIN", "\0\0")
     client.tune()

@@ -13,10 +13,9 @@ import trustme
 import uvloop
 from pamqp.commands import Connection
 
-from tests.support.amqp import Client
-from tests.support.broker import SocketPipe
-from tests.support.listening import Listening
-from tests.support.received import Silence
+from tests.support.amqp_client import Client, Silence
+from tests.support.listening_server import ListeningServer
+from tests.support.peer import SocketPipe
 from warren.broker.net import listener
 from warren.broker.net.tls import TLS, TLSOptions, context_of
 
@@ -60,8 +59,8 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
-def listening(request: pytest.FixtureRequest) -> Iterator[Listening]:
-    server = Listening(request.param)
+def listening(request: pytest.FixtureRequest) -> Iterator[ListeningServer]:
+    server = ListeningServer(request.param)
     yield server
     server.close()
 
@@ -108,7 +107,7 @@ def serial(port: int, context: ssl.SSLContext) -> str:
 
 
 def test_a_client_speaks_through_tls_and_all_of_a_long_message_comes_back(
-    listening: Listening, authority: Authority
+    listening: ListeningServer, authority: Authority
 ) -> None:
     client = opened(listening.listen(authority.options()), authority.client())
     ch = client.channel()
@@ -124,7 +123,9 @@ def test_a_client_speaks_through_tls_and_all_of_a_long_message_comes_back(
     client.vanish()
 
 
-def test_without_a_certificate_nobody_gets_in_where_one_is_required(listening: Listening, authority: Authority) -> None:
+def test_without_a_certificate_nobody_gets_in_where_one_is_required(
+    listening: ListeningServer, authority: Authority
+) -> None:
     port = listening.listen(authority.options(verify=True, certificate_required=True))
     assert turned_away(port, authority.client())
     assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in str(listening.reported("tls_handshake_failed")["reason"]).upper()
@@ -132,7 +133,7 @@ def test_without_a_certificate_nobody_gets_in_where_one_is_required(listening: L
 
 
 def test_a_certificate_of_somebody_else_is_refused_even_where_none_is_required(
-    listening: Listening, authority: Authority, tmp_path: Path
+    listening: ListeningServer, authority: Authority, tmp_path: Path
 ) -> None:
     port = listening.listen(authority.options(verify=True))
     (tmp_path / "other").mkdir()
@@ -153,7 +154,7 @@ def test_a_certificate_of_somebody_else_is_refused_even_where_none_is_required(
     ],
 )
 def test_a_verified_certificate_names_a_user(
-    listening: Listening, authority: Authority, login_from: str, name: str
+    listening: ListeningServer, authority: Authority, login_from: str, name: str
 ) -> None:
     port = listening.listen(authority.options(verify=True, certificate_required=True, login_from=login_from))
     client = opened(port, authority.client("client.example"))
@@ -165,7 +166,7 @@ def test_a_verified_certificate_names_a_user(
     client.vanish()
 
 
-def test_older_versions_of_tls_are_refused(listening: Listening, authority: Authority) -> None:
+def test_older_versions_of_tls_are_refused(listening: ListeningServer, authority: Authority) -> None:
     port = listening.listen(authority.options(versions=("tlsv1.3",)))
     context = authority.client()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -174,7 +175,7 @@ def test_older_versions_of_tls_are_refused(listening: Listening, authority: Auth
     assert listening.reported("tls_handshake_failed")
 
 
-def test_who_does_not_speak_tls_is_turned_away_and_logged(listening: Listening, authority: Authority) -> None:
+def test_who_does_not_speak_tls_is_turned_away_and_logged(listening: ListeningServer, authority: Authority) -> None:
     pipe = SocketPipe("127.0.0.1", listening.listen(authority.options()))
     pipe.send(b"AMQP\0\0\x09\1")
     while pipe.receive(None):  # an alert, perhaps
@@ -184,7 +185,7 @@ def test_who_does_not_speak_tls_is_turned_away_and_logged(listening: Listening, 
 
 
 def test_who_does_not_go_on_keeps_nobody_out(
-    listening: Listening, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    listening: ListeningServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKES_LIMIT", 3)
     port = listening.listen(authority.options(handshake_timeout_s=60))
@@ -200,14 +201,14 @@ def test_who_does_not_go_on_keeps_nobody_out(
         pipe.close()
 
 
-def test_a_handshake_that_takes_too_long_is_ended(listening: Listening, authority: Authority) -> None:
+def test_a_handshake_that_takes_too_long_is_ended(listening: ListeningServer, authority: Authority) -> None:
     pipe = SocketPipe("127.0.0.1", listening.listen(authority.options(handshake_timeout_s=0.2)))
     assert pipe.receive(None) == b""
     pipe.close()
     assert listening.reported("tls_handshake_failed")
 
 
-def test_new_certificates_are_for_new_connections(listening: Listening, authority: Authority) -> None:
+def test_new_certificates_are_for_new_connections(listening: ListeningServer, authority: Authority) -> None:
     port = listening.listen(authority.options())
     context = authority.client()
     client = opened(port, context)
@@ -261,7 +262,7 @@ def test_listed_ciphers_are_those_of_1_2_and_1_3_has_all_of_its_own(authority: A
     assert "TLS_AES_256_GCM_SHA384" in names
 
 
-def test_pika_speaks_to_it(listening: Listening, authority: Authority) -> None:
+def test_pika_speaks_to_it(listening: ListeningServer, authority: Authority) -> None:
     port = listening.listen(authority.options())
     options = pika.SSLOptions(authority.client(), "localhost")
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, ssl_options=options)) as connection:
@@ -273,7 +274,7 @@ def test_pika_speaks_to_it(listening: Listening, authority: Authority) -> None:
 
 
 def test_a_certificate_is_enough_to_log_in_where_that_is_offered(authority: Authority) -> None:
-    listening = Listening(mechanisms=("PLAIN", "EXTERNAL"))
+    listening = ListeningServer(mechanisms=("PLAIN", "EXTERNAL"))
     options = authority.options(verify=True, certificate_required=True, login_from="common_name")
     port = listening.listen(options)
     listening.call(listening.node.users.add, "sensor")
@@ -290,7 +291,7 @@ def test_a_certificate_is_enough_to_log_in_where_that_is_offered(authority: Auth
     listening.close()
 
 
-def test_aio_pika_speaks_to_it(listening: Listening, authority: Authority) -> None:
+def test_aio_pika_speaks_to_it(listening: ListeningServer, authority: Authority) -> None:
     port = listening.listen(authority.options(verify=True, certificate_required=True))
 
     async def speak() -> bytes:

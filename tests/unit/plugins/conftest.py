@@ -7,8 +7,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.blocking import Connect, dial
 from tests.support.broker_process import BrokerProcess
+from tests.support.pika_client import Connect, dial
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from pamqp.commands import Exchange
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.blocking import dial, taken
 from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
-from tests.support.listening import Listening
+from tests.support.listening_server import ListeningServer
+from tests.support.pika_client import dial, taken
 from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -133,16 +133,16 @@ def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[
 
 
 @pytest.fixture
-def standing() -> Iterator[Listening]:
+def standing() -> Iterator[ListeningServer]:
     """A broker whose time stands still until a test moves it."""
-    listening = Listening()
+    listening = ListeningServer()
     listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
     yield listening
     listening.close()
 
 
 @pytest.mark.sockets
-def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(standing: Listening) -> None:
+def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(standing: ListeningServer) -> None:
     """Checks 205."""
     clock = standing.node.clock
     assert isinstance(clock, FakeClock)

@@ -4,7 +4,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.blocking import queue, taken
+from tests.support.pika_client import queue, taken
 from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets

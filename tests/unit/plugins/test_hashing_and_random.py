@@ -9,8 +9,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from tests.support.blocking import Connect, dial, queue, taken
 from tests.support.broker_process import BrokerProcess
+from tests.support.pika_client import Connect, dial, queue, taken
 
 pytestmark = pytest.mark.sockets
 

@@ -15,8 +15,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.blocking import Connect, dial, queue, taken
 from tests.support.broker_process import BrokerProcess
+from tests.support.pika_client import Connect, dial, queue, taken
 from warren.broker.plugin import stable_hash
 
 pytestmark = pytest.mark.sockets

@@ -10,8 +10,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.blocking import Connect, dial, queue, taken
 from tests.support.broker_process import BrokerProcess
+from tests.support.pika_client import Connect, dial, queue, taken
 from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets

@@ -6,9 +6,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.blocking import dial, taken
 from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
+from tests.support.pika_client import dial, taken
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table

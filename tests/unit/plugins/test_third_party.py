@@ -9,9 +9,9 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.support.blocking import dial, queue, taken
 from tests.support.broker_process import BrokerProcess, run
 from tests.support.checkout import ROOT
+from tests.support.pika_client import dial, queue, taken
 
 README = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
 LINES = 30  # that an exchange type needs, its entry point and empty lines among them

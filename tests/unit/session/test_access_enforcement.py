@@ -6,7 +6,7 @@ import pytest
 from pamqp.commands import Basic, Connection, Queue
 
 from tests.support import codec
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client
 from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced

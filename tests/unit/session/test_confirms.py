@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
-from tests.support.amqp import Client
-from tests.support.channel import Channel as ClientChannel
-from tests.support.examples import examples
-from tests.support.received import Content, Silence
+from tests.support.amqp_client import Channel as ClientChannel
+from tests.support.amqp_client import Client, Content, Silence
+from tests.support.hypothesis_settings import examples
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.definitions.recorder import Recorder

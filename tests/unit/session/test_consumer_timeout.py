@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pamqp.commands import Connection as ConnectionMethods
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.clock import FakeClock
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.core.node.node import Node

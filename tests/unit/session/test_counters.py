@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pamqp.commands import Basic, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters

@@ -4,8 +4,7 @@ import pytest
 from pamqp.commands import Basic, Connection, Queue
 
 from tests.support import codec
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import fifo as line_module

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Connection
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, dial, new_node
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, SyntaxFault

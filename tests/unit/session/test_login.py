@@ -2,7 +2,7 @@
 
 from pamqp.commands import Channel, Connection
 
-from tests.support.amqp import Client
+from tests.support.amqp_client import Client
 from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.in_process import InProcessPeer
 from tests.support.session import dial, new_node, pipe_of

@@ -7,7 +7,7 @@ from pamqp.commands import Basic, Queue
 from pamqp.commands import Connection as Methods
 
 from tests.support import codec
-from tests.support.channel import Channel as ClientChannel
+from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.node.node import Node

@@ -4,8 +4,8 @@ import pytest
 from pamqp.commands import Basic
 
 from tests.support import codec
+from tests.support.amqp_client import Content
 from tests.support.in_process import InProcessPeer
-from tests.support.received import Content
 
 
 def test_a_return_is_cut_to_the_frame_size_even_where_the_publish_was_not() -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client
 from tests.support.in_process import InProcessPeer, socket_of
 from warren.broker.session.connection import Connection
 

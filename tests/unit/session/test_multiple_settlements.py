@@ -7,7 +7,7 @@ import pytest
 from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
 from tests.support import codec
-from tests.support.channel import Channel as ClientChannel
+from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import TURN_COST

@@ -13,9 +13,7 @@ import pytest
 from pamqp.commands import Basic, Confirm, Connection, Exchange, Queue, Tx
 from pamqp.commands import Channel as ChannelMethods
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
-from tests.support.received import Content
+from tests.support.amqp_client import Channel, Client, Content
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.node.node import Node

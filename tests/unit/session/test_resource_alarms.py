@@ -6,10 +6,9 @@ import pytest
 from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
 from tests.support import codec
-from tests.support.amqp import CAPABILITIES, Client
-from tests.support.channel import Channel as ClientChannel
+from tests.support.amqp_client import CAPABILITIES, Client, Silence
+from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.in_process import InProcessPeer, socket_of
-from tests.support.received import Silence
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.node.node import Node

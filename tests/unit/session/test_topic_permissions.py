@@ -3,7 +3,7 @@
 import pytest
 from pamqp.commands import Connection, Exchange, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.session import dial, new_node
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.node.node import Node

@@ -10,7 +10,7 @@ from pamqp.base import Frame
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.framing import reframe
 from warren.broker.core.messages.message import Address
 from warren.broker.wire import method_encoder

@@ -7,7 +7,7 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from tests.support import codec
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import CommandInvalid, FrameError, SyntaxFault
 from warren.broker.amqp.field_table import MAX_DEPTH, MAX_ENTRIES, Table
 from warren.broker.wire import method_decoder

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.broker import SocketPeer
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.federation import Row, hyphened
 from tests.support.http import HTTPClient
+from tests.support.peer import SocketPeer
 from tests.support.polling import until
 
 BIN = Path("/usr/lib/rabbitmq/bin")  # the commands themselves, without what Debian does for its own service

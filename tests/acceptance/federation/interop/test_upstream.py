@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.background import BackgroundLoop
 from tests.support.federation import Place, headers
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
 
@@ -72,7 +72,7 @@ def test_106_bindings_and_what_is_made_go_as_they_came(rabbit: Rabbit, down: Pla
     until(lambda: not rabbit.bindings("fed.x"), lambda: str(rabbit.bindings("fed.x")))
 
 
-def test_106_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down: Place, loop: BackgroundLoop) -> None:
+def test_106_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down: Place, loop: LoopThread) -> None:
     proxy = Proxy(loop, ("127.0.0.1", rabbit.port))
     try:
         down.ch.exchange("fed.x", "direct", durable=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.support.scripted import Answers, scripted
+from tests.support.fake_http_server import Answers, fake_http_server
 from tests.support.warrenctl import commanded
 from warren.broker.ctl.api_client import API, basic_credentials
 from warren.broker.ctl.command_line import parse
@@ -44,7 +44,7 @@ def test_links_of_federation_are_told_and_restarted(
         "GET /api/federation-links/state/down": (200, LINKS),
         restart: (204, None),
     }
-    with scripted(answers) as (url, asked):
+    with fake_http_server(answers) as (url, asked):
         run = commanded(monkeypatch, capsys, "--url", url)
         told = json.loads(run("federation_status --formatter json")[1])
         assert (told[0]["last_changed"], told[0]["queue"]) == ("2026-11-22 06:01:38", "")
@@ -72,10 +72,10 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(
 def test_an_answer_of_something_else_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with scripted({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
+    with fake_http_server({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
         told = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
         assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", told)
-    with scripted({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
+    with fake_http_server({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
         status, out, err = commanded(monkeypatch, capsys, "--url", url)("list_users")
         assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
 
@@ -87,7 +87,7 @@ def test_a_certificate_has_to_be_one_that_the_system_trusts(
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    with scripted({"GET /api/users": (200, [])}, context) as (url, _):
+    with fake_http_server({"GET /api/users": (200, [])}, context) as (url, _):
         run = commanded(monkeypatch, capsys, "--url", url)
         status, out, err = run("list_users -q")
         assert (status, out) == (69, "") and "certificate verify failed" in err.lower().replace("_", " ")
@@ -96,7 +96,7 @@ def test_a_certificate_has_to_be_one_that_the_system_trusts(
 
 
 def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
-    with scripted({"GET /api/users": (200, []), "GET /api/vhosts": (200, [1])}) as (url, _):
+    with fake_http_server({"GET /api/users": (200, []), "GET /api/vhosts": (200, [1])}) as (url, _):
         api = API(url, 10.0)
         assert api.get("users") == []
         assert api.get("vhosts") == [1]
@@ -105,7 +105,7 @@ def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
 
 def test_who_is_refused_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {"error": "not_authorized", "reason": "Not_Authorized"}
-    with scripted({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
+    with fake_http_server({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
         status, _, err = commanded(monkeypatch, capsys, "--url", url)("await_startup")
         assert status == 69 and err.endswith(": user or password is wrong\n")
 
@@ -177,7 +177,7 @@ def test_all_limits_of_a_virtual_host_are_one_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put = "PUT /api/parameters/vhost-limits/%2F/limits"
-    with scripted({"GET /api/vhosts/%2F": (200, {"name": "/"}), put: (204, None)}) as (url, asked):
+    with fake_http_server({"GET /api/vhosts/%2F": (200, {"name": "/"}), put: (204, None)}) as (url, asked):
         limits = '\'{"max-queues":5,"max-connections":6}\''
         assert commanded(monkeypatch, capsys, "--url", url)(f"set_vhost_limits {limits}")[0] == 0
         assert [request for request in asked if not request.startswith("GET")] == [put]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.telemetry.detailed_rates import DetailedRates

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import asgi_scope
-from tests.support.scraping import Scraper
+from tests.support.metrics import Scraper
 from tests.turns.crowd import path_of, readable, stay
 from warren.plugins.management import pagination
 from warren.plugins.management.router import Route

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.scraping import Scraper
+from tests.support.metrics import Scraper
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import errno
 from pathlib import Path
 
-from tests.support.channel import Channel
-from tests.support.scraping import Samples, Scraper
+from tests.support.amqp_client import Channel
+from tests.support.metrics import Samples, Scraper
 from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.storage.journal import Journal as SegmentJournal

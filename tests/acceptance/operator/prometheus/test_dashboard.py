@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scraping import Samples, Scraper
+from tests.support.metrics import Samples, Scraper
 
 # By the labels of each series, those that its panels look at. A rate over a counter that is not there yet is no rate.
 ALONE: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
-from tests.support.scraping import Samples, Scraper
+from tests.support.metrics import Samples, Scraper
 
 ENDPOINTS = {
     "/metrics": "aggregated",

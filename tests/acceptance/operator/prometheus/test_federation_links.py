@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.scraping import Scraper
+from tests.support.metrics import Scraper
 from warren.broker.plugin import Service
 
 LINK: dict[str, Any] = {

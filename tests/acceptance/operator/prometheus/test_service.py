@@ -12,8 +12,8 @@ import trustme
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.checkout import ROOT
 from tests.support.http import HTTPClient
+from tests.support.metrics import Samples
 from tests.support.polling import until
-from tests.support.scraping import Samples
 
 pytestmark = pytest.mark.sockets
 

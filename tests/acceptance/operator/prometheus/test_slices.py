@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.scraping import Samples, Scraper
+from tests.support.metrics import Samples, Scraper
 from warren.plugins.prometheus.endpoints import collected
 from warren.plugins.prometheus.exposition import PIECE, Text
 from warren.plugins.prometheus.scope import Scope

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tests.support.http import asgi_scope, call_application
-from tests.support.scraping import Samples, Scraper
+from tests.support.metrics import Samples, Scraper
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.prometheus import application
 from warren.plugins.prometheus.exposition import One, Table, Text

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.definitions import SECRET_HASH, new_node, whole
-from tests.support.watcher import Watcher
+from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, Unknown
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.definitions.importer import import_definitions
@@ -173,12 +173,12 @@ def with_item(section: str, item: object) -> dict[str, Any]:
 
 def refusal(node: Node, document: object, vhost: str | None = None) -> str:
     """What is said of it; nobody is told of any change, and there is none."""
-    watcher = Watcher()
+    watcher = RecordingObserver()
     node.observers.add(watcher)
     before = export_definitions(node)
     with pytest.raises(Invalid) as raised:
         import_definitions(node, document, vhost)
-    assert export_definitions(node) == before and not watcher.told()
+    assert export_definitions(node) == before and not watcher.take_changes()
     return raised.value.text
 
 

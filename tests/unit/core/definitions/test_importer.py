@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.definitions import SECRET_HASH, WHOLE, new_node, whole
-from tests.support.watcher import Watcher
+from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, hash_password, verify_password
@@ -56,13 +56,13 @@ def test_every_section_is_optional(node: Node) -> None:
 
 
 def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_the_same() -> None:
-    node, watcher = new_node(), Watcher()
+    node, watcher = new_node(), RecordingObserver()
     node.observers.add(watcher)
     import_definitions(node, WHOLE)
-    told = watcher.told()
+    told = watcher.take_changes()
     assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(told)
     import_definitions(node, WHOLE)
-    assert {line.split()[0] for line in watcher.told()} == {"+vhost", "+permission", "+topicpermission"}
+    assert {line.split()[0] for line in watcher.take_changes()} == {"+vhost", "+permission", "+topicpermission"}
 
 
 # Exchanges and queues

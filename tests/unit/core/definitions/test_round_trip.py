@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.definitions import as_text, new_node
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import AMQPError
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import export_definitions

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Content
 from tests.support.clock import FakeClock
-from tests.support.received import Content
 from tests.support.session import connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties

@@ -10,7 +10,7 @@ from pamqp.commands import Exchange, Queue
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.clock import FakeClock
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange

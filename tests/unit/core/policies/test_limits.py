@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.watcher import Watcher
+from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.core.access.users import Users
 from warren.broker.core.node.node import Node
@@ -114,18 +114,18 @@ def test_limits_of_a_vhost_have_one_name(node: Node, limits: Limits) -> None:
 
 
 def test_limits_of_a_user_are_added_to_and_taken_away(node: Node, limits: Limits) -> None:
-    watcher = Watcher()
+    watcher = RecordingObserver()
     node.observers.add(watcher)
     limits.set_user("u", {"max-connections": 5})
     limits.set_user("u", {"max-channels": 7.0})
     limits.set_user("u", {"max-channels": 7})
     assert (limits.user_connections("u"), limits.user_channels("u")) == (5, 7)
-    assert watcher.told() == ["+user u"] * 2
+    assert watcher.take_changes() == ["+user u"] * 2
     limits.clear_user("u", "max-connections")
     assert (limits.user_connections("u"), limits.user_channels("u")) == (None, 7)
     limits.clear_user("u")
     limits.clear_user("u")
-    assert limits.user_channels("u") is None and watcher.told() == ["+user u"] * 2
+    assert limits.user_channels("u") is None and watcher.take_changes() == ["+user u"] * 2
 
 
 def test_wrong_limits_of_a_user_are_refused(limits: Limits) -> None:

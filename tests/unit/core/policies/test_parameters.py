@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.watcher import Watcher
+from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, OperatorError, Unknown
 from warren.broker.core.access.users import Users
 from warren.broker.core.node.node import Node
@@ -33,8 +33,8 @@ def node() -> Node:
 
 
 @pytest.fixture
-def watcher(node: Node) -> Watcher:
-    watcher = Watcher()
+def watcher(node: Node) -> RecordingObserver:
+    watcher = RecordingObserver()
     node.observers.add(watcher)
     return watcher
 
@@ -55,23 +55,27 @@ def reason(error: pytest.ExceptionInfo[OperatorError]) -> str:
     return error.value.text
 
 
-def test_a_parameter_is_kept_worked_by_and_told(parameters: Parameters, colours: Colours, watcher: Watcher) -> None:
+def test_a_parameter_is_kept_worked_by_and_told(
+    parameters: Parameters, colours: Colours, watcher: RecordingObserver
+) -> None:
     assert parameters.set("/", "colour", "a", "red")
     assert not parameters.set("/", "colour", "a", ["blue"])
     assert parameters.get("/", "colour", "a") == ["blue"] == colours.held["/", "a"]
-    assert watcher.told() == ["+parameter / colour a"] * 2
+    assert watcher.take_changes() == ["+parameter / colour a"] * 2
     parameters.clear("/", "colour", "a")
     assert parameters.get("/", "colour", "a") is None is colours.held["/", "a"]
-    assert watcher.told() == ["-parameter / colour a"]
+    assert watcher.take_changes() == ["-parameter / colour a"]
 
 
-def test_the_same_value_again_tells_nobody(parameters: Parameters, colours: Colours, watcher: Watcher) -> None:
+def test_the_same_value_again_tells_nobody(
+    parameters: Parameters, colours: Colours, watcher: RecordingObserver
+) -> None:
     parameters.set("/", "colour", "a", [{"x": 1, "y": True}])
-    watcher.told()
+    watcher.take_changes()
     parameters.set("/", "colour", "a", [{"y": True, "x": 1}])
-    assert watcher.told() == []
+    assert watcher.take_changes() == []
     parameters.set("/", "colour", "a", [{"y": 1, "x": 1}])
-    assert watcher.told() == ["+parameter / colour a"]
+    assert watcher.take_changes() == ["+parameter / colour a"]
 
 
 def test_true_is_not_one() -> None:
@@ -85,11 +89,13 @@ def test_what_the_caller_does_with_the_value_afterwards_changes_nothing(paramete
     assert parameters.get("/", "colour", "a") == ["red"]
 
 
-def test_all_lines_of_a_refusal_are_told_and_nothing_is_kept(parameters: Parameters, watcher: Watcher) -> None:
+def test_all_lines_of_a_refusal_are_told_and_nothing_is_kept(
+    parameters: Parameters, watcher: RecordingObserver
+) -> None:
     with pytest.raises(Invalid) as raised:
         parameters.set("/", "colour", "a", 5)
     assert reason(raised) == "Validation failed\n\na is no colour\nnor is it anything else\n"
-    assert not parameters.all() and not watcher.told()
+    assert not parameters.all() and not watcher.take_changes()
 
 
 def test_a_component_that_nobody_knows_is_refused(parameters: Parameters) -> None:
@@ -163,13 +169,13 @@ def test_they_are_listed_by_vhost_and_component(node: Node, parameters: Paramete
     assert [each.name for each in parameters.all(component="vhost-limits")] == ["limits"]
 
 
-def test_global_parameters_have_any_name_and_value(parameters: Parameters, watcher: Watcher) -> None:
+def test_global_parameters_have_any_name_and_value(parameters: Parameters, watcher: RecordingObserver) -> None:
     assert parameters.set_global("mqtt_port_to_vhost_mapping", {"1883": "/"})
     assert not parameters.set_global("mqtt_port_to_vhost_mapping", {"1883": "/"})
-    assert watcher.told() == ["+globalparameter mqtt_port_to_vhost_mapping"]
+    assert watcher.take_changes() == ["+globalparameter mqtt_port_to_vhost_mapping"]
     assert parameters.globals() == {"mqtt_port_to_vhost_mapping": {"1883": "/"}}
     parameters.clear_global("mqtt_port_to_vhost_mapping")
-    assert watcher.told() == ["-globalparameter mqtt_port_to_vhost_mapping"] and not parameters.globals()
+    assert watcher.take_changes() == ["-globalparameter mqtt_port_to_vhost_mapping"] and not parameters.globals()
 
 
 def test_the_cluster_has_the_name_that_it_is_given(node: Node) -> None:

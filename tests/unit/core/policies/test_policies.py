@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.watcher import Watcher
+from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -40,8 +40,8 @@ def policies(node: Node) -> Policies:
 
 
 @pytest.fixture
-def watcher(node: Node) -> Watcher:
-    made = Watcher()
+def watcher(node: Node) -> RecordingObserver:
+    made = RecordingObserver()
     node.observers.add(made)
     return made
 
@@ -71,7 +71,9 @@ def test_a_policy_holds_for_what_is_there_and_what_comes(vhost: VHost, policies:
     assert before.settings.max_length == 5
 
 
-def test_what_held_before_holds_again_once_it_is_cleared(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
+def test_what_held_before_holds_again_once_it_is_cleared(
+    vhost: VHost, policies: Policies, watcher: RecordingObserver
+) -> None:
     it = queue(vhost, "q")
     policies.set("/", "low", "^q", {"max-length": 1}, -1)
     policies.set("/", "high", "^q", {"max-length": 2}, 1)
@@ -80,7 +82,7 @@ def test_what_held_before_holds_again_once_it_is_cleared(vhost: VHost, policies:
     assert it.effective == {"max-length": 1} and name_of(it) == "low"
     policies.clear("/", "low")
     assert it.policy is None and it.effective == {} and it.settings.max_length == -1
-    assert watcher.touched() == ["q"] * 4
+    assert watcher.take_targets() == ["q"] * 4
 
 
 def test_of_equal_priorities_the_lower_name_wins_whatever_came_first(vhost: VHost, policies: Policies) -> None:
@@ -155,7 +157,9 @@ def test_all_that_could_hold_are_told_best_first(vhost: VHost, policies: Policie
 # Operators' policies
 
 
-def test_an_operator_policy_holds_beside_the_users(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
+def test_an_operator_policy_holds_beside_the_users(
+    vhost: VHost, policies: Policies, watcher: RecordingObserver
+) -> None:
     it = queue(vhost, "q")
     policies.set("/", "limit", "^q", {"max-length": 3, "expires": 1000}, 0, "queues", True)
     assert it.effective == {"max-length": 3, "expires": 1000} and it.policy is None
@@ -164,7 +168,7 @@ def test_an_operator_policy_holds_beside_the_users(vhost: VHost, policies: Polic
     assert it.operator_policy is not None and it.operator_policy.name == "limit" and name_of(it) == "p"
     policies.clear("/", "limit", True)
     assert it.effective == {"max-length": 9, "message-ttl": 7} and it.operator_policy is None
-    assert watcher.touched() == ["q"] * 3
+    assert watcher.take_targets() == ["q"] * 3
     with pytest.raises(Unknown):
         policies.clear("/", "p", True)
 
@@ -207,20 +211,20 @@ def test_an_operator_policy_may_come_by_the_door_of_parameters(node: Node, polic
 # Changes
 
 
-def test_only_what_is_touched_is_told(vhost: VHost, policies: Policies, watcher: Watcher) -> None:
+def test_only_what_is_touched_is_told(vhost: VHost, policies: Policies, watcher: RecordingObserver) -> None:
     for name in ("a1", "a2", "b"):
         queue(vhost, name)
     exchange(vhost, "a-exchange")
     policies.set("/", "p", "^a[-0-9]", LENGTH)
-    assert watcher.touched() == ["a-exchange", "a1", "a2"] and watcher.told() == ["+parameter / policy p"]
+    assert watcher.take_targets() == ["a-exchange", "a1", "a2"] and watcher.take_changes() == ["+parameter / policy p"]
     policies.set("/", "p", "^a[-0-9]", LENGTH)
-    assert watcher.touched() == [] == watcher.told()
+    assert watcher.take_targets() == [] == watcher.take_changes()
     policies.set("/", "lower", "^a[-0-9]", {"max-length": 1}, -1)
-    assert watcher.touched() == []
+    assert watcher.take_targets() == []
     policies.set("/", "p", "^(a2|b)", LENGTH)
-    assert watcher.touched() == ["a-exchange", "a1", "a2", "b"]
+    assert watcher.take_targets() == ["a-exchange", "a1", "a2", "b"]
     policies.clear("/", "lower")
-    assert watcher.touched() == ["a-exchange", "a1"]
+    assert watcher.take_targets() == ["a-exchange", "a1"]
 
 
 def test_a_policy_acts_at_once_on_what_is_queued(vhost: VHost, policies: Policies) -> None:

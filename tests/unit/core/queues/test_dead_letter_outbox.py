@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Queue as QueueMethods
 
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.queues import dead_lettering, queue

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal
 from warren.broker.core.messages.message import Message

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.clock import FakeClock
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, NoVHost, Taker, new_queue
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties

@@ -6,7 +6,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState

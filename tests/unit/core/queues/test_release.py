@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Queue as QueueMethods
 
-from tests.support.amqp import Client
-from tests.support.channel import Channel
+from tests.support.amqp_client import Channel, Client, Silence
 from tests.support.clock import FakeClock
-from tests.support.received import Silence
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST

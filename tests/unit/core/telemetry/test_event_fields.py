@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.examples import examples
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table, check
 from warren.broker.core.telemetry.event_fields import (
     DEEPEST,

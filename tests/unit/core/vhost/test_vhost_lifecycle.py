@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.watcher import Watcher
+from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
@@ -71,8 +71,8 @@ def node() -> Node:
 
 
 @pytest.fixture
-def watcher(node: Node) -> Watcher:
-    made = Watcher()
+def watcher(node: Node) -> RecordingObserver:
+    made = RecordingObserver()
     node.observers.add(made)
     return made
 
@@ -86,20 +86,20 @@ def queue(
 # Coming and changing
 
 
-def test_a_vhost_is_made_once_and_keeps_what_it_was_made_with(node: Node, watcher: Watcher) -> None:
+def test_a_vhost_is_made_once_and_keeps_what_it_was_made_with(node: Node, watcher: RecordingObserver) -> None:
     made = node.add_vhost("v", "for tests", ("a", "b"), "quorum")
     assert node.add_vhost("v", "other") is made is node.vhosts["v"]
-    assert watcher.told() == ["+vhost v"]
+    assert watcher.take_changes() == ["+vhost v"]
     kept = made.metadata
     assert (kept.description, kept.tags, kept.default_queue_type) == ("for tests", ("a", "b"), "quorum")
     assert "amq.topic" in made.exchanges
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128, "\ud800"])
-def test_a_name_that_no_client_could_say_is_refused(node: Node, watcher: Watcher, name: str) -> None:
+def test_a_name_that_no_client_could_say_is_refused(node: Node, watcher: RecordingObserver, name: str) -> None:
     with pytest.raises(Invalid):
         node.add_vhost(name)
-    assert not watcher.told() and list(node.vhosts) == ["/"]
+    assert not watcher.take_changes() and list(node.vhosts) == ["/"]
 
 
 def test_a_queue_type_that_there_is_not_cannot_be_the_default(node: Node) -> None:
@@ -110,21 +110,21 @@ def test_a_queue_type_that_there_is_not_cannot_be_the_default(node: Node) -> Non
         node.update_vhost("/", default_queue_type="x")
 
 
-def test_a_text_that_could_not_be_stored_is_refused(node: Node, watcher: Watcher) -> None:
+def test_a_text_that_could_not_be_stored_is_refused(node: Node, watcher: RecordingObserver) -> None:
     for metadata in ({"description": "\ud800"}, {"tags": ("\ud800",)}):
         with pytest.raises(Invalid, match="not UTF-8"):
             node.add_vhost("v", **metadata)  # type: ignore[arg-type]
     assert "v" not in node.vhosts and not watcher.changes
 
 
-def test_only_what_is_given_is_changed(node: Node, watcher: Watcher) -> None:
+def test_only_what_is_given_is_changed(node: Node, watcher: RecordingObserver) -> None:
     node.add_vhost("v", "old", ("a",), "quorum")
-    watcher.told()
+    watcher.take_changes()
     node.update_vhost("v", description="new")
     node.update_vhost("v", protected=True)
     kept = node.vhosts["v"].metadata
     assert (kept.description, kept.tags, kept.default_queue_type, kept.protected) == ("new", ("a",), "quorum", True)
-    assert watcher.told() == ["+vhost v"] * 2
+    assert watcher.take_changes() == ["+vhost v"] * 2
     node.update_vhost("v", tags=(), default_queue_type="", protected=False)
     kept = node.vhosts["v"].metadata
     assert (kept.tags, kept.default_queue_type, kept.protected) == ((), "", False)

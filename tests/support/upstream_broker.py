@@ -35,7 +35,7 @@ def typed(**fields: Value) -> Table:
     return Table.EMPTY.with_items([(name.replace("_", "-"), value) for name, value in fields.items()])
 
 
-class Site:
+class UpstreamBroker:
     """A broker on the running loop."""
 
     def __init__(self) -> None:
@@ -96,9 +96,9 @@ class Site:
 
 
 @asynccontextmanager
-async def running(tls: TLSOptions | None = None) -> AsyncIterator[Site]:
+async def running(tls: TLSOptions | None = None) -> AsyncIterator[UpstreamBroker]:
     """With nothing left behind: no connection, no task, nothing for asyncio or aio-pika to complain of."""
-    site = Site()
+    site = UpstreamBroker()
     complaints: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
@@ -115,7 +115,7 @@ async def running(tls: TLSOptions | None = None) -> AsyncIterator[Site]:
     assert not complaints
 
 
-Test = Callable[[Site], Awaitable[None]]
+Test = Callable[[UpstreamBroker], Awaitable[None]]
 
 
 def run(loop: Callable[[], asyncio.AbstractEventLoop], test: Test, tls: TLSOptions | None = None) -> None:

@@ -11,18 +11,20 @@ T = TypeVar("T")
 PATIENCE_S = 60.0
 
 
-class BackgroundLoop:
+class LoopThread:
+    """An event loop that runs in a thread of its own until it is closed."""
+
     def __init__(self, make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop) -> None:
         self.loop = make()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], within_s: float = PATIENCE_S) -> T:
-        """On the loop, to its end."""
+        """Run a coroutine on the loop to its end; return its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(within_s)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """On the loop."""
+        """Call a function on the loop; return its result."""
 
         async def work() -> T:
             return function(*args)
@@ -30,7 +32,7 @@ class BackgroundLoop:
         return self.run(work())
 
     def close(self) -> None:
-        """What still runs there is cancelled."""
+        """Cancel what still runs there, and stop the loop."""
 
         async def cancel_all() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}

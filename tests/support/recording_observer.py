@@ -1,4 +1,4 @@
-"""An observer that notes what it is told of operators' changes."""
+"""An observer that records the changes of configuration and policies of which it is notified."""
 
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.metadata.records import Change, StoredParameter
@@ -6,8 +6,8 @@ from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.observer import Observer
 
 
-class Watcher(Observer):
-    """`changes` are those of the configuration, `targets` the names of what works by another policy now."""
+class RecordingObserver(Observer):
+    """`changes` are those of the configuration, `targets` the names of queues and exchanges with another policy."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -19,18 +19,19 @@ class Watcher(Observer):
     def policy_changed(self, target: Queue | Exchange) -> None:
         self.targets.append(target.name)
 
-    def told(self) -> list[str]:
-        """What was put and dropped since the last time, such as `+parameter / vhost-limits limits`."""
+    def take_changes(self) -> list[str]:
+        """Return the changes since the last call, such as `+parameter / vhost-limits limits`."""
         changes, self.changes = self.changes, []
-        return [said(change) for change in changes]
+        return [describe(change) for change in changes]
 
-    def touched(self) -> list[str]:
-        """The names since the last time, sorted."""
+    def take_targets(self) -> list[str]:
+        """Return the targets since the last call, sorted."""
         targets, self.targets = self.targets, []
         return sorted(targets)
 
 
-def said(change: Change) -> str:
+def describe(change: Change) -> str:
+    """A change in one line: `+` or `-`, the kind of its record, and what names it."""
     record = change.record
     kind = type(record).__name__.removeprefix("Stored").lower()
     slots = [slot for slot in ("vhost", "component", "user", "name") if slot in record.__slots__]

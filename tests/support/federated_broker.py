@@ -10,7 +10,7 @@ from .federation import SOON_S, Row, hyphened
 from .polling import until
 
 
-class Warren(BrokerProcess):
+class FederatedBroker(BrokerProcess):
     """A broker whose cluster is called as it is. Links are asked for in the virtual host `/`."""
 
     def __init__(self, folder: Path, name: str, *options: str) -> None:

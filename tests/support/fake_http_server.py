@@ -1,4 +1,4 @@
-"""An HTTP server that answers what it is told to, for whoever asks."""
+"""An HTTP server with a fixed response for each request."""
 
 import http.server
 import json
@@ -9,19 +9,18 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 Answers = dict[str, tuple[int, object]]
-"""Status and document by method and path."""
+"""The status and the document of a response, by method and path."""
 
 
-class Scripted(http.server.BaseHTTPRequestHandler):
-    """Of one that is made for each server, with `answers`; those that came are in `asked`."""
+class Handler(http.server.BaseHTTPRequestHandler):
+    """The handler of the requests of one server: it responds with `answers`, and adds each request to `asked`."""
 
     protocol_version = "HTTP/1.1"
     answers: ClassVar[Answers] = {}
     asked: ClassVar[list[str]] = []
 
     def answer(self) -> None:
-        size = int(self.headers.get("content-length", 0))
-        self.rfile.read(size)
+        self.rfile.read(int(self.headers.get("content-length", 0)))
         request = f"{self.command} {self.path}"
         self.asked.append(request)
         status, document = self.answers.get(request, (404, {"error": "Object Not Found", "reason": "Not Found"}))
@@ -31,27 +30,27 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(octets)))
         self.end_headers()
         self.wfile.write(octets)
-        self.close_connection = True  # which the client is not told
+        self.close_connection = True
 
     do_GET = do_PUT = do_DELETE = do_POST = answer
 
     def log_message(self, format: str, *args: object) -> None:
-        """To nobody."""
+        """Log nothing."""
 
 
-class Quiet(http.server.HTTPServer):
-    """Says nothing of clients who leave."""
+class Server(http.server.HTTPServer):
+    """A server that reports no errors of connections."""
 
     def handle_error(self, request: object, client_address: object) -> None: ...
 
 
 @contextmanager
-def scripted(answers: Answers, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
-    """The URL of a server that answers so, with TLS where there is a context, and what it was asked."""
+def fake_http_server(answers: Answers, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Run a server with these responses, by TLS if there is a context; give its URL and the list of its requests."""
     asked: list[str] = []
     overview: Answers = {"GET /api/overview?columns=node": (200, {"node": "rabbit@far"})}
-    handler = type("Told", (Scripted,), {"answers": overview | answers, "asked": asked})
-    server = Quiet(("127.0.0.1", 0), handler)
+    handler = type("TableHandler", (Handler,), {"answers": overview | answers, "asked": asked})
+    server = Server(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

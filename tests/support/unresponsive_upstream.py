@@ -8,16 +8,16 @@ from pamqp import commands
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
 from . import codec
-from .background import BackgroundLoop
+from .loop_thread import LoopThread
 
 BEAT_S = 0.05
 SERVER_PROPERTIES = {"capabilities": {"consumer_priorities": True, "basic.nack": True}}
 
 
-class MuteUpstream:
+class UnresponsiveUpstream:
     """Listens on a port of its own. A connection is answered nothing from the method `mute` on; None: all is."""
 
-    def __init__(self, loop: BackgroundLoop) -> None:
+    def __init__(self, loop: LoopThread) -> None:
         self.mute: type[Any] | None = None
         self.accepted = 0
         self.beats = 0

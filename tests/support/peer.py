@@ -12,8 +12,7 @@ from typing import Any
 
 from pamqp.commands import Connection, Exchange, Queue
 
-from .amqp import Client
-from .received import Closed, Silence
+from .amqp_client import Client, Closed, Silence
 
 PATIENCE_S = 60  # for a reply over a socket
 CTL = shlex.split(os.environ.get("WARREN_CTL", ""))  # the command line of the peer's rabbitmqctl, with its -n NODE
