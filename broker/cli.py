@@ -1,6 +1,6 @@
-"""The command `warren`. It starts fast and stays small, so what a command needs is imported in the command.
+"""The command `warren`. Each subcommand imports what it needs itself, so that it starts fast and stays small.
 
-argparse, where warrenctl has click: a daemon keeps for its life what it has once imported.
+It uses argparse, and not click as warrenctl does, because a daemon keeps in memory what it has imported.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 USAGE_STATUS = 2
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
-OURS = ("serve", "plugins", "doctor", "--version")  # with which commands of plugins are not looked for
+OURS = ("serve", "plugins", "doctor", "--version")  # with these, commands of plugins are not loaded
 
-# the options of `serve` that stand in for a key of the file
+# options of `serve` that override a key of the configuration file
 FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "sync", "log_level")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that tells a wrong command line in one line."""
+    """A parser that reports a wrong command line in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_STATUS, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def distribution_version() -> str:
-    """The version of the installed distribution."""
+    """Return the version of the installed distribution."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -40,7 +40,7 @@ def distribution_version() -> str:
 
 
 class _Version(argparse.Action):
-    """`--version`; the number is looked up only when somebody asks."""
+    """The option `--version`, which looks the number up only when used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(f"warren {distribution_version()}")
@@ -48,7 +48,7 @@ class _Version(argparse.Action):
 
 
 def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser:
-    """The command line of `warren`, without abbreviations; `more` are the commands of plugins."""
+    """Return the parser of the command line, without abbreviations; `more` are the commands of plugins."""
     warren = _Parser(prog="warren", description="Warren, an AMQP 0-9-1 broker.", allow_abbrev=False)
     warren.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = warren.add_subparsers(metavar="COMMAND", required=True)
@@ -90,13 +90,13 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Runs a broker until it is told to stop; returns the exit status."""
+    """Run a broker until it is stopped, and return the exit status."""
     from .config import ConfigError, Sources
 
-    given: dict[str, Any] = {key: getattr(options, key) for key in FLAGS if getattr(options, key) is not None}
-    if "data_dir" in given:
-        given["memory"] = False
-    sources = Sources(options.config, given)
+    overrides: dict[str, Any] = {key: getattr(options, key) for key in FLAGS if getattr(options, key) is not None}
+    if "data_dir" in overrides:
+        overrides["memory"] = False
+    sources = Sources(options.config, overrides)
     try:
         config = sources.load()
     except ConfigError as error:
@@ -108,7 +108,7 @@ def serve(options: argparse.Namespace) -> int:
         sys.stdout.write("".join([f"# {warning}\n" for warning in sources.warnings]) + text_of(config))
         return 0
 
-    from . import logs  # before app: logs has its own way of importing structlog
+    from . import logs  # before app: logs imports structlog in its own way
 
     try:
         logs.configure(config.log, node=config.node)
@@ -124,7 +124,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def plugins(options: argparse.Namespace) -> int:
-    """Lists what is installed; returns the exit status."""
+    """Print the installed exchange types, and return the exit status."""
     from .core.exchanges.registry import Registry
     from .hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types
 
@@ -140,7 +140,7 @@ def plugins(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Verifies a data folder; returns the exit status."""
+    """Verify a data folder, and return the exit status."""
     from pathlib import Path
 
     from .storage.doctor import examine
@@ -149,7 +149,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of `warren` with these arguments (None: those of the process)."""
+    """Run `warren` with these arguments, by default those of the process, and return the exit status."""
     if arguments is None:
         arguments = sys.argv[1:]
     more: Mapping[str, Command] = {}

@@ -1,4 +1,4 @@
-"""Builds the node and the settings of its sessions from the configuration."""
+"""Construction of the node and the settings of its sessions from the configuration."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def build_node(
         for change in definitions.changes():
             store.journal.change(change)
     restored = restore(node, definitions)
-    # Limits come after what is restored: they hold for what is new.
+    # After the restoration, because limits apply only to new objects.
     node.limits.queues = config.cluster_queue_limit
     node.limits.exchanges = config.cluster_exchange_limit
     node.limits.vhosts = config.vhost_max
@@ -80,7 +80,7 @@ def build_node(
     if CLUSTER_ID not in node.parameters.globals():
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
-    node.pump()  # what was due, or is too much, while the broker was down
+    node.pump()  # messages that expired while the broker was down, and those beyond new limits
     return node
 
 
@@ -96,9 +96,9 @@ def message_memory_bytes(config: Config) -> int:
 def default_cluster_name(config: Config) -> str:
     """Return the cluster's name until an operator sets one: as configured, or else the node's name.
 
-    Brokers of one machine without either have the same node name, and would share their queues at an upstream,
-    which are named after the cluster. So four digits of a hash follow: of the data folder's path or, in memory, of the
-    listeners.
+    Brokers of one machine that configure neither have the same node name. They would share their queues at an upstream,
+    which are named after the cluster. So four digits of a hash follow: of the data folder's path or, without one, of
+    the listeners.
     """
     if config.cluster_name or config.node != default_node():
         return config.cluster_name or config.node
@@ -116,9 +116,11 @@ def password_rules(config: Config) -> PasswordRules:
 
 
 def load_definitions(node: Node, config: Config) -> bool:
-    """Import the configured definition files before the first batch of the journal; log the failure and return False if
-    that is not possible."""
-    from ..core.definitions.files import DefinitionsError, load  # 10 ms that most starts need not spend
+    """Import the configured definition files before the first batch of the journal.
+
+    On failure log it and return False.
+    """
+    from ..core.definitions.files import DefinitionsError, load  # here: 10 ms that most starts do not need
 
     try:
         skipped = load(node, Path(config.load_definitions), config.definitions_skip_if_unchanged)
@@ -155,5 +157,5 @@ def build_settings(config: Config) -> Settings:
 
 
 def report(event: str, level: str, fields: dict[str, object]) -> None:
-    """Log an event, for folders that do not import the logger."""
+    """Log an event; passed to parts that do not import the logger."""
     getattr(log, level)(event, **fields)

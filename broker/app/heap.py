@@ -14,8 +14,11 @@ HEAP_BLOCK = 4 << 20
 
 
 def keep_heap() -> None:
-    """Have glibc keep some freed memory. Every read is 256 KiB; giving it back and having it mapped and zeroed again
-    for the next one costs as much as all the rest of a long message (bench M: 1.6 times)."""
+    """Make glibc keep some freed memory.
+
+    Every read takes 256 KiB. To unmap it, and map and zero it again for the next read, costs as much as all the rest of
+    a long message (bench M: 1.6 times).
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # another C library has no such option
         mallopt(M_TRIM_THRESHOLD, HEAP_KEPT)
@@ -23,7 +26,7 @@ def keep_heap() -> None:
 
 
 def free_memory(collections: FullCollections) -> None:
-    """Run a full garbage collection, and give the free heap back to the system."""
+    """Run a full garbage collection, and return the free heap to the system."""
     collections.collect_in_shortage(time.monotonic())
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:

@@ -1,4 +1,4 @@
-"""The addresses at which AMQP is listened for, as the configuration has them."""
+"""The AMQP listeners of the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def socket_options(config: Config) -> SocketOptions:
 
 
 def tls(config: Config, report: Report, options: SSLOptions) -> TLS:
-    """Raises OSError, ValueError."""
+    """Make the TLS context of a listener. Raises OSError, ValueError."""
     return TLS(
         TLSOptions(
             options.certfile,
@@ -44,7 +44,10 @@ def tls(config: Config, report: Report, options: SSLOptions) -> TLS:
 
 
 async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
-    """The addresses bound, plain (amqp) and with TLS (amqps); None where one could not be had, which the log tells."""
+    """Open all listeners, and return their addresses, plain (amqp) and with TLS (amqps).
+
+    If one cannot be opened, log it and return None.
+    """
     plain: list[str] = []
     secure: list[str] = []
     for host, port in config.listeners_tcp:

@@ -40,7 +40,7 @@ from .store import Store
 UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
 FAILED = 74  # EX_IOERR: the journal could not be written
 BAD_CONFIGURATION = 78  # EX_CONFIG
-SOFTWARE = 70  # EX_SOFTWARE: a task failed that the node cannot do without
+SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -53,7 +53,7 @@ def ended(node: Node) -> int:
 
 
 def set_watermarks(resources: Resources, config: Config) -> None:
-    """Set the limits of memory and disk. A limit in bytes counts before one that is a share of memory."""
+    """Set the limits of memory and disk. A limit in bytes has precedence over one relative to memory."""
     memory_bytes = config.vm_memory_high_watermark_bytes
     if memory_bytes is None:
         memory_bytes = resources.share(config.vm_memory_high_watermark)
@@ -63,7 +63,7 @@ def set_watermarks(resources: Resources, config: Config) -> None:
 
 
 def reload(sources: Sources, control: NodeControl, server: Server) -> None:
-    """Reload what can change without a restart: the configuration of the log, and certificates."""
+    """Reload what can change without a restart: the configuration of the log, and the certificates."""
     try:
         control.log.configure(sources.reload())
     except (ConfigError, OSError) as error:
@@ -72,7 +72,7 @@ def reload(sources: Sources, control: NodeControl, server: Server) -> None:
 
 
 def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | int:
-    """Load exchange types and services, and open the store; log a failure and return the exit status for it."""
+    """Load exchange types and services, and open the store. On failure log it and return the exit status."""
     registry = Registry()
     try:
         load_exchange_types(registry)
@@ -136,7 +136,7 @@ async def run(config: Config, sources: Sources) -> int:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
     set_watermarks(resources, config)
     resources.watch(committer.look)
-    committer.commit_soon()  # before anything that clients are told is stored: what was made so far
+    committer.commit_soon()  # the definitions made so far, before any client is served
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
@@ -170,14 +170,14 @@ async def restart_services(host: Host) -> bool:
 
 
 async def close(node: Node, committer: Committer, store: Store, local: LocalSocket) -> int:
-    """Store what is left after all connections are closed, and return the exit status."""
+    """Store the rest after all connections are closed, and return the exit status."""
     node.finish()
     if not await committer.stop():
-        log.error("not_stored", reason="the disk is full: what was not confirmed yet is lost")
+        log.error("not_stored", reason="the disk is full: all that was not yet confirmed is lost")
         return FAILED
     local.unlink()
     store.close()
-    await local.close()  # last: clients that wait for the end of the node see their connections close
+    await local.close()  # last: clients that wait for the stop of the node notice their connections close
     log.info("stopped")
     return 0
 
@@ -200,14 +200,16 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
 
 
 def lost(error: Exception) -> None:
-    """End the process at once, as the journal could not be written or synced. What the disk holds is unknown, so
-    nothing may be confirmed any more; the next start recovers what is there."""
+    """End the process at once after the journal could not be written or synced.
+
+    What is on the disk is unknown, so nothing may be confirmed any more; the next start recovers it.
+    """
     log.critical("storage_failed", reason=str(error))
     os._exit(FAILED)
 
 
 def delayed(error: OSError) -> None:
-    """Log that a batch of the journal is retried, as the system has no descriptor or memory for it now."""
+    """Log that a batch of the journal is tried again, for lack of a descriptor or memory."""
     log.error("storage_delayed", reason=str(error))
 
 

@@ -1,13 +1,13 @@
-"""The start screen: what a person at a terminal wants to know of a broker that has just become ready."""
+"""The start screen: printed on a terminal once the broker is ready."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 Bound = Mapping[str, Sequence[str]]
-"""Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol that is spoken there."""
+"""Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol."""
 
-# protocol -> what it is called, and what an address of it looks like in a browser or client
+# protocol -> label, and format of the address for a browser or client
 SHOWN = {
     "amqp": ("AMQP", "amqp://{}"),
     "amqp/ssl": ("AMQP with TLS", "amqps://{}"),
@@ -24,8 +24,7 @@ DURABILITY = {
 
 
 def start_screen(version: str, node: str, bound: Bound, user: str, data: str, storage: str) -> str:
-    """Lines without a newline at their end. `storage` is fsync, os or memory; `user` is empty where there is none
-    that a newcomer could know of."""
+    """Return the start screen. `storage` is fsync, os or memory; `user` is the default user, empty if there is none."""
     rows = [
         (SHOWN[protocol][0], SHOWN[protocol][1].format(address))
         for protocol, addresses in bound.items()

@@ -1,4 +1,4 @@
-"""The store of a node: journal, metadata and what was recovered from them."""
+"""The store of a node: journal, metadata, and the state recovered from them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class Store:
-    """Durable storage of a node: its journal, its metadata, and what both held at the start.
+    """Durable storage of a node: its journal, its metadata, and the contents of both at the start.
 
     metadata, definitions   None if nothing is stored
     queues                  recovered messages by queue number
-    next_queue              number above all that the journal names; without syncs it may know more queues than metadata
+    next_queue              above all numbers in the journal, which without syncs may name queues that metadata lacks
     """
 
     def __init__(self, config: Config) -> None:
@@ -38,13 +38,13 @@ class Store:
         if config.memory:
             return
         folder = Path(config.data_dir)
-        lock(folder)  # for as long as this process lives
+        lock(folder)  # as long as this process runs
         durable = config.sync == "fsync"
         self.metadata = Metadata(folder / "meta.sqlite", durable)
         self.definitions = self.metadata.load()
         self._disk = FolderDisk(folder / "log", durable)
         journal = SegmentJournal(self._disk, self.metadata)
-        gc.disable()  # what is read makes no cycles; looking for some again and again takes longer than reading
+        gc.disable()  # recovery makes no cycles, and collections would take longer than reading
         self.queues = journal.recover(self.definitions.numbers)
         gc.enable()
         self.next_queue = journal.next_queue

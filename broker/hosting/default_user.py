@@ -1,4 +1,4 @@
-"""The default user: the one account of a node that has nothing stored yet, and of one that was reset."""
+"""The default user: the only user of a new node and of one that was reset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 
 def default_user(config: Config, report: Report) -> StoredUser:
-    """Make the user that the configuration names; a password that was generated for it is logged, this once."""
+    """Make the user that the configuration names. A generated password is logged once."""
     password = config.initial_password
     if password is None:
         password = secrets.token_urlsafe(PASSWORD_BYTES)

@@ -1,4 +1,4 @@
-"""Imports of definitions into a broker that serves clients, and slices of such long work."""
+"""Imports of definitions into a running broker, in slices between turns of the event loop."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
-RELEASED = 500  # items of a document that are given back to the heap in one step
+RELEASED = 500  # items of a document that are freed in one step
 
 
 class Imports:
     """The imports of one node, one at a time.
 
-    A document is checked as a whole before any of it is imported. One whose import has begun is imported to its end,
-    also when its client leaves. `acting` has what is done within be done by the user of that name.
+    A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
+    client disconnects. `acting` is a context in which changes are attributed to a user.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Imports:
         self._lock = asyncio.Lock()
 
     async def run(self, document: object, vhost: str | None, actor: str) -> list[str]:
-        """Import it all or nothing, and use the document up. What was left out, a line each.
+        """Import all or nothing, and return a line for each object that was left out. The document is emptied.
 
         Raises Invalid, Unknown.
         """
@@ -76,7 +76,7 @@ class Import:
 
 
 async def in_turns(steps: Iterable[object], context: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-    """Do all steps, in several turns of the loop where that takes long, each within a context of its own."""
+    """Do all steps in slices of SLICE_S, each in a turn of the loop and a context of its own."""
     iterator = iter(steps)
     while True:
         with context():
@@ -90,7 +90,7 @@ async def in_turns(steps: Iterable[object], context: Callable[[], AbstractContex
 
 
 def release(document: object) -> Iterator[None]:
-    """Empty the lists of a document in steps: to give 100,000 maps back to the heap at once would hold the loop."""
+    """Empty the lists of a document in steps: to free 100,000 maps at once would hold the loop."""
     for section in document.values() if isinstance(document, dict) else ():
         while isinstance(section, list) and section:
             del section[-RELEASED:]

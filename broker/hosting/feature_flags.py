@@ -1,6 +1,7 @@
-"""Feature flags and plugins, by RabbitMQ's names and in its words."""
+"""RabbitMQ's feature flags, deprecated features and plugins, by its names and in its words."""
 
-# Of RabbitMQ, by which its tools know what they may ask. All of it is here, or has been so for long that nobody asks.
+# RabbitMQ's tools read these to know what a broker supports. Warren has all of it, or the flag is so old that no tool
+# reads it.
 FEATURES = {
     "classic_mirrored_queue_version": "Support setting version for classic mirrored queues",
     "classic_queue_type_delivery_support": "Bug fix for classic queue deliveries using mixed versions",
@@ -20,7 +21,7 @@ FEATURES = {
 }
 
 ANNOUNCED = "https://blog.rabbitmq.com/posts/2021/08/4.0-deprecation-announcements/"
-# What RabbitMQ is to drop, or has dropped: name, phase, what provides it, where it is announced.
+# Features that RabbitMQ will remove or has removed: name, phase, provider, announcement.
 DEPRECATED_FEATURES = (
     ("queue_master_locator", "permitted_by_default", "rabbit", ""),
     (
@@ -41,7 +42,7 @@ DEPRECATED_FEATURES = (
     ("classic_queue_mirroring", "removed", "rabbit", f"{ANNOUNCED}#removal-of-classic-queue-mirroring"),
 )
 
-# RabbitMQ's plugins that are a part of every node, and those that a service or an exchange type stands for.
+# RabbitMQ's plugins that are part of every node here, and those that a service or an exchange type replaces.
 PLUGINS = ("rabbitmq_auth_mechanism_ssl", "rabbitmq_event_exchange", "rabbitmq_message_deduplication")
 PLUGINS_OF_SERVICES = {
     "rabbitmq_federation": "federation",

@@ -1,6 +1,6 @@
-"""The plugin API: what a service gets of its broker, and the interface that a service implements (docs/plugins.md).
+"""The plugin API: the host that a service gets, and the interface that a service implements (docs/plugins.md).
 
-A service runs on the broker's event loop. It changes the node between two awaits only and inside of `Host.acting`, so
+A service runs on the broker's event loop. It changes the node only inside `Host.acting` and without an await there, so
 its changes are atomic for all others.
 """
 
@@ -48,7 +48,7 @@ INSIDE = "inside"  # in the name of a connection, in place of an address
 
 @cache
 def product_version() -> str:
-    """Return the version of the distribution; the broker may announce another one to clients."""
+    """Return the version of the distribution; the configuration may name another one for clients."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
@@ -97,9 +97,9 @@ class Service:
     around: ClassVar[bool] = False
 
     async def start(self, host: Host) -> None:
-        """Start the service, before the node reports that it is ready. Begin what takes long without waiting for it.
+        """Start the service, before the node reports that it is ready. Long work must be started as a task.
 
-        Raises OSError or ValueError, with one line that says why the node cannot start.
+        Raises OSError or ValueError with one line about why the node cannot start.
         """
         raise NotImplementedError
 
@@ -108,12 +108,14 @@ class Service:
         raise NotImplementedError
 
     def serve_local(self, host: Host, listener: Listener) -> LocalServer | None:
-        """Serve the unix socket until the result is closed, also while services are stopped; None if the service does
-        not."""
+        """Serve the unix socket until the returned server is closed, even while services are stopped.
+
+        Return None if this service does not serve it.
+        """
         return None
 
     def status(self) -> object:
-        """Return the status of the service as a JSON value, for other services to show."""
+        """Return the status of the service as a JSON value, for other services."""
         return None
 
 
@@ -121,7 +123,7 @@ class Host:
     """The broker as a service sees it: node, configuration, connections, listeners, tasks and log.
 
     report        logs an event: name, level, fields
-    commit_soon   has the committer check the journal at the end of the turn
+    commit_soon   makes the committer check the journal at the end of the turn
     supervisor    runs each task of a service that outlives a call
     turns         watches the turns of the event loop
     imports       imports definitions
@@ -158,11 +160,11 @@ class Host:
         self._server = server
         self._bound: list[Listening] = []
         self._insiders = 0  # connections from within, since the start
-        self._storing: tuple[int, asyncio.Event] | None = None  # the batch waited for last
+        self._storing: tuple[int, asyncio.Event] | None = None  # the last batch that was waited for
 
     def configuration(self) -> str:
         """Return the configuration in the format of rabbitmq.conf, without secrets."""
-        from ..config.printing import text_of  # only here: most never ask
+        from ..config.printing import text_of  # here, because it is rarely needed
 
         return text_of(self.config)
 
@@ -209,7 +211,7 @@ class Host:
         """Close the chosen connections with 320 (connection-forced) and this text; return how many."""
         return self._server.close_connections(chosen, reason)
 
-    # Doing
+    # Changes
 
     @contextmanager
     def acting(self, actor: str) -> Iterator[None]:
@@ -247,7 +249,7 @@ class Host:
         if ticket <= journal.durable:
             return
         if self._storing is None or self._storing[0] != ticket:
-            # All that wait for the same batch share one event: however many give up, the journal keeps one callback.
+            # All that wait for the same batch share one event, so that the journal has one callback for each batch.
             self._storing = ticket, asyncio.Event()
             journal.when_durable(ticket, self._storing[1].set)
             self.commit_soon()

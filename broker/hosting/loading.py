@@ -1,4 +1,4 @@
-"""Plugins: found by the entry points of what is installed; exchange types are entered in the registry."""
+"""Loading of plugins by the entry points of installed distributions: exchange types, services, commands."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class PluginError(Exception):
 
 
 def load_exchange_types(registry: Registry) -> None:
-    """Raises PluginError."""
+    """Register all installed exchange types. Raises PluginError."""
     for entry, distribution in installed(EXCHANGE_TYPES):
         load(entry, f"exchange type '{entry.name}' of {distribution}", partial(register, registry, entry, distribution))
 
 
 def load_services() -> dict[str, Service]:
-    """By the names of their entry points. Raises PluginError."""
+    """Return new services by the names of their entry points. Raises PluginError."""
     services: dict[str, Service] = {}
     for entry, distribution in installed(SERVICES):
         load(entry, f"service '{entry.name}' of {distribution}", partial(make, services, Service, entry))
@@ -38,7 +38,7 @@ def load_services() -> dict[str, Service]:
 
 
 def load_commands(taken: Collection[str]) -> dict[str, Command]:
-    """By the names of their entry points; `taken` are names that none may have. Raises PluginError."""
+    """Return new commands by the names of their entry points; `taken` names are refused. Raises PluginError."""
     commands: dict[str, Command] = {}
     for entry, distribution in installed(COMMANDS):
         what = f"command '{entry.name}' of {distribution}"
@@ -63,7 +63,7 @@ def distribution_of(entry: EntryPoint) -> str:
 
 
 def load(entry: EntryPoint, what: str, use: Callable[[object], None]) -> None:
-    """Raises PluginError, for whatever goes wrong."""
+    """Load an entry point and pass the object to `use`. Raises PluginError for any error."""
     try:
         use(entry.load())
     except Exception as error:
@@ -78,7 +78,7 @@ def register(registry: Registry, entry: EntryPoint, distribution: str, loaded: o
 
 
 def make(made: dict[str, Made], kind: type[Made], entry: EntryPoint, loaded: object) -> None:
-    """One of that kind, under its name."""
+    """Add an instance of a loaded class, which must be a subclass of `kind`, under the name of its entry point."""
     if not (isinstance(loaded, type) and issubclass(loaded, kind)):
         raise TypeError(f"{entry.value} is no {kind.__name__}")
     if entry.name in made:

@@ -1,7 +1,7 @@
-"""The unix socket in the folder of the data, where the HTTP API needs no password.
+"""The unix socket in the data folder, where the HTTP API needs no password.
 
-Its mode (0600) and the uid of the peer are the password: the node's own user and root get in. It is independent of
-the listeners on TCP and of the limits of their connections.
+Its mode (0600) and the uid of the peer replace the password: the node's own user and root are admitted. It is
+independent of the listeners on TCP and of their connection limits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREDENTIALS = struct.Struct("3i")  # of Linux: pid, uid, gid
 
 
 class LocalServer(Protocol):
-    """What answers at the socket, until it is closed."""
+    """The server at the socket."""
 
     async def close(self) -> None: ...
 
@@ -54,7 +54,7 @@ class LocalListener(Listener):
 class LocalSocket:
     """The socket of a node, open from `open` to `close`.
 
-    It is in the folder of the data, or in a new folder for a node in memory.
+    It is in the data folder, or in a new folder for a node in memory.
     """
 
     def __init__(self, host: Host, services: Iterable[Service]) -> None:
@@ -64,7 +64,7 @@ class LocalSocket:
         self._server: LocalServer | None = None
 
     def open(self) -> dict[str, list[str]]:
-        """Serve there; the path, as the event `ready` shows it. A node that can have no socket runs without it."""
+        """Open and serve the socket, and return its path for the event `ready`. A node runs without it on failure."""
         host = self._host
         try:
             folder = Path(mkdtemp(prefix="warren-") if host.config.memory else host.config.data_dir)
@@ -83,7 +83,7 @@ class LocalSocket:
         return {"control": [str(folder / NAME)]}
 
     def unlink(self) -> None:
-        """Take the path away while the folder is still this node's own; connections stay."""
+        """Remove the path while the folder is still locked by this node; connections stay."""
         if self._folder is not None:
             (self._folder / NAME).unlink(missing_ok=True)
             if self._host.config.memory:
@@ -91,7 +91,7 @@ class LocalSocket:
             self._folder = None
 
     async def close(self) -> None:
-        """Close the connections, by which clients that wait for the end of the node see it."""
+        """Close the connections, by which clients notice the end of the node."""
         self.unlink()
         if self._server is not None:
             await self._server.close()
@@ -99,7 +99,7 @@ class LocalSocket:
 
 
 def peer_uid(accepted: socket.socket) -> int:
-    """The user id of the process at the other end; that of no user where the system does not say."""
+    """Return the user id of the process at the other end, or -1 if the system does not report it."""
     try:
         credentials = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     except OSError:
@@ -110,7 +110,7 @@ def peer_uid(accepted: socket.socket) -> int:
 
 @contextmanager
 def address(folder: Path) -> Iterator[str]:
-    """The address of the socket in a folder while it is bound: a long path goes by the folder's descriptor.
+    """Context with the address of the socket in a folder; too long a path is replaced by the folder's descriptor.
 
     Raises OSError.
     """
@@ -126,13 +126,13 @@ def address(folder: Path) -> Iterator[str]:
 
 
 def bind(folder: Path) -> socket.socket:
-    """A listening socket in the folder, for this user alone; one that a dead node left is replaced. Raises OSError.
+    """Return a listening socket in the folder, for this user alone. Raises OSError.
 
-    The folder is the node's own: no other process listens in it.
+    It replaces the socket of a killed node: the folder is locked, so no other process listens in it.
     """
     (folder / NAME).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)  # from its first moment on
+    mask = os.umask(0o177)  # so that it has this mode from the start
     try:
         with address(folder) as name:
             listening.bind(name)

@@ -1,4 +1,4 @@
-"""What operators start and stop: listeners, the application, the process."""
+"""Control of a node by operators: starts and stops listeners, the application and the process, and resets the node."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ async def no_services() -> bool:
 
 
 class NodeControl:
-    """Starts and stops what the node serves.
+    """Starts and stops the application, RabbitMQ's name for all that serves clients.
 
-    The composition root sets the three callables: `listen` opens the listeners for AMQP and returns None if it
-    cannot; `start_services` starts new services and returns whether it could; `stop` ends the process. The
-    application, as RabbitMQ calls all that serves clients, is stopped between `stop_app` and `start_app`.
+    The composition root sets three callables: `listen` opens the listeners for AMQP and returns None on failure,
+    `start_services` starts new services and returns whether all have started, `stop` ends the process.
     """
 
     def __init__(self, host: Host, server: Server) -> None:
@@ -47,11 +46,11 @@ class NodeControl:
         self._server.listeners.clear()
 
     async def resume_listeners(self) -> bool:
-        """Open the listeners for AMQP; False, with a line of the log, if one cannot be opened."""
+        """Open the listeners for AMQP; return False and log the reason if one cannot be opened."""
         return bool(self._server.listeners) or await self.listen() is not None
 
     async def stop_app(self) -> None:
-        """Stop listeners, services and connections, so that only the unix socket is served. Data stay."""
+        """Stop listeners, services and connections, so that only the unix socket is served. Data are kept."""
         self.suspend_listeners()
         if not self.app_is_stopped:
             self.app_is_stopped = True
@@ -59,7 +58,7 @@ class NodeControl:
         self._host.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
 
     async def start_app(self) -> str:
-        """Start what `stop_app` has stopped; the reason if a listener or service cannot start, else empty."""
+        """Start what `stop_app` has stopped; return the reason if that fails, else an empty text."""
         if not await self.resume_listeners():
             return "cannot listen; the log says why"
         if self.app_is_stopped:
@@ -69,9 +68,9 @@ class NodeControl:
         return ""
 
     def reset(self) -> None:
-        """Delete all that is stored and make the default virtual host and user, as for a new node.
+        """Delete all definitions and messages, and make the default virtual host and user, as for a new node.
 
-        The application has to be stopped: a client that is connected would go on with what is deleted.
+        The application has to be stopped: connected clients would continue with deleted objects.
         """
         host, node = self._host, self._host.node
         for name in list(node.vhosts):

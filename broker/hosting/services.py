@@ -1,4 +1,4 @@
-"""The services: started one after the other once AMQP is listened for, and stopped before it, in reverse."""
+"""Start and stop of services: they start one by one after the AMQP listeners, and stop before them in reverse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 async def start(services: dict[str, Service], host: Host) -> bool:
-    """Whether all have started; the log says why one could not, and nothing of them is left then."""
+    """Start services and return whether all have started; if one fails, log it and stop the others."""
     for name, service in sorted(services.items(), key=lambda item: not item[1].around):
         host.services[name] = service
         try:
@@ -29,13 +29,14 @@ async def start(services: dict[str, Service], host: Host) -> bool:
 
 
 async def stop(host: Host) -> None:
+    """Stop all services."""
     for name in reversed(list(host.services)):
         await host.services.pop(name).stop()
     host.forget_bound()
 
 
 def bound(host: Host) -> dict[str, list[str]]:
-    """The addresses of services, by protocol."""
+    """Return the addresses of services by protocol."""
     addresses: dict[str, list[str]] = {}
     for one in host.listening():
         if not one.protocol.startswith("amqp"):

@@ -3,6 +3,6 @@
 from hashlib import blake2b
 
 
-def stable_hash(octets: bytes) -> int:
-    """64 bits: the first eight octets of BLAKE2b, big-endian. Routes depend on it, so it may never change."""
-    return int.from_bytes(blake2b(octets, digest_size=8).digest(), "big")
+def stable_hash(data: bytes) -> int:
+    """Return 64 bits: the first eight bytes of BLAKE2b, big-endian. Routes depend on it, so it must never change."""
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big")

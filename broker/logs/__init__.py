@@ -1,8 +1,8 @@
-"""What the broker tells its operator: structlog, set up once by the command; one line for each life-cycle event.
+"""The log of the broker: structlog with its outputs, configured by the command.
 
-Lines go to standard error, text for people on a terminal and one JSON object a line anywhere else; to a file; and to
-the exchange of the log. Nothing is logged per message, and no credentials ever. Other libraries' records (asyncio,
-uvicorn, aio-pika) come out in the same form.
+Lines go to standard error, as text on a terminal and else as one JSON object a line; to a file; and to the log
+exchange. Nothing is logged per message, and credentials never. Records of other libraries (asyncio, uvicorn, aio-pika)
+have the same form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TextIO
 
-# structlog imports rich where it is installed, for tracebacks that we do not want: 0.05 s and 4 MiB at each start.
+# If rich is installed, structlog imports it for tracebacks that we do not use: 0.05 s and 4 MiB at each start.
 _rich_is_loaded = "rich" in sys.modules
 if not _rich_is_loaded:
     sys.modules["rich"] = None  # type: ignore[assignment]
@@ -33,12 +33,12 @@ recent = Recent()
 
 
 def configure(log: Log | None = None, stream: TextIO | None = None, node: str = "") -> None:
-    """The last call holds. Raises OSError where the file of the log cannot be written; nothing has changed then."""
+    """Replace the configuration of the log. Raises OSError if its file cannot be written; nothing has changed then."""
     global _sink
-    found = outputs(log or Log(), stream or sys.stderr, _exchange)
+    configured = outputs(log or Log(), stream or sys.stderr, _exchange)
     _sink.close()
-    _sink = _Sink(found, node)
-    least = min([output.least for output in found], default=logging.CRITICAL)
+    _sink = _Sink(configured, node)
+    least = min([output.least for output in configured], default=logging.CRITICAL)
     structlog.configure(
         processors=[_sink],
         wrapper_class=structlog.make_filtering_bound_logger(least),
@@ -46,21 +46,21 @@ def configure(log: Log | None = None, stream: TextIO | None = None, node: str = 
     )
     root = logging.getLogger()
     root.handlers = [_Foreign()]
-    root.setLevel(max(least, logging.INFO))  # what others write for debugging is not the operator's
+    root.setLevel(max(least, logging.INFO))  # operators do not need the libraries' debug records
 
 
 def publish_to(publish: Publish | None) -> None:
-    """Whoever publishes lines to the exchange, which there has to be; lines before that are in the other outputs."""
+    """Set the function that publishes lines to the log exchange, or None; without one they only go to other outputs."""
     _exchange.publish = publish
 
 
 class _Sink:
-    """The last processor of structlog: makes a record of an event and gives it to each output."""
+    """The last processor of structlog: makes a record of an event and passes it to each output."""
 
-    def __init__(self, found: list[Output], node: str) -> None:
-        self._outputs = found
+    def __init__(self, configured: list[Output], node: str) -> None:
+        self._outputs = configured
         self._node = node
-        self._lock = threading.Lock()  # of two threads' lines none is torn
+        self._lock = threading.Lock()  # keeps the lines of several threads apart
 
     def __call__(self, logger: object, method: str, fields: structlog.typing.EventDict) -> str:
         error = fields.get("exc_info")
@@ -82,7 +82,7 @@ class _Sink:
 
 
 class _Foreign(logging.Handler):
-    """Takes what other libraries log."""
+    """The handler of records from other libraries."""
 
     def emit(self, record: logging.LogRecord) -> None:
         names = ("critical", "error", "warning", "info")

@@ -1,7 +1,6 @@
-"""What events are called in words: RabbitMQ's, which people and their tools look for (operator's guide 6).
+"""The messages of log events, in RabbitMQ's words, for which people and tools search.
 
-An event without a phrase is told as its name and its fields. Fields are known by the events that `session`, `net` and
-`app` report.
+An event without a phrase is shown as its name and fields. The fields are those that `session`, `net` and `app` report.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ Phrase = Callable[[Fields], str]
 
 DEFAULT = "default"
 STARS = "*" * 58
-UNTOLD = ("process", "category", "node")  # the line begins with the first, and the others are the same all the time
+OMITTED = ("process", "category", "node")  # the first begins the line, the others never differ
 
 
 def printable(value: object) -> str:
-    """Peers choose some of what is logged, the name of a user who may not come in too: no escapes for the terminal."""
+    """Replace unprintable characters: peers choose some logged texts, which must not contain terminal escapes."""
     text = value if isinstance(value, str) else str(value)
     if text.isprintable():
         return text
@@ -25,18 +24,18 @@ def printable(value: object) -> str:
 
 
 def phrase(event: str, fields: Fields) -> str:
-    """The event in words, of one line or several; nothing in it can steer a terminal."""
-    told = PHRASES.get(event)
+    """Return the message of an event, of one or several lines, without terminal escapes."""
+    known = PHRASES.get(event)
     shown = {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}
-    if told is not None:
-        return told(shown)
+    if known is not None:
+        return known(shown)
     words = [printable(event)]
-    words += [f"{name}={_value(value)}" for name, value in shown.items() if name not in UNTOLD]
+    words += [f"{name}={_value(value)}" for name, value in shown.items() if name not in OMITTED]
     return " ".join(words)
 
 
 def category_of(event: str) -> str:
-    """Of log.<category>.level."""
+    """Return the category of an event, as in log.<category>.level."""
     return CATEGORIES.get(event, DEFAULT)
 
 
@@ -45,8 +44,8 @@ def _value(value: object) -> str:
     return repr(text) if not text or " " in text else text
 
 
-def _named(fields: Fields) -> str:
-    """The connection in brackets, with all that is known of it: it may have no user or virtual host yet."""
+def _connection(fields: Fields) -> str:
+    """Return the connection in brackets, with the known ones of its fields."""
     parts = [str(fields.get("connection", ""))]
     if fields.get("client_name"):
         parts[0] += f" - {fields['client_name']}"
@@ -62,7 +61,7 @@ def _named(fields: Fields) -> str:
 
 
 def duration(seconds: object) -> str:
-    """As RabbitMQ has it: `1M, 2s`."""
+    """Format a duration as RabbitMQ does: `1M, 2s`."""
     assert isinstance(seconds, int)
     left, parts = seconds, []
     for unit, size in (("D", 86_400), ("H", 3600), ("M", 60)):
@@ -82,23 +81,23 @@ def _opened(fields: Fields) -> str:
 
 
 def _closing(reason: str = "") -> Phrase:
-    def told(fields: Fields) -> str:
+    def closing(fields: Fields) -> str:
         after = reason or str(fields.get("reason", ""))
-        return f"closing AMQP connection {_named(fields)}" + (f":\n{after}" if after else "")
+        return f"closing AMQP connection {_connection(fields)}" + (f":\n{after}" if after else "")
 
-    return told
+    return closing
 
 
 def _refused(fields: Fields) -> str:
-    return f"Error on AMQP connection {fields.get('process')} {_named(fields)}:\n{fields.get('reason')}"
+    return f"Error on AMQP connection {fields.get('process')} {_connection(fields)}:\n{fields.get('reason')}"
 
 
 def _failed(fields: Fields) -> str:
-    return f"Error on AMQP connection {fields.get('process')} {_named(fields)}:\n{_caused('connection', fields)}"
+    return f"Error on AMQP connection {fields.get('process')} {_connection(fields)}:\n{_caused('connection', fields)}"
 
 
 def _channel_failed(fields: Fields) -> str:
-    name = f"{fields.get('process')} {_named(fields)}, channel {fields.get('channel')}"
+    name = f"{fields.get('process')} {_connection(fields)}, channel {fields.get('channel')}"
     return f"Channel error on connection {name}:\n{_caused('channel', fields)}"
 
 
@@ -126,15 +125,15 @@ def _alarm_cleared(fields: Fields) -> str:
 
 
 def _linked(what: str) -> Phrase:
-    """Of a link of federation: what it did with its upstream, and why."""
+    """Return the phrase of a federation link that did `what` to its upstream."""
 
-    def told(fields: Fields) -> str:
+    def linked(fields: Fields) -> str:
         line = f"Federation {fields.get('object')} {what} '{fields.get('upstream_object')}'"
         line += f" of upstream '{fields.get('upstream')}' on {fields.get('uri') or 'no URI'}"
         reason = fields.get("reason")
         return f"{line}: {reason}" if reason else line
 
-    return told
+    return linked
 
 
 PHRASES: dict[str, Phrase] = {
@@ -159,7 +158,7 @@ PHRASES: dict[str, Phrase] = {
     "federation_connected": _linked("connected to"),
     "federation_disconnected": _linked("disconnected from"),
     "federation_not_connected": _linked("did not connect to"),
-    "federation_not_removed": _linked("left things of its own behind at"),
+    "federation_not_removed": _linked("could not delete its own objects at"),
     "federation_message_rejected": _linked("rejected a message from"),
 }
 CATEGORIES: dict[str, str] = {

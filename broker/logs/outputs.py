@@ -1,4 +1,4 @@
-"""Where lines go: standard error, a file, and the exchange of the log. Each has its own level and form."""
+"""The outputs of the log: standard error, a file, and the log exchange. Each has its own level and form."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TextIO
 from ..config.config import Log, LogForm, LogLevel, LogTime
 from .record import TIMES, Record
 
-FILE_MODE = 0o640  # lines name users, queues and addresses
+FILE_MODE = 0o640  # because lines name users, queues and addresses
 
 Publish = Callable[[str, str], None]
-"""Takes a level and a line."""
+"""A function that takes a level and a line."""
 
 
 class Output:
-    """`levels` are those of categories, which count in place of `level`."""
+    """One output. Levels of categories have precedence over `level`; `least` is the lowest of all."""
 
     __slots__ = ("least", "_level", "_levels", "_json", "_time", "_colors", "_handler", "_line")
 
@@ -34,19 +34,16 @@ class Output:
         numbers = logging.getLevelNamesMapping()
         categories = {name: getattr(log.levels, name) for name in log.levels.__slots__}
         self._level = numbers[level.upper()]
-        self._levels = {name: numbers[given.upper()] for name, given in categories.items() if given is not None}
+        self._levels = {name: numbers[own.upper()] for name, own in categories.items() if own is not None}
         self.least = min([self._level, *self._levels.values()])
         self._json = form == "json"
         self._time = TIMES[time]
         self._colors = colors
         self._handler = handler
-        self._line = logging.makeLogRecord({})  # the same one again and again: to make one takes a third of the time
+        self._line = logging.makeLogRecord({})  # reused: making one takes a third of the time of a line
 
     def put(self, number: int, record: Record) -> None:
-        """Write it, if the level of it is high enough. What cannot be written is lost, and nothing else.
-
-        One at a time.
-        """
+        """Write a record if its level is high enough; if that fails it is lost. Not for several threads at once."""
         if number >= self._levels.get(record.category, self._level):
             self._line.msg = record.json(self._time) if self._json else record.plain(self._time, self._colors)
             self._line.levelname = record.level
@@ -57,7 +54,7 @@ class Output:
 
 
 class Exchange(logging.Handler):
-    """Gives lines to whoever publishes them, once there is somebody."""
+    """The handler that passes lines to `publish`, if that is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,41 +66,45 @@ class Exchange(logging.Handler):
 
 
 def outputs(log: Log, stream: TextIO, exchange: Exchange) -> list[Output]:
-    """Those that are configured. Raises OSError where the file cannot be written."""
-    found = []
+    """Return the configured outputs. Raises OSError if the file cannot be written."""
+    configured = []
     if log.file:
-        found.append(Output(log.file_level, log, log.file_form, log.file_time, _file(log)))
+        configured.append(Output(log.file_level, log, log.file_form, log.file_time, _file(log)))
     if log.console:
         human = log.form == "human" or (log.form == "auto" and stream.isatty())
         colors = human and stream.isatty() and "NO_COLOR" not in os.environ
         handler = logging.StreamHandler(stream)
-        found.append(Output(log.level, log, "human" if human else "json", log.time, handler, colors))
+        configured.append(Output(log.level, log, "human" if human else "json", log.time, handler, colors))
     if log.exchange:
-        found.append(Output(log.exchange_level, log, log.exchange_form, "rfc3339_space", exchange))
-    return found
+        configured.append(Output(log.exchange_level, log, log.exchange_form, "rfc3339_space", exchange))
+    return configured
 
 
-def restricted(path: str, flags: int) -> int:
-    """Open a file that others than its owner and group may not read."""
+def open_restricted(path: str, flags: int) -> int:
+    """Open a file that only its owner and group may read."""
     return os.open(path, flags, FILE_MODE)
 
 
 def _file(log: Log) -> logging.Handler:
-    from logging import handlers  # only here: most have no file
+    from logging import handlers  # here, because most logs have no file
 
     class WatchedFile(handlers.WatchedFileHandler):
         def _open(self) -> Any:
-            return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=restricted)
+            return open(
+                self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_restricted
+            )
 
     class RotatedFile(handlers.RotatingFileHandler):
         def _open(self) -> Any:
-            return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=restricted)
+            return open(
+                self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_restricted
+            )
 
     path = Path(log.dir, log.file)
     path.parent.mkdir(parents=True, exist_ok=True)
     if log.file_rotation_bytes is None:
         return WatchedFile(path, encoding="utf-8", errors="backslashreplace")
-    count = max(log.file_rotation_count, 1)  # without an old file to keep the handler would cut nothing off
+    count = max(log.file_rotation_count, 1)  # with 0 the handler would not rotate at all
     return RotatedFile(
         path, maxBytes=log.file_rotation_bytes, backupCount=count, encoding="utf-8", errors="backslashreplace"
     )

@@ -1,4 +1,4 @@
-"""The last records, wherever they went, and whoever follows them."""
+"""The last records of the log in memory, and the followers of new ones."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .record import TIMES, Record
 LIMIT = 1000  # records
 
 Follower = Callable[[str], object]
-"""Takes a line, from any thread."""
+"""A function that takes a line, in any thread."""
 
 
 class Recent:
-    """Lines are made of records when somebody asks."""
+    """The last LIMIT records; lines are made of them when they are read."""
 
     def __init__(self) -> None:
         self.followers: list[Follower] = []
         self._records: deque[Record] = deque(maxlen=LIMIT)
 
     def put(self, record: Record) -> None:
-        """One at a time."""
+        """Add a record and pass its line to the followers. Not for several threads at once."""
         self._records.append(record)
         if self.followers:
             line = plain(record)

@@ -1,4 +1,4 @@
-"""One thing that happened, and the lines that it makes: plain or JSON. What is in it is fit to be shown."""
+"""A record of the log, without credentials, and its lines: plain or JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .redaction import clean, redacted
 
 NO_PROCESS = "<0.0.0>"
 DOMAIN = "rabbitmq"
-OURS = ("time", "level", "msg", "event", "domain", "category")  # keys of a line that no field may be called
+OURS = ("time", "level", "msg", "event", "domain", "category")  # keys of a line that no field may have
 _COLORS = {"debug": "36", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
 
 
 class Record:
-    """`event` names it for programs, `fields` say the rest; the exception among them becomes text."""
+    """One event with its time, level, category and fields; an exception among them becomes text."""
 
     __slots__ = ("time_s", "level", "event", "category", "fields")
 
@@ -32,7 +32,7 @@ class Record:
             self.fields["exception"] = clean("".join(traceback.format_exception(error)).rstrip())
 
     def plain(self, time: Callable[[float], object], colors: bool = False) -> str:
-        """Every line of it begins with the same: time, level, connection."""
+        """Return plain lines, each of which begins with time, level and connection."""
         fields = dict(self.fields)
         trace = str(fields.pop("exception", ""))
         text = phrase(self.event, fields)
@@ -42,7 +42,7 @@ class Record:
         return "\n".join([before + line for line in lines])
 
     def json(self, time: Callable[[float], object]) -> str:
-        """One object on one line: RabbitMQ's keys, the name of the event, and its fields."""
+        """Return one JSON object on one line: RabbitMQ's keys, the name of the event, and its fields."""
         fields = {name: value for name, value in self.fields.items() if name not in OURS}
         domain = DOMAIN if self.category == "default" else f"{DOMAIN}.{self.category}"
         process = fields.pop("process", NO_PROCESS)

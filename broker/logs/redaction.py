@@ -1,4 +1,4 @@
-"""Redaction of credentials in what is logged or shown: fields, URIs, headers in tracebacks."""
+"""Redaction of credentials in logged or shown values: fields, URIs, headers in tracebacks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import lru_cache
 from urllib.parse import unquote_plus
 
 HIDDEN = "[redacted]"
-# A field, a key of a table or a parameter of a URI is secret when its name holds one of these.
+# A field, a key of a table or a parameter of a URI is secret if its name contains one of these.
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|authorization|cookie|private_?key", re.IGNORECASE)
 _WORDS = re.compile(r"(\s+)")
 _PARAMETER = re.compile(r"([?&])([^=&?\s#'\"]{1,240})=([^&\s#'\"]+)")  # of a URI; its name may be percent-encoded
-_URI_PARAMETER = re.compile(r"([?&])([^=&?]{1,240})=([^&]+)")  # where all of the text is one URI
+_URI_PARAMETER = re.compile(r"([?&])([^=&?]{1,240})=([^&]+)")  # in a text that is one URI
 _HEADERS = re.compile(r"(authorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?\w{1,20}\s{1,4})[^\s'\"]+", re.IGNORECASE)
-DEPTH = 8  # of tables in tables; what lies deeper is not shown
+DEPTH = 8  # of nested tables; deeper ones are hidden
 
 
 def redacted(name: str, value: object, depth: int = DEPTH) -> object:
-    """The value of this name as the log may have it."""
+    """Return the value of a field without credentials."""
     if value and value is not True and _is_secret(name):
         return HIDDEN
     if isinstance(value, str):
@@ -42,7 +42,7 @@ def _is_secret(name: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """The text without the passwords of the URIs and headers in it."""
+    """Return a text without the passwords of URIs and headers in it."""
     if "://" in text:
         text = "".join([_without_password(word) for word in _WORDS.split(text)])
     if "?" in text or "&" in text:
@@ -51,7 +51,7 @@ def clean(text: str) -> str:
 
 
 def _clean_uri(uri: str) -> str:
-    """The same of a text that is a URI as a whole, in which spaces and quotes end nothing."""
+    """Return a URI without passwords; spaces and quotes are part of it."""
     return _URI_PARAMETER.sub(_without_secret, _without_password(uri))
 
 
@@ -61,7 +61,7 @@ def _without_secret(parameter: re.Match[str]) -> str:
 
 
 def _without_password(word: str) -> str:
-    """Rather too much is hidden than too little: a password that nobody encoded may hold any character but a space."""
+    """Hide the password of a URI, up to the last `@`: one that is not encoded may have any character but a space."""
     start = word.find("://")
     colon, at = word.find(":", start + 3), word.rfind("@")
     if start < 0 or not start < colon < at:

@@ -1,4 +1,4 @@
-"""The loop's time as the core's clock."""
+"""The event loop's clock as the Clock port of the core."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class LoopTimer(Timer):
 
 
 class LoopClock(Clock):
-    """Milliseconds since the epoch as the wall showed them at the start, and as the loop counted them since: what was
-    stored as a time keeps its meaning over a restart, and no step of the wall clock moves a timer.
+    """The wall time at the start plus the loop's time since then.
 
-    `after` is called after each timer's callback, which may have published or settled something.
+    So stored times are valid after a restart, and changes of the wall clock move no timer. `after` is called after each
+    timer's callback, which may have published or settled messages.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None] = lambda: None) -> None:
         self._loop = loop
         self._after = after
-        self._epoch_s = time.time() - loop.time()  # of the loop's clock
+        self._epoch_s = time.time() - loop.time()  # wall time at zero of the loop's clock
 
     def now_ms(self) -> int:
         return int((self._epoch_s + self._loop.time()) * 1000)

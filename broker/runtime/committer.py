@@ -1,9 +1,8 @@
-"""The one worker thread: it makes the journal's batches durable, one after the other, while the loop fills the next.
+"""The committer: the worker thread that makes the journal's batches durable, one by one, while the loop fills the next.
 
-The loop seals a batch and hands it over; the worker writes and syncs it, and calls back. Nothing else is shared, so
-there is no lock. A disk that is full is tried again, and so is a batch for which the system has no descriptor or memory
-to spare; any other failure of a write or a sync is final, because nobody
-can know what of it is on the disk: nothing is confirmed any more, and the node ends.
+The loop seals a batch and passes it to the worker, which writes, syncs and calls back. Nothing else is shared, so there
+is no lock. A batch is tried again if the disk is full or the system has no descriptor or memory for it. Any other
+failure is final, because what is on the disk is unknown then: nothing is confirmed any more, and the process ends.
 """
 
 from __future__ import annotations
@@ -18,15 +17,18 @@ from queue import SimpleQueue
 from ..core.messages.ports import EXHAUSTED, FULL, Batch, Journal
 
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
-RETRY_S = 1.0  # until a full disk is looked at again
-SYNC_S = 0.05  # until declarations that no message depends on are synced
+RETRY_S = 1.0  # until a full disk is checked again
+SYNC_S = 0.05  # until declarations without later messages are synced
 
 
 class Committer:
-    """`enough` says whether the disk has room to spare; it may raise OSError. `full` is told when it has not, so that
-    nothing more comes in while there is still room to write what becomes of the messages that are there. `failed` is
-    told, once, that the journal is lost. `took` is told how many seconds each batch needed, `exhausted` why a batch is
-    tried again, as there was no descriptor or memory for it.
+    """The worker thread, with callbacks:
+
+    enough     returns whether the disk has enough free space; may raise OSError
+    full       called with True if it has not, so that publishers stop while settlements can still be written
+    failed     called once with the error after which the journal is lost
+    took       called with the duration of each batch in seconds
+    exhausted  called with the error when a batch is tried again for lack of a descriptor or memory
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Committer:
         self._thread.start()
 
     def commit_soon(self) -> None:
-        """Something may have been added to the journal. HOT: bench D."""
+        """Seal what was added to the journal, unless a batch is outstanding. HOT: bench D."""
         if self._outstanding:
             return
         batch = self._journal.seal()
@@ -65,13 +67,13 @@ class Committer:
             self._work.put(batch)
 
     async def stop(self) -> bool:
-        """Make all that has gathered durable, and end the worker. False when the disk does not take it in time."""
+        """Make all that is buffered durable, and end the worker; return False if that takes too long."""
         self.commit_soon()
         try:
             await asyncio.wait_for(self._idle.wait(), STOP_WAIT_S)
         except TimeoutError:
             return False
-        if self._syncing is not None:  # closing the journal syncs as well
+        if self._syncing is not None:  # closing the journal also syncs
             self._syncing.cancel()
         self._work.put(None)
         self._thread.join()
@@ -85,7 +87,7 @@ class Committer:
             begun_s = time.monotonic()
             try:
                 batch.commit()
-            except Exception as raised:  # also a bug of ours: a worker that ended silently would confirm nothing more
+            except Exception as raised:  # a bug too: without the worker nothing would be confirmed
                 error = raised
             self._loop.call_soon_threadsafe(self._done, batch, error, time.monotonic() - begun_s)
 
@@ -117,12 +119,12 @@ class Committer:
         self.commit_soon()
 
     def look(self) -> None:
-        """The limit has changed, or nothing was written for a while. After each batch we look anyway."""
+        """Check the free space, after a change of the limit or from time to time; each batch does so too."""
         if not self._outstanding:
             self._look()
 
     def _look(self) -> None:
-        """Is there room to spare? While there is not, or nobody knows, look again by and by."""
+        """Check the free space, and again every RETRY_S while there is not enough or it is unknown."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None

@@ -1,11 +1,10 @@
-"""The queue of passwords that wait to be verified: whose turn is next, and which is given up where too many wait.
+"""The queue of passwords that wait to be verified: which is next, and which is dropped if too many wait.
 
-Checks are in groups: by network, by source address in a network, by user name in a source. The groups of each level
-take turns, so that many checks of one group delay those of another by one turn each. Sources that have had a right
-password come first, and groups that failed lately last, but for each fourth turn. Where too many wait, the newest check
-of a group that failed is given up first, then that of the group that has most. A check that is accepted is thus
-verified in bounded time unless its group fails, and a group that has not failed is refused only while as many others
-that have not failed wait.
+Checks are in groups: by network, in it by source address, and in this by user name. The groups of each level take
+turns, so that many checks in one group delay those of another by one turn each. Sources with an earlier success come
+first and groups with recent failures last, except in every fourth turn. If too many wait, the newest check of a group
+with failures is dropped first, then that of the largest group. So an accepted check is verified in bounded time unless
+its group fails, and a group without failures is refused only if that many checks of other such groups wait.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from collections.abc import Callable
 
 from .source_address import network_of, source_of
 
-# Checks that wait: seven seconds of them, or nine while groups that failed have every fourth turn; a handshake has ten.
+# Waiting checks: they take seven seconds, or nine if groups with failures have every fourth turn; a handshake has ten.
 PENDING_LIMIT = 192
-SOURCE_LIMIT = 64  # of these, from one source: six seconds with the delay of one that fails often
+SOURCE_LIMIT = 64  # of these, from one source: six seconds with the delay after many failures
 NAME_LIMIT = 16  # of these, for one name
-NAME_LENGTH = 255  # characters of a name that a group is known by; RabbitMQ's names are no longer
-FREE_FAILURES = 10  # wrong passwords for one name from one source, until each of them delays the next check,
+NAME_LENGTH = 255  # characters of a name in a path; RabbitMQ's names are no longer
+FREE_FAILURES = 10  # wrong passwords for one name from one source, until each further one delays the next check,
 SOURCE_FREE_FAILURES = 30  # and for all names from that source
 FAILED_DELAY_S = 0.1
 FORGIVEN_S = 300.0  # until one failure is forgotten
-MOST_FAILURES = 60  # that are remembered of one group: five hours
-FAILURES_LIMIT = 32_768  # groups whose failures are remembered; a thread fails in some 10,000 until they are forgotten
-FAILED_TURN = 4  # each fourth turn is whoever's has waited longest
-OPERATORS = "operators"  # the network of new hashes, which is none; they are never given up
-SOURCES_LIMIT = 4096  # from which a right password came lately
-KNOWN, UNKNOWN, SUSPECT, FAILED = range(4)  # how much a group is trusted
+MOST_FAILURES = 60  # counted of one group: forgotten after five hours
+FAILURES_LIMIT = 32_768  # groups with failures; the thread can add some 10,000 in FORGIVEN_S
+FAILED_TURN = 4  # every fourth turn goes by waiting time alone
+OPERATORS = "operators"  # in place of a network, for new hashes; they are never dropped
+SOURCES_LIMIT = 4096  # sources with an earlier success
+KNOWN, UNKNOWN, SUSPECT, FAILED = range(4)  # trust in a group, in falling order
 
-Path = tuple[str, ...]  # network, source, name; that of a group is a beginning of it
+Path = tuple[str, ...]  # network, source, name; the path of a group is a prefix of its checks' paths
 
 
 class Check:
-    """One password to be verified, or made a hash of, for those who wait. `question` is equal where the answer is."""
+    """One password to verify or to hash. Checks with equal `question` have the same result."""
 
     __slots__ = ("path", "question", "waiting", "work")
 
@@ -47,7 +46,7 @@ class Check:
 
 
 class Failures:
-    """Wrong passwords of one group: a count that falls by one in FORGIVEN_S. No check is made before `due_s`."""
+    """The failures of one group: a count that falls by one every FORGIVEN_S. No check is made before `due_s`."""
 
     __slots__ = ("_at_s", "_count", "due_s")
 
@@ -67,9 +66,9 @@ class Failures:
 
 
 class Group:
-    """Checks that wait: in groups of the next level, the one whose turn is next first, or, for a name, by age.
+    """Waiting checks of one path: `groups` of the next level in the order of their turns, or `checks` of a name by age.
 
-    `trust` is the larger, the less; a network has that of its best source, or less if another failed.
+    `trust` is a larger number for less trust; a network has that of its best source, or less if another one failed.
     """
 
     __slots__ = ("checks", "count", "groups", "path", "trust")
@@ -83,21 +82,21 @@ class Group:
 
 
 class LoginQueue:
-    """All checks that wait, and the failures of their groups."""
+    """All waiting checks, and the failures of their groups."""
 
     def __init__(self) -> None:
         self._root = Group(())
         self._failures: dict[Path, Failures] = {}
-        self._known: OrderedDict[Path, None] = OrderedDict()  # sources that have had a right password
+        self._known: OrderedDict[Path, None] = OrderedDict()  # sources with a success
         self._turns = 0
 
     def __len__(self) -> int:
         return self._root.count
 
-    # Coming and going
+    # Adding and removing
 
     def add(self, check: Check, now_s: float) -> Check | None:
-        """Add a check; the one that is given up for it, which may be itself."""
+        """Add a check, and return the one that is dropped for it, which may be the same, or None."""
         groups = [self._root]
         for depth, key in enumerate(check.path):
             group = groups[-1].groups.get(key)
@@ -119,13 +118,13 @@ class LoginQueue:
             (root, logins, PENDING_LIMIT),
         ):
             if count > limit:
-                given_up = last_of(group)
-                self.remove(given_up, now_s)
-                return given_up
+                dropped = last_of(group)
+                self.remove(dropped, now_s)
+                return dropped
         return None
 
     def remove(self, check: Check, now_s: float) -> bool:
-        """Remove a check; False where it does not wait any more."""
+        """Remove a check; return False if it does not wait any more."""
         groups = self._groups(check.path)
         if len(groups) <= len(check.path) or check not in groups[-1].checks:
             return False
@@ -134,7 +133,7 @@ class LoginQueue:
         return True
 
     def _groups(self, path: Path) -> list[Group]:
-        """The groups of a path that there are, the root first."""
+        """Return the existing groups of a path, from the root on."""
         groups = [self._root]
         for key in path:
             group = groups[-1].groups.get(key)
@@ -144,7 +143,7 @@ class LoginQueue:
         return groups
 
     def _shrink(self, groups: list[Group], now_s: float) -> None:
-        """Count one check less in all of these, which are of one path."""
+        """Count one check less in the groups of one path."""
         for group in groups:
             group.count -= 1
         for parent, group, key in zip(groups, groups[1:], groups[-1].path, strict=False):
@@ -157,7 +156,7 @@ class LoginQueue:
     # Turns
 
     def take(self, now_s: float) -> Check | None:
-        """Remove and return the check whose turn it is; None where none is due."""
+        """Remove and return the check whose turn it is, or None if none is due."""
         self._turns += 1
         in_order = self._turns % FAILED_TURN == 0
         groups = [self._root]
@@ -168,16 +167,16 @@ class LoginQueue:
             groups.append(ready[0] if in_order else min(ready, key=lambda group: group.trust))
         check = groups[-1].checks.popleft()
         for parent, key in zip(groups, check.path, strict=False):
-            parent.groups[key] = parent.groups.pop(key)  # to the end of the round
+            parent.groups[key] = parent.groups.pop(key)  # last in the next round
         self._shrink(groups, now_s)
         return check
 
     def wait_s(self, now_s: float) -> float:
-        """How long none of the checks is due."""
+        """Return the time until a check is due."""
         return max(0.0, self._due_s(self._root) - now_s)
 
     def _due_s(self, group: Group) -> float:
-        """When the first check of a group may be made."""
+        """Return the time at which the first check of a group may be made."""
         failures = self._failures.get(group.path)
         own_s = failures.due_s if failures is not None else 0.0
         return max(own_s, min((self._due_s(one) for one in group.groups.values()), default=0.0))
@@ -185,7 +184,7 @@ class LoginQueue:
     # Trust
 
     def failed(self, path: Path, now_s: float) -> None:
-        """The password of such a check was wrong."""
+        """Count a wrong password in the groups of the path."""
         for depth, free in ((1, float(MOST_FAILURES)), (2, SOURCE_FREE_FAILURES), (3, FREE_FAILURES)):
             failures = self._failures.get(path[:depth])
             if failures is None:
@@ -195,7 +194,7 @@ class LoginQueue:
         self._look(self._groups(path), now_s)
 
     def succeeded(self, path: Path) -> None:
-        """The password of such a check was right: earlier ones for the same name were errors of its user."""
+        """Trust the source of a right password, and forget the failures for the same name."""
         self._failures.pop(path, None)
         self._known[path[:2]] = None
         self._known.move_to_end(path[:2])
@@ -203,7 +202,7 @@ class LoginQueue:
             self._known.popitem(last=False)
 
     def _forget(self, now_s: float) -> None:
-        """Make room for one more group: failures that are forgiven are forgotten, or else the half with the fewest."""
+        """Make room for one more group with failures: forget the half with the fewest if there are too many."""
         if len(self._failures) < FAILURES_LIMIT:
             return
         counts = {path: failures.count(now_s) for path, failures in self._failures.items()}
@@ -211,7 +210,7 @@ class LoginQueue:
             del self._failures[path]
 
     def _look(self, groups: list[Group], now_s: float) -> None:
-        """Set the trust in groups of one path anew."""
+        """Update the trust in the groups of one path."""
         for group in reversed(groups):
             failures = self._failures.get(group.path)
             failed = failures is not None and failures.count(now_s) > 0
@@ -225,7 +224,7 @@ class LoginQueue:
 
 
 def last_of(group: Group) -> Check:
-    """The check to give up: the newest of the group that is trusted least, of these of the largest."""
+    """Return the check to drop: the newest one of the least trusted group, among equals of the largest."""
     while not group.checks:
         others = [one for key, one in group.groups.items() if key != OPERATORS]
         group = max(reversed(others), key=lambda one: (one.trust, one.count))
@@ -233,6 +232,6 @@ def last_of(group: Group) -> Check:
 
 
 def path_of(address: str, name: str) -> Path:
-    """The groups of a login from that address for a user of that name."""
+    """Return the path of a login: network and source of the address, and the user's name."""
     source = source_of(address)
     return network_of(source), source, name[:NAME_LENGTH]

@@ -1,8 +1,8 @@
-"""The watch over the turns of the event loop: how long one of them kept all others waiting.
+"""The watchdog of the event loop: measures how long its turns take.
 
-A probe is due every 20 ms. One that comes late tells that a turn took at least so long; the processor time that the
-loop's thread used meanwhile tells whether the turn worked all that time, or the machine was busy with something else.
-A probe costs some microseconds, and messages cost nothing.
+A probe is due every 20 ms. The delay of a late one is the least duration of a turn. The processor time of the loop's
+thread meanwhile shows whether the turn worked all that time or the machine was busy with other processes. A probe takes
+some microseconds; messages have no extra cost.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ from ..core.counters.histogram import LatencyHistogram
 from .supervisor import Report
 
 PROBE_S = 0.02
-INTERVAL_S = 60.0  # of the shorter of the two memories
-WARN_S = 0.1  # heartbeats and health checks bear much more, but no turn is meant to take so long
-REPORT_S = 10.0  # between two lines of the log
+INTERVAL_S = 60.0  # `longest_lately_s` covers one to two of these
+WARN_S = 0.1  # heartbeats and health checks tolerate much more, but no turn should take so long
+REPORT_S = 10.0  # between two log lines
 
 
 class Turns:
-    """`lag` counts how late probes were. `last_served` is the connection or request that was served last, which may be
-    the one that held the loop."""
+    """Durations of the loop's turns.
+
+    lag          histogram of the delays of probes
+    last_served  the connection or request that was served last, possibly the one that held the loop
+    """
 
     def __init__(self, report: Report) -> None:
         self.lag = LatencyHistogram()
         self.last_served: object = ""
         self.longest_s = 0.0  # since the start
-        self.longest_processor_s = 0.0  # of processor time, since the start
+        self.longest_processor_s = 0.0  # processor time, since the start
         self._report = report
         self._reported_s = -REPORT_S
-        self._now_s = 0.0  # the longest in this interval,
-        self._before_s = 0.0  # and in the one before
+        self._now_s = 0.0  # longest in this interval
+        self._before_s = 0.0  # longest in the one before
         self._interval_ends_s = 0.0
 
     @property
     def longest_lately_s(self) -> float:
-        """The longest turn of the last one to two intervals."""
+        """The longest turn in the last one to two intervals."""
         return max(self._now_s, self._before_s)
 
     async def run(self) -> None:
-        """Probe until cancelled. The clock is a finer one than that of the loop, which may count whole milliseconds."""
+        """Probe until cancelled. It uses a finer clock than the loop's, which may count whole milliseconds."""
         while True:
             due_s, used_s = time.monotonic() + PROBE_S, time.thread_time()
             await asyncio.sleep(PROBE_S)
@@ -48,7 +51,7 @@ class Turns:
             self.probed(now_s, now_s - due_s, time.thread_time() - used_s)
 
     def probed(self, now_s: float, late_s: float, used_s: float) -> None:
-        """A probe came so late, and the thread has used so much processor time since the one before."""
+        """Count a probe: its delay, and the processor time of the thread since the one before."""
         late_s = max(late_s, 0.0)
         self.lag.count(late_s)
         worked_s = min(late_s, used_s)

@@ -1,7 +1,7 @@
-"""Argon2id in a thread of its own: one hash takes tens of milliseconds and 19 MiB, and the loop serves everybody.
+"""Argon2id in a thread of its own, because one hash takes tens of milliseconds and 19 MiB.
 
-Which password was right for which hash is remembered, as an HMAC under a key that this process made up: clients that
-connect again and again are let in at once. A user whose password changes gets another hash, so nothing is left of that.
+Successful checks are cached, as an HMAC of hash and password under a random key of this process, so that clients that
+reconnect are accepted at once. A changed password has another hash, so the cached check is not found again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ MEMORY_KIB = 19_456
 PASSES = 2
 LANES = 1
 LEAST_WAIT_S = 0.005
-NOT_NOW = (-22, -33)  # argon2's numbers for no memory and no thread
-REMEMBERED = 4096  # right passwords
+SHORTAGES = (-22, -33)  # argon2's errors for no memory and no thread
+CACHE_LIMIT = 4096  # successful checks
 KEY_BYTES = 32
 
 Result = bytes | bool
 
 
 class ThreadHashing(Hashing):
-    """One thread that makes checks in the order of a `LoginQueue`.
+    """The Hashing port with one thread, which makes checks in the order of a `LoginQueue`.
 
-    `after` is called whenever an answer was given: it may have changed something that is to be stored. `report` writes
-    one line to the log.
+    `after` is called after each result, whose callback may have changed definitions. `report` logs an event.
     """
 
     def __init__(
@@ -48,12 +47,12 @@ class ThreadHashing(Hashing):
         self._report = report
         self._key = secrets.token_bytes(KEY_BYTES)
         self._right: OrderedDict[bytes, None] = OrderedDict()
-        self._asked: dict[bytes, dict[Path, Check]] = {}  # by question: several may ask the same at the same time
-        self._made: dict[Check, Callable[[bytes], None]] = {}  # who waits for a new hash
+        self._asked: dict[bytes, dict[Path, Check]] = {}  # waiting checks by question and path
+        self._made: dict[Check, Callable[[bytes], None]] = {}  # callbacks of new hashes
         self._queue = LoginQueue()
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
-        self._worker = ThreadPoolExecutor(1, "hashing")  # which has no thread before it is given something to do
+        self._worker = ThreadPoolExecutor(1, "hashing")  # starts its thread with the first check
 
     def verify(
         self,
@@ -73,10 +72,10 @@ class ThreadHashing(Hashing):
         check = same.get(path)
         if check is None:
             check = same[path] = Check(path, question, partial(verify, password_hash, password))
-            given_up = self._queue.add(check, self._loop.time())
-            if given_up is not None:
-                self._answer(given_up, None)
-            if given_up is check:
+            dropped = self._queue.add(check, self._loop.time())
+            if dropped is not None:
+                self._answer(dropped, None)
+            if dropped is check:
                 then(None)
                 return nothing
             check.waiting.append(then)
@@ -96,18 +95,21 @@ class ThreadHashing(Hashing):
         self._next()
 
     def close(self) -> None:
-        """No answer comes any more."""
+        """Stop: no callback is called any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _question(self, name: bytes, password_hash: bytes, password: bytes) -> bytes:
-        """The name is part of it: unknown users share one hash, and being answered together would tell them."""
+        """Return the HMAC that identifies equal checks.
+
+        It includes the name: unknown users share one hash, and simultaneous answers would reveal them.
+        """
         parts = b"".join(len(part).to_bytes(4, "big") + part for part in (name, password_hash, password))
         return hmac.digest(self._key, parts, "sha256")
 
     def _forget(self, check: Check, then: Callable[[bool | None], None]) -> None:
-        """Forget the caller; a check that nobody waits for is not made."""
+        """Forget a callback, and drop the check if no other waits for it."""
         if then in check.waiting:
             check.waiting.remove(then)
         if not check.waiting and self._queue.remove(check, self._loop.time()):
@@ -116,7 +118,7 @@ class ThreadHashing(Hashing):
     # Turns
 
     def _next(self) -> None:
-        """Have the thread make the check whose turn it is."""
+        """Pass the next check to the thread, or wait until one is due."""
         if self._running or not self._queue:
             return
         now_s = self._loop.time()
@@ -136,7 +138,7 @@ class ThreadHashing(Hashing):
             if future.cancelled():
                 return
             error = future.exception()
-            if error is not None:  # not a word on the password: memory or a thread could not be had
+            if error is not None:  # a shortage of memory or threads, not a wrong password
                 self._report("password_not_checked", "error", {"exc_info": error})
             self._done(check, None if error is not None else future.result())
             self._next()
@@ -156,9 +158,9 @@ class ThreadHashing(Hashing):
             return
         if result:
             self._right[check.question] = None
-            if len(self._right) > REMEMBERED:
+            if len(self._right) > CACHE_LIMIT:
                 self._right.popitem(last=False)
-        for other in list(self._asked[check.question].values()):  # it is the same for all who ask the same
+        for other in list(self._asked[check.question].values()):  # equal checks have the same result
             self._queue.remove(other, self._loop.time())
             if result:
                 self._queue.succeeded(other.path)
@@ -167,36 +169,36 @@ class ThreadHashing(Hashing):
             self._answer(other, bool(result))
 
     def _answer(self, check: Check, right: bool | None) -> None:
-        """Answer those who wait for a check that is not in the queue any more."""
+        """Call the callbacks of a check that is no longer in the queue."""
         same = self._asked[check.question]
         del same[check.path]
         if not same:
             del self._asked[check.question]
-        waiting, check.waiting = check.waiting, []  # a caller that is answered may forget its question
+        waiting, check.waiting = check.waiting, []  # a callback may call `_forget`
         for then in waiting:
             then(right)
 
 
 def nothing() -> None:
-    """There is nothing to forget: it was answered at once."""
+    """Do nothing: the function that cancels a check which has its result already."""
 
 
 def hash_argon2id(password: bytes) -> bytes:
-    """In the thread: a hash as it is stored."""
-    from argon2.low_level import Type, hash_secret  # here, as it is slow to import and rarely needed
+    """Hash in the thread, and return the hash as it is stored."""
+    from argon2.low_level import Type, hash_secret  # here, because it is slow to import and rarely needed
 
     salt = secrets.token_bytes(16)
     return hash_secret(password, salt, PASSES, MEMORY_KIB, LANES, 32, Type.ID)
 
 
 def verify(password_hash: bytes, password: bytes) -> bool:
-    """Verify in the thread. Raises MemoryError where there is no memory or thread for it: the password may be right."""
+    """Verify in the thread. Raises MemoryError without memory or a thread for it: the password may be right."""
     from argon2.exceptions import Argon2Error
     from argon2.low_level import Type, error_to_str, verify_secret
 
     try:
         return verify_secret(password_hash, password, Type.ID)
     except Argon2Error as error:
-        if str(error) in [error_to_str(number) for number in NOT_NOW]:
+        if str(error) in [error_to_str(number) for number in SHORTAGES]:
             raise MemoryError(str(error)) from None
         return False

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it this process has, as Linux tells."""
+"""The memory of the machine or container, and of this process, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def total_bytes(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> int:
-    """What this process may have: of the machine, or less where its container is limited."""
+    """Return the memory that this process may use: the machine's, or less in a limited container."""
     machine = PAGE_BYTES * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *cgroup_limits(proc, cgroups)])
 
 
 def cgroup_limits(proc: Path, cgroups: Path) -> list[int]:
-    """Of the group of this process and of all around it, in both versions of cgroups."""
+    """Return the limits of this process's control group and all enclosing ones, in both versions of cgroups."""
     limits = []
     for line in read(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -27,7 +27,7 @@ def cgroup_limits(proc: Path, cgroups: Path) -> list[int]:
         else:
             continue
         group = Path(path.lstrip("/"))
-        # In a container the path may be that of the machine, of which only the end is to be seen here: the root.
+        # In a container the path may be the machine's, of which the container sees only the root.
         for folder in (group, *group.parents):
             text = read(root / folder / file).strip()
             if text.isdigit():
@@ -36,13 +36,13 @@ def cgroup_limits(proc: Path, cgroups: Path) -> list[int]:
 
 
 def resident_bytes(proc: Path = Path("/proc")) -> int | None:
-    """What of this process is in memory now; None where the system does not tell."""
+    """Return the resident memory of this process, or None if the system does not report it."""
     fields = read(proc / "self" / "statm").split()
     return int(fields[1]) * PAGE_BYTES if len(fields) > 1 else None
 
 
 def read(path: Path) -> str:
-    """Empty where there is no such file, or none for us."""
+    """Return the text of a file, or an empty one if it cannot be read."""
     try:
         return path.read_text(encoding="ascii")
     except OSError:

@@ -1,4 +1,4 @@
-"""Monitor of memory and disk, which sets and clears the node's resource alarms."""
+"""The monitor of memory and disk, which sets and clears the node's resource alarms."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from ..core.telemetry.resource_alarms import DISK, MEMORY, Alarms
 from .process_memory import resident_bytes, total_bytes
 
 MEMORY_LOOK_S = 1.0
-DISK_LOOK_S = 10.0  # when nothing is written; with each batch that is, the committer looks
-TRIM_LOOKS = 5  # while there is an alarm, what was freed is given back to the system so often
+DISK_LOOK_S = 10.0  # while nothing is written; the committer checks after each batch
+TRIM_LOOKS = 5  # checks between two calls of `trim` during a memory alarm
 
 
 class Resources:
-    """`free_bytes` and `used_bytes` are readings of the disk and of this process (None: the system does not tell).
-    `trim` gives freed memory back to the system, which does not see otherwise that it is free.
+    """Limits and measurements of memory and disk.
+
+    free_bytes  returns the free space of the disk
+    used_bytes  returns the memory of this process, or None if unknown
+    trim        returns freed memory to the system
     """
 
     def __init__(
@@ -42,16 +45,16 @@ class Resources:
         return int(self.memory_bytes * fraction)
 
     def set_vm_memory_high_watermark(self, limit_bytes: int) -> None:
-        """Acts at once."""
+        """Set the memory limit, and check it at once."""
         self.memory_limit_bytes = limit_bytes
         self.look_at_memory()
 
     def set_disk_free_limit(self, limit_bytes: int) -> None:
-        """Acts at once."""
+        """Set the limit of free disk space, and check it at once."""
         self.disk_free_limit_bytes = limit_bytes
         self._look_at_disk()
 
-    # What the committer asks and tells
+    # For the committer
 
     def disk_has_room(self) -> bool:
         return self.free_bytes() >= self.disk_free_limit_bytes
@@ -65,13 +68,13 @@ class Resources:
     # Watching
 
     def watch(self, look_at_disk: Callable[[], None]) -> None:
-        """From now on. `look_at_disk` has `disk_full` told, unless a batch that is being written will anyway."""
+        """Start the periodic checks. `look_at_disk` calls `disk_full`, unless a batch under way will do so."""
         self._look_at_disk = look_at_disk
         self._every(MEMORY_LOOK_S, self.look_at_memory)
         self._every(DISK_LOOK_S, look_at_disk)
 
     def _every(self, seconds: float, look: Callable[[], None]) -> None:
-        # First the timer: whatever becomes of this look, there is another.
+        # The timer first: an error of this check must not prevent the next one.
         self._timers[look] = asyncio.get_running_loop().call_later(seconds, self._every, seconds, look)
         look()
 

@@ -1,15 +1,15 @@
-"""The network that an address of a client is counted by."""
+"""The source and network by which clients' addresses are grouped."""
 
 from __future__ import annotations
 
 import ipaddress
 
-IPV6_SOURCE_BITS = 64  # what one customer of a network has
-IPV6_NETWORK_BITS = 48  # the smallest block that is routed by itself, of IPv4 the first three bytes
+IPV6_SOURCE_BITS = 64  # the network of one customer
+IPV6_NETWORK_BITS = 48  # the smallest block that is routed by itself; 24 bits in IPv4
 
 
 def source_of(address: str) -> str:
-    """The address that connections are counted by: an IPv4 address, or the network of an IPv6 address."""
+    """Return the source of an address: an IPv4 address itself, or the /64 network of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -22,7 +22,7 @@ def source_of(address: str) -> str:
 
 
 def network_of(source: str) -> str:
-    """The network that a source is in, which is what one provider or company has of many."""
+    """Return the network of a source: /24 of IPv4, /48 of IPv6."""
     if ":" not in source:
         return source.rpartition(".")[0]
     try:

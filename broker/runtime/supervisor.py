@@ -1,11 +1,11 @@
-"""The supervisor: each task that outlives the call which started it, by its name.
+"""The supervisor: runs the named tasks that outlive the call which started them.
 
-A task that fails is logged once, with its name and its traceback. Its owner decides what follows: nothing more (`run`),
-another start after a delay (`keep`), or the end of the node (`keep` with `vital`).
+A failure is logged once, with the task's name and traceback. The owner of the task decides what follows: nothing
+(`run`), a restart after a delay (`keep`), or the stop of the node (`keep` with `vital`).
 
-Each start of a child is a task of its own. On Python 3.11.2 a TaskGroup whose child failed leaves its task counted as
-cancelled, and the next `asyncio.timeout` in that task raises CancelledError; a new task has no such past. For the same
-reason a child that ends by a CancelledError which nobody asked for counts as failed.
+Each restart is a new task. On Python 3.11.2 a TaskGroup with a failed child leaves its task counted as cancelled, and
+the next `asyncio.timeout` in that task raises CancelledError. For the same reason a child that ends with a
+CancelledError although nobody has cancelled it counts as failed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, TypeVar
 
 from ..logs.redaction import clean
 
-FIRST_DELAY_S = 0.5  # before a child that failed is started again; twice as long each time,
+FIRST_DELAY_S = 0.5  # before the first restart; doubled each time,
 DELAY_LIMIT_S = 30.0  # up to this
-STEADY_S = 60.0  # a child that ran for so long starts again after the first delay
+STEADY_S = 60.0  # after this running time the delay is FIRST_DELAY_S again
 STOP_WAIT_S = 5.0  # for tasks to end after they were cancelled, when the node stops
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, object]]
 Report = Callable[[str, str, dict[str, object]], None]
-"""Logs an event: its name, its level and its fields."""
+"""A function that logs an event: name, level, fields."""
 
 
 class Counts:
-    """Tasks of one name since the start of the node."""
+    """Counts of the tasks with one name since the start of the node."""
 
     __slots__ = ("failures", "last_failure", "restarts", "running")
 
@@ -65,7 +65,7 @@ class Child:
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Begin to end it; it is not started again."""
+        """Cancel the task; it is not started again."""
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()
@@ -75,7 +75,7 @@ class Child:
         self._end()
 
     async def ended(self) -> None:
-        """Wait until it is over."""
+        """Wait until `over` is true."""
         await self._ended.wait()
 
     def _start(self) -> None:
@@ -86,7 +86,7 @@ class Child:
         self._task.add_done_callback(self._done)
 
     async def _run(self) -> object:
-        """`work` is called in the task, so that an error of the call itself is one of the task."""
+        """Call `work` in the task, so that an error of the call itself is a failure of the task."""
         return await self._work()
 
     def _done(self, task: asyncio.Task[object]) -> None:
@@ -123,7 +123,7 @@ class Child:
 class Supervisor:
     """All tasks of a node that outlive a call.
 
-    `report` writes one line to the log: event, level, fields. `fail` ends the node, as a vital task has failed.
+    `report` logs an event: name, level, fields. `fail` stops the node after a vital task has failed.
     """
 
     def __init__(self, report: Report, fail: Callable[[], None] = lambda: None) -> None:
@@ -142,18 +142,18 @@ class Supervisor:
         return task
 
     def keep(self, name: str, work: Work, vital: bool = False, **fields: object) -> Child:
-        """Start `work`, and again whenever it fails, later each time; one that is vital ends the node instead."""
+        """Start `work`, and restart it after each failure with growing delays; a failed vital task stops the node."""
         child = Child(self, name, work, vital, fields)
         self._children.add(child)
         return child
 
     @property
     def by_name(self) -> Mapping[str, Counts]:
-        """Counts of the tasks of each name that was ever started."""
+        """Counts by the names of all tasks that were ever started."""
         return self._counts
 
     def status(self) -> list[dict[str, object]]:
-        """Tasks by name: how many run, and how often they failed and were started again since the start."""
+        """Return the counts of tasks by name: running ones, failures and restarts."""
         return [
             {
                 "name": name,
@@ -166,7 +166,7 @@ class Supervisor:
         ]
 
     async def stop(self) -> None:
-        """Cancel all tasks and wait for their end, for some seconds; the log names those that go on."""
+        """Cancel all tasks and wait some seconds for their end; those still running are logged."""
         children, tasks = list(self._children), set(self._tasks)
         for child in children:
             child.cancel()
