@@ -64,21 +64,21 @@ class Constant:
 def openapi_handler(routes: list[Route]) -> Handler:
     constant = Constant(lambda request: json_of(document(routes, request.node.version)), "application/json")
 
-    async def tell(request: Request) -> Response:
+    async def get_document(request: Request) -> Response:
         """Return this API as an OpenAPI document."""
         return await constant.answer(request)
 
-    return tell
+    return get_document
 
 
 def page_handler(routes: list[Route]) -> Handler:
     constant = Constant(lambda request: page(routes).encode(), "text/html; charset=utf-8")
 
-    async def show(request: Request) -> Response:
+    async def get_page(request: Request) -> Response:
         """Return this API as a page."""
         return await constant.answer(request)
 
-    return show
+    return get_page
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
 
 
 def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "operationId": identity(route),
+    description: dict[str, Any] = {
+        "operationId": operation_id(route),
         "summary": route.summary,
         "description": f"For {route.guard.text}.",
         "tags": [route.segments[0] or "api"],
@@ -125,16 +125,16 @@ def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         },
     }
     if route.method == "GET" and route.guard is not NONE:
-        described["parameters"] += [
+        description["parameters"] += [
             {"name": name, "in": "query", "schema": {"type": "string"}} for name in (*LISTED, *PAGED)
         ]
     if route.body is not None:
         schema = schemas.get(route.body, {})
-        described["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-    return described
+        description["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return description
 
 
-def identity(route: Route) -> str:
+def operation_id(route: Route) -> str:
     """Return a name that is unique to the route."""
     words = [segment.strip("{}").replace("-", "_").replace(".", "_") for segment in route.segments]
     return "_".join([route.method.lower(), *(word for word in words if word)])

@@ -128,7 +128,12 @@ class Request:
         except BadRange as error:
             raise HTTPError(400, "invalid_range_parameters", str(error)) from None
 
-    # Permissions
+    # Checks
+
+    def check_node(self) -> None:
+        """Raises HTTPError (404) if the path names another node than this one."""
+        if self.path.get("node", self.node.name) != self.node.name:
+            raise missing()
 
     def check_owner(self, owner: User | None) -> None:
         """Check access to an object with an owner. Raises HTTPError (401)."""

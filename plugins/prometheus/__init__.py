@@ -1,1 +1,1 @@
-"""Metrics for Prometheus, by the names that RabbitMQ gives them."""
+"""Metrics for Prometheus under RabbitMQ's names."""

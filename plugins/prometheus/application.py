@@ -1,4 +1,4 @@
-"""The application that answers scrapes: authenticate, measure, write, compress and send, piece by piece."""
+"""The ASGI application of scrapes: authenticate, measure, write, compress and send in chunks."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from ..http.asgi import (
 from ..http.auth import MONITOR, authenticate, refresh
 from ..http.responses import HTTPError, Response, missing
 from .context import State
-from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collected
+from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collect
 from .exposition import Text
 from .scope import BadPattern, Scope
 from .scrape_limits import Place, Places
 
 METHODS = ("GET", "HEAD")
-AT_ONCE = 2  # scrapes of which a chunk is made; others wait, as each may keep the processor busy for seconds
-CHUNK_BYTES = 65_536  # of text that is sent at once; what is shorter as a whole is sent with its length
-SEND_S = 10.0  # in which a scraper has to take a chunk,
-SCRAPE_S = 120.0  # and all of them: ten times as long as Prometheus waits
+AT_ONCE = 2  # scrapes that make a chunk at the same time, as each may use the processor for seconds
+CHUNK_BYTES = 65_536  # of text in one write; a shorter scrape is sent with its length
+SEND_S = 10.0  # for a scraper to receive a chunk
+SCRAPE_S = 120.0  # and the whole scrape: ten times Prometheus' timeout
 PLAIN = "text/plain"
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}
 Query = Mapping[str, list[str]]
 
 
 class Metrics:
-    """An ASGI application, below this path. It is for users who monitor if `guarded`, else for all who reach it."""
+    """An ASGI application below a path; if `guarded`, for users with the tag monitoring only."""
 
     def __init__(self, state: State, path: str, guarded: bool) -> None:
         self._state = state
         self._host = state.host
         self._guarded = guarded
         self._path = path
-        self._turn = asyncio.Semaphore(AT_ONCE)  # for one chunk: whoever reads slowly keeps nobody waiting
+        self._turn = asyncio.Semaphore(AT_ONCE)  # held for one chunk, so that slow readers block nobody
         self._places = Places()
 
     async def __call__(self, asked: Asked, receive: Receive, send: Send) -> None:
@@ -60,7 +60,7 @@ class Metrics:
         response = ScrapeStream(send)
         try:
             answer = await run_while_connected(receive, self._answer(asked, headers, response))
-        except ConnectionResetError:  # nobody waits for the rest
+        except ConnectionResetError:  # the scraper has disconnected
             return
         except HTTPError as refusal:
             answer = refusal.answer
@@ -70,10 +70,10 @@ class Metrics:
             if response.place is None or not response.place.given_up:
                 self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
             answer = Response(503, b"the scrape took too long", media_type=PLAIN)
-        except Exception as error:  # a bug of ours: it ends this scrape alone
+        except Exception as error:  # a bug of ours; it ends only this scrape
             self._host.report("internal_error", "error", {"exc_info": error, "request": asked["method"]})
             answer = Response(500, b"see the broker's log", media_type=PLAIN)
-        if answer is None or response.started:  # without its end a stream is closed, and not taken for a whole one
+        if answer is None or response.started:  # an incomplete stream gets no end, so it cannot pass for a complete one
             return
         data = answer.encode()
         await send(response_start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(data)))
@@ -96,7 +96,7 @@ class Metrics:
         return None
 
     def _endpoint(self, raw_path: str) -> str | None:
-        """None for one that there is not. Raises HTTPError (404) for what is no path of ours at all."""
+        """Return the endpoint, or None if it does not exist. Raises HTTPError (404) for a path outside the metrics."""
         if raw_path != self._path and not raw_path.startswith(self._path + "/"):
             raise missing()
         name = raw_path[len(self._path) :].strip("/")
@@ -121,14 +121,14 @@ class Metrics:
         text = Text(accept)
         zipped = gzip and self._state.config.tcp.compress
         begun_s = time.perf_counter()
-        async with asyncio.timeout(SCRAPE_S), aclosing(text.pieces(collected(scope, endpoint, families))) as pieces:
-            chunks = self._in_turns(in_chunks(pieces))
+        async with asyncio.timeout(SCRAPE_S), aclosing(text.pieces(collect(scope, endpoint, families))) as pieces:
+            chunks = self._in_turns(join_chunks(pieces))
             size_bytes = await response.write(chunks, text.content_type, zipped)
         registry = REGISTRIES.get(endpoint, endpoint)
         self._state.scrapes.count(registry, text.content_type, time.perf_counter() - begun_s, size_bytes)
 
     async def _in_turns(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same chunks, each of them made within a turn of its own."""
+        """Yield the chunks, each made while holding the semaphore."""
         while True:
             async with self._turn:
                 chunk = await anext(chunks, None)
@@ -137,7 +137,7 @@ class Metrics:
             yield chunk
 
     async def _scope(self, endpoint: str, query: Query) -> tuple[Scope, list[str]]:
-        """What is asked about, and the families; all but `detailed` is about everything. Raises BadPattern."""
+        """Return the scope and the families of a scrape; only `detailed` selects. Raises BadPattern."""
         if endpoint != DETAILED:
             return Scope(self._state), []
         vhosts = query.get("vhost")
@@ -151,19 +151,19 @@ class Metrics:
 
 
 class ScrapeStream:
-    """The answer to a scrape: short ones are sent as a whole, long ones as a stream of chunks."""
+    """The response to a scrape: a short one is sent as a whole, a long one as a stream of chunks."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.place: Place | None = None
         self.started = False
-        self.size_bytes = 0  # of the text, not compressed
+        self.size_bytes = 0  # of the uncompressed text
 
     async def write(self, chunks: AsyncIterator[bytes], content_type: str, zipped: bool) -> int:
-        """Return the bytes of the text. Raises TimeoutError where the scraper does not take a chunk in time."""
+        """Send the chunks and return the bytes of the text. Raises TimeoutError if the scraper is too slow."""
         headers = {"content-type": content_type, "vary": "accept, accept-encoding"}
         first = await anext(chunks)
-        if len(first) < CHUNK_BYTES:  # it is the last
+        if len(first) < CHUNK_BYTES:  # the last one
             data = first
             if zipped and len(first) >= GZIP_FROM:
                 headers["content-encoding"] = "gzip"
@@ -171,7 +171,7 @@ class ScrapeStream:
             await self._start(headers, len(data))
             await self._body(data, more=False)
             return len(first)
-        stream: AsyncIterable[bytes] = self._counted(first, chunks)
+        stream: AsyncIterable[bytes] = self._count_bytes(first, chunks)
         if zipped:
             headers["content-encoding"] = "gzip"
             stream = compress_stream(stream)
@@ -181,7 +181,7 @@ class ScrapeStream:
         await self._body(b"", more=False)
         return self.size_bytes
 
-    async def _counted(self, first: bytes, others: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    async def _count_bytes(self, first: bytes, others: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         self.size_bytes = len(first)
         yield first
         async for chunk in others:
@@ -193,7 +193,7 @@ class ScrapeStream:
         await self._send(response_start(200, headers, length_bytes))
 
     async def _body(self, data: bytes, more: bool) -> None:
-        assert self.place is not None, "only a scrape that has a place is sent"
+        assert self.place is not None, "a scrape without a place must not be sent"
         async with asyncio.timeout(SEND_S) as deadline:
             self.place.begin_sending(deadline)
             try:
@@ -202,8 +202,8 @@ class ScrapeStream:
                 self.place.end_sending()
 
 
-async def in_chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield chunks of at least CHUNK_BYTES, and a shorter one, which may be empty, as the last."""
+async def join_chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks of at least CHUNK_BYTES, then a shorter last one, which may be empty."""
     waiting: list[bytes] = []
     size_bytes = 0
     async for piece in pieces:

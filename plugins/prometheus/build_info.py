@@ -1,4 +1,4 @@
-"""Which broker this is: the two metrics that each scrape ends with, once."""
+"""The metrics build_info and identity_info, once in each scrape."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ def identity(endpoint: str, scope: Scope) -> Iterable[Row]:
 
 
 def groups(endpoint: str) -> tuple[FamilyGroup, ...]:
-    """Dashboards join all else with the second, by its labels."""
+    """Return the groups; dashboards join the other metrics with identity_info by its labels."""
     return (
         FamilyGroup(
             "build_info",
             (
                 Family(
-                    "build_info", "untyped", "1, with the version that clients are told, and that of what serves them"
+                    "build_info",
+                    "untyped",
+                    "1, labelled with the versions of product, RabbitMQ and Python",
                 ),
             ),
             build,

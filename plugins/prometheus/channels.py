@@ -1,4 +1,4 @@
-"""Metrics of channels. What they count is counted for each channel as a whole, not for each of its queues as well."""
+"""Metrics of channels. Deliveries are counted by channel, not by channel and queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of connections. RabbitMQ has the process of one as a label called `channel`, so that is what it is called."""
+"""Metrics of connections. RabbitMQ labels a connection's process `channel`, so the label is kept."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def texts(connection: Connection) -> Texts:
     return text(str(connection)), text(connection.name)
 
 
-def octets(connection: Connection) -> Values:
+def byte_counts(connection: Connection) -> Values:
     return connection.received_bytes, connection.sent_bytes, 0
 
 
-def octets_gone(scope: Scope) -> Values:
+def closed_byte_counts(scope: Scope) -> Values:
     of = scope.node.statistics()
     return of.received_bytes, of.sent_bytes, 0
 
@@ -34,7 +34,7 @@ def packets(connection: Connection) -> Values:
     return connection.received_reads, connection.sent_writes, len(connection.output.buffer), len(connection.channels)
 
 
-def packets_gone(scope: Scope) -> Values:
+def closed_packet_counts(scope: Scope) -> Values:
     of = scope.node.statistics()
     return of.received_reads, of.sent_writes, 0, 0
 
@@ -43,28 +43,28 @@ GROUPS = (
     PerObjectGroup(
         "connection_coarse_metrics",
         (
-            Family("connection_incoming_bytes_total", "counter", "Octets received"),
-            Family("connection_outgoing_bytes_total", "counter", "Octets sent"),
+            Family("connection_incoming_bytes_total", "counter", "Bytes received"),
+            Family("connection_outgoing_bytes_total", "counter", "Bytes sent"),
             Family("connection_process_reductions_total", "counter", "0: there are no Erlang processes here"),
         ),
         all_connections,
-        octets,
+        byte_counts,
         LABELS,
         texts,
-        gone=octets_gone,
+        deleted=closed_byte_counts,
     ),
     PerObjectGroup(
         "connection_metrics",
         (
             Family("connection_incoming_packets_total", "counter", "Reads of a socket"),
             Family("connection_outgoing_packets_total", "counter", "Writes to a socket"),
-            Family("connection_pending_packets", "gauge", "Octets that wait to be sent"),
+            Family("connection_pending_packets", "gauge", "Bytes that wait to be sent"),
             Family("connection_channels", "gauge", "Channels of a connection"),
         ),
         all_connections,
         packets,
         LABELS,
         texts,
-        gone=packets_gone,
+        deleted=closed_packet_counts,
     ),
 )

@@ -1,4 +1,4 @@
-"""What the service keeps from one scrape to the next."""
+"""The state of the service between scrapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .scrape_stats import Scrapes
 
 
 class State:
-    """`readings` are of the process."""
+    """Configuration, scrape statistics and the readings of the process."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -20,11 +20,11 @@ class State:
 
     @property
     def path(self) -> str:
-        """Of the metrics; empty where they are at the root."""
+        """The path of the metrics; empty at the root."""
         path = self.config.path.strip("/")
         return f"/{path}" if path else ""
 
     @property
     def shared_path(self) -> str:
-        """The same on the port of the HTTP API; empty where there is no room for them."""
+        """The path of the metrics on the port of the HTTP API; empty if it would be the root."""
         return self.host.config.management.path_prefix.rstrip("/") + self.path if self.path else ""

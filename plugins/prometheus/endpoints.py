@@ -1,4 +1,4 @@
-"""What each path shows, as RabbitMQ's plugin has it."""
+"""The families of each endpoint, as RabbitMQ's plugin has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .memory_breakdown import BREAKDOWN
 from .scope import Scope
 
 AGGREGATED, PER_OBJECT, DETAILED, MEMORY = "aggregated", "per-object", "detailed", "memory-breakdown"
-REGISTRIES = {AGGREGATED: "default"}  # how RabbitMQ calls what an endpoint shows, where that differs
+REGISTRIES = {AGGREGATED: "default"}  # RabbitMQ's name of an endpoint's registry, if it differs
 
 OF_OBJECTS: tuple[FamilyGroup, ...] = (
     *node.GROUPS,
@@ -33,7 +33,7 @@ OF_OBJECTS: tuple[FamilyGroup, ...] = (
     *connections.GROUPS,
     exchanges.EXCHANGES,
 )
-# Of two that have the same family one is shown
+# If two groups have the same family, one is left out.
 WHOLE: tuple[FamilyGroup, ...] = (
     *(group for group in OF_OBJECTS if group.name != "queue_consumer_count"),
     *global_metrics.TOTALS,
@@ -42,8 +42,8 @@ WHOLE: tuple[FamilyGroup, ...] = (
     node.PEERS,
     *federation.GROUPS,
 )
-BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.MOVED)}
-OF_QUEUES = {"queue_coarse_metrics", "queue_consumer_count", "queue_metrics"}  # with these comes queue_info
+BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.TOTALS_BY_QUEUE)}
+OF_QUEUES = {"queue_coarse_metrics", "queue_consumer_count", "queue_metrics"}  # queue_info is added to these
 KINDS: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[UntypedMetricFamily]] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -56,22 +56,22 @@ PlatformCollector(registry=PROCESS)
 GCCollector(registry=PROCESS)
 
 
-async def collected(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> AsyncIterator[Metric | Table]:
-    """Yield all that the endpoint shows, one group after the other, so that the writer holds no more than one.
+async def collect(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> AsyncIterator[Metric | Table]:
+    """Yield the metrics of an endpoint, one group after the other, so that the writer holds one group at a time.
 
-    `families` are the groups asked for where that is `detailed`.
+    `families` are the groups selected in `detailed`.
     """
     each = endpoint in (PER_OBJECT, DETAILED)
     for group in chosen(endpoint, families):
-        # Our own are shown by queue everywhere
-        yield await measured(group, scope, each or group is queues.MOVED, endpoint == DETAILED)
+        # Warren's own family by queue is in each endpoint.
+        yield await measure_group(group, scope, each or group is queues.TOTALS_BY_QUEUE, endpoint == DETAILED)
     if endpoint in (AGGREGATED, PER_OBJECT):
         for metric in (*distributions(scope), *PROCESS.collect()):
             yield metric
     for metric in telemetry(scope.state.scrapes):
         yield metric
     for group in build_info.groups(endpoint):
-        yield await measured(group, scope, each, False)
+        yield await measure_group(group, scope, each, False)
 
 
 def chosen(endpoint: str, families: Iterable[str]) -> list[FamilyGroup]:
@@ -83,10 +83,10 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[FamilyGroup]:
         if "queue_metrics" in names:
             groups = [group for group in groups if group.name != "queue_consumer_count"]
         return [*groups, *([queues.INFO] if OF_QUEUES & names.keys() else [])]
-    return [*WHOLE, queues.MOVED, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
+    return [*WHOLE, queues.TOTALS_BY_QUEUE, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
 
 
-async def measured(group: FamilyGroup, scope: Scope, each: bool, detailed: bool) -> Table:
+async def measure_group(group: FamilyGroup, scope: Scope, each: bool, detailed: bool) -> Table:
     labels, prefix = group.labels(each), group.prefix(detailed)
     metrics = [family_of(family, prefix, labels) for family in group.families]
     return Table(labels, metrics, await group.rows(scope, each))

@@ -1,4 +1,4 @@
-"""Metrics of exchanges and of virtual hosts."""
+"""Metrics of exchanges and virtual hosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def published(scope: Scope) -> Values:
 
 
 def named(scope: Scope) -> Iterable[Exchange]:
-    """Those that clients may publish to by name."""
+    """Return the exchanges that clients may publish to by name."""
     return (exchange for exchange in scope.exchanges if exchange.name and not exchange.internal)
 
 
@@ -35,7 +35,7 @@ EXCHANGES = PerObjectGroup(
     lambda exchange: (text(exchange.vhost), text(exchange.name)),
     total=lambda scope: published(scope)[:1],
 )
-# For all exchanges together only: what becomes of a message is counted by channel and virtual host.
+# Only summed: the outcome of publishes is counted by channel and virtual host.
 OUTCOMES: PerObjectGroup[Exchange] = PerObjectGroup(
     "exchange_outcomes",
     (
@@ -47,7 +47,7 @@ OUTCOMES: PerObjectGroup[Exchange] = PerObjectGroup(
     lambda one: (),
     total=lambda scope: published(scope)[1:],
 )
-ASKED_FOR = (  # only by /metrics/detailed
+ASKED_FOR = (  # only in /metrics/detailed
     PerObjectGroup(
         "vhost_status",
         (Family("vhost_status", "gauge", "1: a virtual host that there is runs"),),
@@ -68,7 +68,7 @@ ASKED_FOR = (  # only by /metrics/detailed
     ),
     PerObjectGroup(
         "exchange_names",
-        (Family("exchange_name", "gauge", "1, with what an exchange is"),),
+        (Family("exchange_name", "gauge", "1, labelled with the type of an exchange"),),
         named,
         lambda exchange: (1,),
         TYPED,

@@ -1,7 +1,7 @@
-"""Metrics as text, in the format that the scraper takes, written in slices and streamed in pieces.
+"""The text format of metrics, chosen by the scraper, written in slices and streamed in pieces.
 
-The library writes single metrics, and of each family of objects the head and the form of a line. Lines of objects are
-made from that form, as the library takes ten times as long for a line and keeps an object for each until the end.
+The client library writes single metrics, and for families of objects the header and one line as a pattern. The lines
+of objects are made from that pattern, as the library takes ten times as long for a line and keeps an object for each.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from prometheus_client.utils import floatToGoString
 from ..management.pagination import SLICE_S, in_slices
 from .families import Rows
 
-PIECE = 50  # samples written in one go: some hundredths of a millisecond
-PLAIN = "text/plain; version=0.0.4"  # as RabbitMQ says it: without a charset, which is UTF-8 anyway
+PIECE = 50  # samples written in one step: some hundredths of a millisecond
+PLAIN = "text/plain; version=0.0.4"  # as RabbitMQ sends it: without a charset, which is UTF-8 anyway
 END = b"# EOF\n"  # of OpenMetrics
 SPECIAL = re.compile(r'[\\\n"]')
 ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})  # in the values of labels
-NUMBERS = 4096  # values whose text is kept: most values of a scrape are 0 or repeat
+NUMBERS = 4096  # values with cached text: most values of a scrape are 0 or repeat
 
 Labelled = CounterMetricFamily | GaugeMetricFamily | UntypedMetricFamily
 number = lru_cache(NUMBERS)(floatToGoString)
 
 
 class One(Collector):
-    """A collector of one metric, as the library writes what it collects."""
+    """A collector of one metric, in the form that the library writes."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -55,19 +55,19 @@ class Table:
 
 
 class Text:
-    """A format of metrics. `accept` is the header of that name."""
+    """A writer of one text format. `accept` is the header of that name."""
 
     def __init__(self, accept: str) -> None:
         try:
             self._encode, self.content_type = choose_encoder(accept)
-        except TypeError:  # the library compares a version that is no number with one that is
+        except TypeError:  # the library cannot compare a version that is not a number
             self._encode, self.content_type = generate_latest, PLAIN
         if self.content_type == CONTENT_TYPE_PLAIN_0_0_4:
             self.content_type = PLAIN
         self._end = END if self.content_type.startswith("application/openmetrics-text") else b""
 
     async def pieces(self, shown: AsyncIterable[Metric | Table]) -> AsyncGenerator[bytes, None]:
-        """Yield the text in pieces of about PIECE lines; others have their turn after each slice."""
+        """Yield the text in pieces of about PIECE lines, with a pause after each slice."""
         async for one in shown:
             if isinstance(one, Table):
                 async for piece in self._table(one):
@@ -92,7 +92,7 @@ class Text:
                     until_s = time.perf_counter() + SLICE_S
 
     def _form(self, metric: Labelled, labels: Sequence[str]) -> tuple[bytes, str, str]:
-        """Return the head of a family, the name of its samples, and their labels, to be formatted with the values."""
+        """Return the header of a family, the name of its samples, and the pattern of their labels."""
         head = self._written(metric)
         metric.add_metric([f"%({key})s" for key in labels], 0)
         line = self._written(metric)[len(head) :].decode().rstrip("\n").rpartition(" ")[0]
@@ -105,10 +105,10 @@ class Text:
 
 
 async def labels_of(form: str, table: Table, objects: int) -> list[str]:
-    """Return the labels of each object as they are written."""
+    """Return the labels of each object as text."""
     if not table.labels:
         return [""] * objects
-    texts = [iter(table.rows.texts)] * len(table.labels)  # one iterator, of which each object takes one for each label
+    texts = [iter(table.rows.texts)] * len(table.labels)  # one iterator; each object takes a text for each label
     return [
         form % dict(zip(table.labels, map(escape, own), strict=True))
         async for own in in_slices(zip(*texts, strict=True))
@@ -120,7 +120,7 @@ def escape(text: str) -> str:
 
 
 def lines(name: str, labels: Sequence[str], column: Iterable[float]) -> Iterator[bytes]:
-    """Yield the samples of a family, some at a time."""
+    """Yield the samples of a family, PIECE at a time."""
     rows = zip(labels, column, strict=True)
     while piece := "".join([f"{name}{label} {number(value)}\n" for label, value in islice(rows, PIECE)]):
         yield piece.encode()

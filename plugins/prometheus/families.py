@@ -1,8 +1,7 @@
-"""Groups of families that are about the same objects, by the names that /metrics/detailed knows them by.
+"""Groups of families about the same objects, with their names in /metrics/detailed.
 
-A group measures all its families of an object at once and shows either each object, with labels, or all of them summed
-up. What is counted of objects that come and go is not summed up over those that are there, but taken from where it was
-counted in all as well: a counter never falls.
+A group measures all its families of an object at once and shows either each object with labels, or the sum. A sum over
+existing objects would fall when one is deleted, so counters of such objects are summed where deleted ones are included.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ RABBITMQ, DETAILED, CLUSTER, WARREN = "rabbitmq_", "rabbitmq_detailed_", "rabbit
 Texts = tuple[str, ...]
 Values = Sequence[float]
 Row = tuple[Texts, Values]
-"""The values of the labels, and one for each family."""
+"""The values of the labels, and one value for each family."""
 
 
 class Rows:
-    """Labels of objects, one after the other, and a column of values for each family.
+    """The labels of all objects in one list, and a column of values for each family.
 
-    There is no tuple for each object: 100,000 of them would start the garbage collector, which visits all in a turn.
+    There is no tuple for each object: 100,000 tuples would start the garbage collector, which visits all in one turn.
     """
 
     def __init__(self, families: int) -> None:
@@ -42,7 +41,7 @@ class Rows:
 
 
 class Family(NamedTuple):
-    """`name` has no prefix."""
+    """A family; `name` has no prefix."""
 
     name: str
     kind: Literal["gauge", "counter", "untyped"]
@@ -50,7 +49,7 @@ class Family(NamedTuple):
 
 
 class FamilyGroup:
-    """What is shown in the same way everywhere. `rows` are few."""
+    """A group with the same form in each endpoint. It has few rows."""
 
     def __init__(
         self,
@@ -67,11 +66,11 @@ class FamilyGroup:
         self._prefix = prefix
 
     def labels(self, each: bool) -> Texts:
-        """`each` asks for objects, in place of sums."""
+        """Return the names of the labels; `each` selects objects instead of sums."""
         return self._labels
 
     def prefix(self, detailed: bool) -> str:
-        """Of the names of families."""
+        """Return the prefix of the families' names."""
         return DETAILED if detailed and self._prefix == RABBITMQ else self._prefix
 
     async def rows(self, scope: Scope, each: bool) -> Rows:
@@ -82,14 +81,14 @@ class FamilyGroup:
 
 
 class PerObjectGroup(FamilyGroup, Generic[T]):
-    """Of objects of which there may be many: they are looked at in slices.
+    """A group about many objects, which are measured in slices.
 
-    all       those of a scope
-    measure   the values of one, in the order of the families
-    texts     the labels of one
-    total     in place of the sum, where that would forget what is gone
-    gone      to be added to the sum
-    summed    the labels of the sum, by name
+    all       returns the objects of a scope
+    measure   returns the values of one, in the order of the families
+    texts     returns the labels of one
+    total     replaces the sum, if it would leave out deleted objects
+    deleted   is added to the sum
+    summed    is the labels of the sum, by name
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class PerObjectGroup(FamilyGroup, Generic[T]):
         labels: Texts = (),
         texts: Callable[[T], Texts] = lambda one: (),
         total: Callable[[Scope], Values] | None = None,
-        gone: Callable[[Scope], Values] | None = None,
+        deleted: Callable[[Scope], Values] | None = None,
         summed: Sequence[tuple[str, str]] = (),
         prefix: str = RABBITMQ,
     ) -> None:
@@ -110,14 +109,14 @@ class PerObjectGroup(FamilyGroup, Generic[T]):
         self._measure = measure
         self._texts = texts
         self._total = total
-        self._gone = gone
+        self._deleted = deleted
         self._summed = summed
 
     def labels(self, each: bool) -> Texts:
         return self._labels if each and self._labels else tuple(name for name, _ in self._summed)
 
     async def rows(self, scope: Scope, each: bool) -> Rows:
-        """Objects without labels are always summed up."""
+        """Objects without labels are always summed."""
         rows = Rows(len(self.families))
         if each and self._labels:
             async for one in in_slices(self._all(scope)):
@@ -127,8 +126,8 @@ class PerObjectGroup(FamilyGroup, Generic[T]):
         if self._total is not None:
             rows.add(texts, self._total(scope))
             return rows
-        # What is gone and what is there are looked at in one moment: nothing is in both.
-        sums: list[float] = list(self._gone(scope)) if self._gone is not None else [0] * len(self.families)
+        # Deleted and existing objects are read in one moment, so none counts twice.
+        sums: list[float] = list(self._deleted(scope)) if self._deleted is not None else [0] * len(self.families)
         async for one in in_slices(self._all(scope)):
             sums[:] = map(add, sums, self._measure(one))
         rows.add(texts, sums)

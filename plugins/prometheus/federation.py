@@ -1,4 +1,4 @@
-"""Metrics of federation links, as the service tells of them, where there is one."""
+"""Metrics of federation links, if the federation service runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .scope import Scope
 
 FEDERATION = "federation"  # the service's entry point
 LABELS = ("vhost", "type", "name", "upstream", "upstream_name", "id")
-DROPPED = "dropped_"  # before the reasons, in what is told of a link
+DROPPED = "dropped_"  # prefix of the reasons in the service's rows
 Link = Mapping[str, object]
 
 
 def links(scope: Scope) -> list[Link]:
     service = scope.host.services.get(FEDERATION)
-    told = service.status() if service is not None else None
-    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    rows = service.status() if service is not None else None
+    return [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
 
 
 def texts(link: Link) -> tuple[str, ...]:
@@ -27,13 +27,13 @@ def texts(link: Link) -> tuple[str, ...]:
 
 
 def number(link: Link, key: str) -> float | None:
-    """None where it is not known."""
+    """Return a number of a link, or None."""
     value = link.get(key)
     return value if isinstance(value, (int, float)) else None
 
 
 def by_status(scope: Scope) -> Iterable[Row]:
-    """Only those that there are, as RabbitMQ does."""
+    """Count the links by status; statuses without links are left out, as in RabbitMQ."""
     for status, count in Counter(str(link.get("status")) for link in links(scope)).items():
         yield (text(status),), (count,)
 
@@ -51,7 +51,7 @@ def dropped(scope: Scope) -> Iterable[Row]:
 
 
 def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
-    """Those of which it is known."""
+    """Return the values of the links that have one."""
     for link in links(scope):
         value = number(link, key)
         if value is not None:

@@ -1,6 +1,6 @@
-"""Metrics of all that ever was published and delivered, and how many objects there are now.
+"""Counters of all messages since the start, and the numbers of objects.
 
-They are there from the start, with 0: a rate over what is not there yet is no rate.
+They are present from the start with 0, as Prometheus cannot compute a rate from a first value.
 """
 
 from __future__ import annotations

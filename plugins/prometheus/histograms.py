@@ -1,4 +1,4 @@
-"""Metrics of the node that no table of families has: histograms, what scrapes cost, and what the disk refuses."""
+"""Metrics of the node outside the groups: histograms, costs of scrapes, and read errors of the disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .scrape_stats import Scrapes
 
 
 def bounded(bounds: Sequence[float], counts: Iterable[int]) -> list[tuple[str, float]]:
-    """Cumulative, with the bounds as Go writes them, which is how queries name them."""
+    """Return cumulative counts with the bounds as Go formats them, as queries expect."""
     texts = [*map(floatToGoString, bounds), "+Inf"]
     return list(zip(texts, accumulate(counts), strict=True))
 
@@ -33,7 +33,7 @@ def bounded(bounds: Sequence[float], counts: Iterable[int]) -> list[tuple[str, f
 def message_sizes(scope: Scope) -> Metric:
     sizes = scope.node.statistics().sizes
     metric = HistogramMetricFamily(
-        "rabbitmq_message_size_bytes", "Octets of the bodies that were published", labels=["protocol"]
+        "rabbitmq_message_size_bytes", "Sizes of the bodies of published messages in bytes", labels=["protocol"]
     )
     metric.add_metric([PROTOCOL], bounded(SIZES, sizes.counts()), sizes.total_bytes)
     return metric
@@ -45,7 +45,7 @@ def latencies(name: str, help: str, of: LatencyHistogram) -> Metric:
 
 def longest_turn(turns: Turns) -> Metric:
     metric = GaugeMetricFamily(
-        "warren_event_loop_longest_turn_seconds", "How long one turn of the loop held all others", labels=["since"]
+        "warren_event_loop_longest_turn_seconds", "Longest turn of the event loop", labels=["since"]
     )
     metric.add_metric(["interval"], turns.longest_lately_s)
     metric.add_metric(["start"], turns.longest_s)
@@ -53,7 +53,7 @@ def longest_turn(turns: Turns) -> Metric:
 
 
 def tasks(supervisor: Supervisor) -> Iterator[Metric]:
-    """Tasks that outlive a call, by name: the names are those of the program, so there are few."""
+    """Tasks that outlive a call, by name: the names are fixed in the program, so there are few."""
     running = GaugeMetricFamily("warren_tasks", "Tasks of the broker that run", labels=["task"])
     failures = CounterMetricFamily("warren_task_failures", "Tasks of the broker that failed", labels=["task"])
     restarts = CounterMetricFamily("warren_task_restarts", "Tasks that were started again", labels=["task"])
@@ -65,14 +65,12 @@ def tasks(supervisor: Supervisor) -> Iterator[Metric]:
 
 
 def unreadable(scope: Scope) -> Iterator[Metric]:
-    """What the disk does not give, counted at each attempt: any increase is a reason to look at it."""
+    """Failed reads of the journal, counted at each attempt: any increase should be investigated."""
     journal = scope.node.journal
-    yield CounterMetricFamily(
-        "warren_journal_read_errors", "Reads of the journal that the disk refused", journal.read_errors
-    )
+    yield CounterMetricFamily("warren_journal_read_errors", "Failed reads of the journal", journal.read_errors)
     yield CounterMetricFamily(
         "warren_journal_damaged_records",
-        "Records of the journal that were read and are not what was written",
+        "Records of the journal that failed their checksum",
         journal.damaged_records,
     )
 
@@ -80,19 +78,17 @@ def unreadable(scope: Scope) -> Iterator[Metric]:
 def distributions(scope: Scope) -> Iterator[Metric]:
     yield message_sizes(scope)
     turns = scope.state.host.turns
-    yield latencies("warren_event_loop_lag_seconds", "How late the event loop comes to what is due", turns.lag)
+    yield latencies("warren_event_loop_lag_seconds", "Delay between a timer and its call", turns.lag)
     yield longest_turn(turns)
     yield from tasks(scope.state.host.supervisor)
-    yield latencies(
-        "warren_journal_sync_seconds", "How long a batch of the journal takes to write and sync", scope.node.commits
-    )
+    yield latencies("warren_journal_sync_seconds", "Time to write and sync a batch of the journal", scope.node.commits)
     yield from unreadable(scope)
 
 
 def telemetry(scrapes: Scrapes) -> Iterator[Metric]:
     labels = ["registry", "content_type"]
-    durations = SummaryMetricFamily("telemetry_scrape_duration_seconds", "How long scrapes took", labels=labels)
-    sizes = SummaryMetricFamily("telemetry_scrape_size_bytes", "How long scrapes were, not compressed", labels=labels)
+    durations = SummaryMetricFamily("telemetry_scrape_duration_seconds", "Durations of scrapes", labels=labels)
+    sizes = SummaryMetricFamily("telemetry_scrape_size_bytes", "Uncompressed sizes of scrapes", labels=labels)
     for key, own in scrapes.sums.items():
         durations.add_metric(key, own.count, own.seconds)
         sizes.add_metric(key, own.count, own.size_bytes)

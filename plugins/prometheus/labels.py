@@ -1,8 +1,8 @@
-"""Names that clients chose, as labels may have them."""
+"""Values of labels."""
 
 from __future__ import annotations
 
 
 def text(name: str) -> str:
-    """What is no UTF-8 in it is spelled out, so that two names stay two."""
+    """Return the name with bytes that are not UTF-8 escaped, so that distinct names stay distinct."""
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What the memory of the process is used for, as far as that is known."""
+"""Metrics of the memory of the process by use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..management.service import ManagementService
 from .families import Family, FamilyGroup, Row
 from .scope import Scope
 
-# By RabbitMQ's two names of each, in its HTTP API and here, without the unit
+# RabbitMQ's two names of each use: in the HTTP API and here, without the unit.
 USES = {
     "code": "code_module",
     "connection_readers": "client_connection_reader",

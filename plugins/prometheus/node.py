@@ -1,4 +1,4 @@
-"""Metrics of the node as a whole: what comes and goes, what it has of the machine, what it stores, who logs in."""
+"""Metrics of the node: churn, resources, storage, logins, alarms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .families import Family, FamilyGroup, Row, Values
 from .labels import text
 from .scope import Scope
 
-NET_TICKTIME_S = 60  # between the nodes of a cluster, of which there is one
+NET_TICKTIME_S = 60  # of a cluster's nodes; here there is one
 
 
 def churn(scope: Scope) -> Iterable[Row]:
@@ -38,7 +38,7 @@ def limits(scope: Scope) -> Iterable[Row]:
 
 
 def stored(scope: Scope) -> Iterable[Row]:
-    """One batch of the journal is one write, and mostly one sync."""
+    """A batch of the journal is one write and usually one sync."""
     journal, commits = scope.node.journal, scope.node.commits
     batches = sum(commits.counts)
     values = (
@@ -82,7 +82,7 @@ GROUPS = (
             Family("disk_space_available_bytes", "gauge", "What is free of the disk"),
             Family("erlang_processes_used", "gauge", "Tasks of the event loop"),
             Family("erlang_gc_runs_total", "counter", "Runs of Python's garbage collector"),
-            Family("erlang_gc_reclaimed_bytes_total", "counter", "0: Python does not tell"),
+            Family("erlang_gc_reclaimed_bytes_total", "counter", "0: Python does not report it"),
             Family("erlang_scheduler_context_switches_total", "counter", "Context switches of the process"),
         ),
         used,
@@ -105,9 +105,9 @@ GROUPS = (
         "node_persister_metrics",
         (
             Family("io_read_ops_total", "counter", "Reads of the journal"),
-            Family("io_read_bytes_total", "counter", "Octets read of the journal"),
+            Family("io_read_bytes_total", "counter", "Bytes read from the journal"),
             Family("io_write_ops_total", "counter", "Writes of the journal"),
-            Family("io_write_bytes_total", "counter", "Octets written to the journal"),
+            Family("io_write_bytes_total", "counter", "Bytes written to the journal"),
             Family("io_sync_ops_total", "counter", "Syncs of the journal"),
             Family("io_seek_ops_total", "counter", "0: reads and writes say where"),
             Family("io_reopen_ops_total", "counter", "0: files stay open"),

@@ -12,7 +12,7 @@ from .families import WARREN, Family, PerObjectGroup, Texts, Values
 from .labels import text
 from .scope import Scope
 
-TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue"}  # RabbitMQ's names of what serves each
+TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue"}  # RabbitMQ's module of each type
 LABELS = ("vhost", "queue")
 DELIVERY = (
     Family("queue_get_ack_total", "counter", "Messages got from a queue by basic.get, to be acknowledged"),
@@ -23,7 +23,7 @@ DELIVERY = (
     Family("queue_messages_acked_total", "counter", "Messages of a queue that were acknowledged"),
     Family("queue_get_empty_total", "counter", "How often basic.get found a queue empty"),
 )
-# By the names that `sizes` has of each
+# With their names in `sizes`.
 SIZES = (
     ("memory", Family("queue_process_memory_bytes", "gauge", "Memory that a queue and its messages take, about")),
     ("messages_ram", Family("queue_messages_ram", "gauge", "Messages of a queue that are in memory")),
@@ -58,9 +58,9 @@ def consumers(queue: Queue) -> Values:
     return (len(queue.consumers),)
 
 
-def measured(queue: Queue) -> Values:
+def measure_group(queue: Queue) -> Values:
     size = queue_sizes(queue)
-    capacity = float(queue.consumers.any_ready())  # whether one would get a message at once
+    capacity = float(queue.consumers.any_ready())  # true if a message would be delivered at once
     paged = queue.ready - size["messages_ready_ram"], size["message_bytes"] - size["message_bytes_ram"]
     return (len(queue.consumers), capacity, capacity, *(size[name] for name, _ in SIZES), *paged, 0, 0)
 
@@ -70,11 +70,11 @@ def delivering(queue: Queue) -> Values:
 
 
 def delivered(scope: Scope) -> Values:
-    """From all queues that there are and were."""
+    """Return the deliveries of all queues, deleted ones included."""
     return scope.node.statistics().delivered().values()
 
 
-def moved(queue: Queue) -> Values:
+def queue_totals(queue: Queue) -> Values:
     return queue.published, queue.delivering.deliver_get, queue.delivering.ack
 
 
@@ -106,14 +106,14 @@ GROUPS = (
             Family("queue_disk_writes_total", "counter", "0: one write of the journal is for all queues"),
         ),
         all_queues,
-        measured,
+        measure_group,
         LABELS,
         texts,
     ),
     PerObjectGroup("queue_delivery_metrics", DELIVERY, all_queues, delivering, LABELS, texts, total=delivered),
 )
-# Of each queue, also where all else is summed up: whom the rates of single queues interest has no other place to ask.
-MOVED = PerObjectGroup(
+# By queue also in the aggregated endpoint, as there is no other source for the rates of single queues.
+TOTALS_BY_QUEUE = PerObjectGroup(
     "warren_queue_metrics",
     (
         Family("queue_published_total", "counter", "Messages that came into a queue"),
@@ -121,14 +121,14 @@ MOVED = PerObjectGroup(
         Family("queue_acknowledged_total", "counter", "Messages of a queue that were acknowledged"),
     ),
     all_queues,
-    moved,
+    queue_totals,
     LABELS,
     texts,
     prefix=WARREN,
 )
 INFO = PerObjectGroup(
     "queue_info",
-    (Family("queue_info", "gauge", "1, with what a queue is"),),
+    (Family("queue_info", "gauge", "1, labelled with the type of a queue"),),
     all_queues,
     lambda queue: (1,),
     (*LABELS, "queue_type", "membership"),

@@ -1,4 +1,4 @@
-"""Which objects a scrape is about."""
+"""The objects of a scrape."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from warren.broker.session.connection import Connection
 from ..management.pagination import in_slices
 from .context import State
 
-PATTERN_S = 0.05  # for all names of queues together
+PATTERN_S = 0.05  # for the names of all queues together
 
 
 class BadPattern(Exception):
-    """The text says what is wrong with the pattern."""
+    """An invalid pattern; the text names the fault."""
 
 
 class Scope:
-    """`vhosts` are those asked for; None is all. All that a scrape says of queues is said of the same ones; who is
-    connected is looked at anew by each group, since what a connection counted is somewhere else once it has ended."""
+    """The objects of a scrape, in all virtual hosts or some (`vhosts`).
+
+    All groups see the same queues. Each group reads the connections again, as the counters of a closed connection move
+    to those of its virtual host.
+    """
 
     def __init__(self, state: State, vhosts: set[str] | None = None) -> None:
         self.state = state
@@ -36,7 +39,7 @@ class Scope:
 
     @property
     def connections(self) -> list[Connection]:
-        """Those that have said who they are and where to."""
+        """The connections that have opened a virtual host."""
         return [one for one in self.host.connections() if one.vhost is not None]
 
     @property
@@ -48,7 +51,7 @@ class Scope:
         return [channel for connection in self.connections for channel in connection.channels.values()]
 
     async def match(self, pattern: str) -> None:
-        """Only queues in whose names this is found. Raises BadPattern."""
+        """Keep only the queues whose names match. Raises BadPattern."""
         if len(pattern.encode("utf-8", "surrogatepass")) > QUERY_LONGEST_BYTES:
             raise BadPattern("'queue' regex too long")
         try:

@@ -1,4 +1,4 @@
-"""Scrapes under way: how many there may be, in all and of one source address, and which one makes room for another."""
+"""Limits of scrapes in progress, in total and by source address."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from types import TracebackType
 
 from ..http.responses import not_now
 
-PLACES = 64  # scrapes under way; each holds references to all objects, and a column of numbers
-SOURCE_PLACES = 8  # of these, from one source: several Prometheus servers behind one address
-STALLED_S = 1.0  # a scraper that has not taken a chunk of 64 KiB for so long makes room where there is none
+PLACES = 64  # scrapes in progress; each holds references to all objects and a column of numbers
+SOURCE_PLACES = 8  # of one source address, which may have several Prometheus servers
+STALLED_S = 1.0  # a scraper that takes longer for a chunk of 64 KiB is aborted if its place is needed
 
 
 class Place:
-    """One scrape under way. `sending` is the time limit of the chunk that its scraper is to take now.
+    """A scrape in progress. `sending` is the time limit of the chunk being sent.
 
-    `given_up` says that it made room for another.
+    `given_up` is set if it was aborted for another scrape.
     """
 
     __slots__ = ("_places", "given_up", "sending", "since_s", "source")
@@ -42,13 +42,13 @@ class Place:
 
 
 class Places:
-    """All scrapes that one application has under way, the oldest first."""
+    """The scrapes in progress of one application, the oldest first."""
 
     def __init__(self) -> None:
         self._places: dict[Place, None] = {}
 
     def enter(self, source: str) -> Place:
-        """A place for a scrape from there. Raises Refusal (503) where there is none and no scraper has stalled."""
+        """Return a place for a scrape. Raises HTTPError (503) if all are taken and no scraper has stalled."""
         own = [place for place in self._places if place.source == source]
         if len(own) >= SOURCE_PLACES:
             self._give_up(own)
@@ -62,7 +62,7 @@ class Places:
         self._places.pop(place, None)
 
     def _give_up(self, places: list[Place]) -> None:
-        """Give up the scrape whose scraper has stalled for the longest time."""
+        """Abort the scrape whose scraper has stalled for the longest time."""
         now_s = asyncio.get_running_loop().time()
         stalled = [place for place in places if place.sending is not None and place.since_s <= now_s - STALLED_S]
         if not stalled:

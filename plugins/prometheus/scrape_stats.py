@@ -1,11 +1,11 @@
-"""What scrapes themselves cost: how many there were of which endpoint, how long they took, how long they were."""
+"""Statistics of scrapes: count, duration and size by endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 Key = tuple[str, str]
-"""The registry, as RabbitMQ calls what an endpoint shows, and the content type."""
+"""RabbitMQ's name of the endpoint's registry, and the content type."""
 
 
 class Sum:
@@ -18,13 +18,13 @@ class Sum:
 
 
 class Scrapes:
-    """Only what we ourselves answer is a key, so there are few."""
+    """Sums by endpoint and content type, which are few."""
 
     def __init__(self) -> None:
         self._sums: dict[Key, Sum] = {}
 
     def count(self, registry: str, content_type: str, seconds: float, size_bytes: int) -> None:
-        """One more. `size_bytes` are those before compression."""
+        """Add a scrape. `size_bytes` is the size before compression."""
         own = self._sums.setdefault((registry, content_type), Sum())
         own.count += 1
         own.seconds += seconds

@@ -1,4 +1,4 @@
-"""The service: addresses of its own, and the same answers on the port of the HTTP API for those who monitor."""
+"""The Prometheus service: its own listeners, and the same metrics on the port of the HTTP API."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .context import State
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-APPLICATION = f"{__package__}.application"  # with the libraries, which take a while to import
+APPLICATION = f"{__package__}.application"  # imports the libraries, which takes a while
 
 
 class MetricsService(Service):
-    """What Prometheus scrapes."""
+    """The service that Prometheus scrapes."""
 
     def __init__(self) -> None:
         self._listeners: HTTPListeners | None = None
@@ -27,7 +27,7 @@ class MetricsService(Service):
         self._guarded: ASGIApp | None = None
 
     async def start(self, host: Host) -> None:
-        """Raises OSError, ValueError; not where the port is taken that nobody asked for."""
+        """Raises OSError, ValueError if a configured address cannot be bound."""
         config = host.config.prometheus
         state = self._state = State(host)
 
@@ -44,12 +44,12 @@ class MetricsService(Service):
             await self._listeners.close()
 
     def answers(self, raw_path: str) -> bool:
-        """Whether a request for this path, on the port of the HTTP API, is one for metrics."""
+        """True if a request on the port of the HTTP API is for metrics."""
         path = self._state.shared_path if self._state is not None else ""
         return bool(path) and (raw_path == path or raw_path.startswith(path + "/"))
 
     async def guarded_application(self) -> ASGIApp:
-        """What answers there, always asking who it is."""
+        """Return the application for the port of the HTTP API, which always authenticates."""
         assert self._state is not None
         if self._guarded is None:
             await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, APPLICATION)

@@ -1,4 +1,4 @@
-"""What the API answers, by resource: a module each, with its rows of the table of routes in ROUTES."""
+"""The routes of the API: a module for each resource, with its table ROUTES."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ MODULES = (
 
 
 def routes() -> Routes:
-    """All that there is."""
+    """Return all routes."""
     return Routes(with_documentation([route for module in MODULES for route in module.ROUTES]))

@@ -1,4 +1,4 @@
-"""Who one is, what becomes of a password, and how many have tried theirs."""
+"""Routes about users' own identity, password hashes and login attempts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from warren.broker.core.access.passwords import SALT_BYTES, hash_password
 
 from ...http.auth import ADMIN, ANY, MONITOR, NONE
 from ...http.auth import log_in as log_in_user
-from ...http.responses import HTTPError, Response, done, missing, ok
+from ...http.responses import HTTPError, Response, done, ok
 from ..request import Request
 from ..router import Route
 
-LOGIN_BYTES = 4096  # of a form with a name and a password
+LOGIN_BYTES = 4096  # of a form with user name and password
 
 
 def whoami(request: Request) -> Response:
-    """Name and tags of the user."""
+    """Return name and tags of the user."""
     timeout_min = request.state.config.login_session_timeout_min
     more = {} if timeout_min is None else {"login_session_timeout": timeout_min}
     return ok({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
 
 
-def how_to_log_in(request: Request) -> Response:
-    """How users of a browser log in: by name and password alone."""
+def get_login_methods(request: Request) -> Response:
+    """Return how a browser logs in: with user name and password."""
     return ok({"oauth_enabled": False})
 
 
 async def log_in(request: Request) -> Response:
-    """Check name and password, as a form sends them; no session is begun, as each request has them."""
+    """Check the user name and password of a form; there is no session, as each request has credentials."""
     if request.state.config.disable_basic_auth:
         raise HTTPError(401, "not_authorized", "Not_Authorized")
     body: bytes = request.body
@@ -42,14 +42,14 @@ async def log_in(request: Request) -> Response:
 
 
 def hashed(request: Request) -> Response:
-    """A password's hash, as users are made with."""
+    """Return a password's hash, as `PUT /users/{user}` accepts it."""
     password = request.path["password"]
     return ok({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
 
 
 def list_attempts(request: Request) -> Response:
-    """Attempts to log in, by protocol."""
-    known(request)
+    """List login attempts by protocol."""
+    request.check_node()
     return ok(
         [
             {
@@ -64,27 +64,21 @@ def list_attempts(request: Request) -> Response:
 
 
 def list_sources(request: Request) -> Response:
-    """Attempts by address and user: RabbitMQ tells none unless it is asked to count them, and nobody can ask here."""
-    known(request)
+    """Return an empty list: attempts by address and user are counted in RabbitMQ only if configured."""
+    request.check_node()
     return ok([])
 
 
 def forget_attempts(request: Request) -> Response:
-    """Count them anew."""
-    known(request)
+    """Reset the counts of login attempts."""
+    request.check_node()
     for attempts in request.node.attempts.values():
         attempts.succeeded = attempts.failed = 0
     return done()
 
 
-def known(request: Request) -> None:
-    """Raises HTTPError (404) for another node than this one."""
-    if request.path["node"] != request.node.name:
-        raise missing()
-
-
 ROUTES = (
-    Route("GET", "/auth", NONE, how_to_log_in),
+    Route("GET", "/auth", NONE, get_login_methods),
     Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES),
     Route("GET", "/whoami", ANY, whoami),
     Route("GET", "/auth/hash_password/{password}", ADMIN, hashed),

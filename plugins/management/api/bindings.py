@@ -1,4 +1,4 @@
-"""Bindings, also those that every queue has to the default exchange."""
+"""Routes for bindings, including those of each queue to the default exchange."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..request import Request
 from ..router import Route
 from ..views.binding import EMPTY, binding_view, implicit_binding, properties_key
 
-NO_KEYS = (EMPTY, "null", "undefined")  # what tools write for that
-BODY_LIMIT = 5_000  # octets, as RabbitMQ takes for a binding
+NO_KEYS = (EMPTY, "null", "undefined")  # which tools write for an empty key
+BODY_LIMIT = 5_000  # bytes, RabbitMQ's limit for a binding
 
 Bound = tuple[VHost, Binding]
 
 
-class Wish(msgspec.Struct):
+class BindingBody(msgspec.Struct):
     routing_key: str = ""
     arguments: Arguments = None
 
@@ -32,18 +32,18 @@ class Wish(msgspec.Struct):
 
 
 def list_bindings(request: Request) -> Listing[Bound]:
-    """Those in the virtual hosts that the user sees."""
+    """List the bindings in the virtual hosts that the user sees."""
     sources = [(vhost, source) for vhost in request.vhosts() for source in vhost.exchanges.values()]
     return listed_from(sources)
 
 
 def list_of_queue(request: Request) -> Listing[Bound]:
-    """Those that lead to a queue; none to one that there is not."""
+    """List the bindings of a queue; none if it does not exist."""
     return listed_to(request, queue_of(request))
 
 
 def list_of_source(request: Request) -> Listing[Bound]:
-    """Those of which an exchange is the source; none of one that there is not."""
+    """List the bindings with an exchange as source; none if it does not exist."""
     exchange = exchange_of(request)
     vhost = request.vhost
     if vhost is None or exchange is None:
@@ -52,12 +52,12 @@ def list_of_source(request: Request) -> Listing[Bound]:
 
 
 def list_of_destination(request: Request) -> Listing[Bound]:
-    """Those that lead to an exchange; none to one that there is not."""
+    """List the bindings with an exchange as destination; none if it does not exist."""
     return listed_to(request, exchange_of(request))
 
 
 def list_between(request: Request) -> Listing[Bound]:
-    """Those from an exchange to a queue, or to another exchange; none if there is not one of them."""
+    """List the bindings from an exchange to a queue or another exchange; none if one does not exist."""
     to_queue = "queue" in request.path
     source = exchange_of(request, "exchange" if to_queue else "source")
     destination = queue_of(request) if to_queue else exchange_of(request, "destination")
@@ -94,10 +94,10 @@ def listed_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
 
 
 def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
-    """All of which one of these exchanges is the source."""
+    """List all bindings with one of these exchanges as source."""
 
     def bound() -> Iterator[Bound]:
-        # One source after the other: the collector looks through a copy once or twice, and through all in one turn.
+        # One source after the other: garbage collection traverses a list of all bindings in one turn.
         for vhost, source in sources:
             if source.name == "":
                 for queue in list(vhost.queues.values()):
@@ -115,57 +115,57 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
     return vhost.name, binding.source, destination.kind, destination.name, binding.routing_key, key
 
 
-# One of them
+# A single binding
 
 
 async def get_binding(request: Request) -> Response:
-    """One binding."""
+    """Return one binding."""
     return ok(binding_view(request.path_vhost(), await find_binding(request)))
 
 
 def post_binding(request: Request) -> Response:
-    """Bind; the header Location tells under which key."""
-    body: Wish = request.body
+    """Create a binding; the header Location has its properties key."""
+    body: BindingBody = request.body
     table = table_of(body.arguments)
     kind, source_name, name = names(request)
     request.channel().bind(source_name, kind, name, body.routing_key, table)
-    source, destination = ends(request)
+    source, destination = source_and_destination(request)
     key = properties_key(Binding(source.name, destination, body.routing_key, table))
     location = f"{quoted(destination.name)}/{quoted(key)}"
     return Response(201, None, {"location": location})
 
 
 async def delete_binding(request: Request) -> Response:
-    """Unbind."""
+    """Delete a binding."""
     binding = await find_binding(request)
     with request.acting():
-        _, destination = ends(request)
+        _, destination = source_and_destination(request)
         key, arguments = binding.routing_key, binding.arguments
         request.channel().unbind(binding.source, destination.kind, destination.name, key, arguments)
     return done()
 
 
 def names(request: Request) -> tuple[str, str, str]:
-    """Return the kind of what is bound, queue or exchange; the exchange that it is bound to; and its name."""
+    """Return the type of the destination (queue or exchange), the source's name and the destination's name."""
     if "queue" in request.path:
         return "queue", request.exchange_name(), request.path["queue"]
     return "exchange", request.exchange_name("source"), request.exchange_name("destination")
 
 
-def ends(request: Request) -> tuple[Exchange, Queue | Exchange]:
-    """Raises Refusal (404)."""
+def source_and_destination(request: Request) -> tuple[Exchange, Queue | Exchange]:
+    """Return source and destination. Raises HTTPError (404)."""
     if "queue" in request.path:
         return request.exchange(), request.queue()
     return request.exchange("source"), request.exchange("destination")
 
 
 async def find_binding(request: Request) -> Binding:
-    """Find the binding that the path names by its key, which may be quoted once more or once less.
+    """Return the binding with the key in the path, which clients may have quoted once too often or too rarely.
 
     Raises HTTPError (404). Keys of very many bindings are made in slices.
     """
     asked = request.path["props"]
-    source, destination = ends(request)
+    source, destination = source_and_destination(request)
     candidates = list(incoming(destination))
     turn = Turn()
     for wanted in dict.fromkeys((asked, EMPTY if asked in NO_KEYS else asked)):
@@ -180,7 +180,7 @@ async def find_binding(request: Request) -> Binding:
     raise missing()
 
 
-# What there is
+# Lookups
 
 
 def incoming(destination: Queue | Exchange) -> Iterator[Binding]:
@@ -211,8 +211,8 @@ ROUTES = (
     ),
     Route("GET", TO_QUEUE, VHOST, list_between, vhost_required=False),
     Route("GET", TO_EXCHANGE, VHOST, list_between, vhost_required=False),
-    Route("POST", TO_QUEUE, VHOST, post_binding, Wish, BODY_LIMIT),
-    Route("POST", TO_EXCHANGE, VHOST, post_binding, Wish, BODY_LIMIT),
+    Route("POST", TO_QUEUE, VHOST, post_binding, BindingBody, BODY_LIMIT),
+    Route("POST", TO_EXCHANGE, VHOST, post_binding, BindingBody, BODY_LIMIT),
     Route("GET", TO_QUEUE + "/{props}", VHOST, get_binding),
     Route("GET", TO_EXCHANGE + "/{props}", VHOST, get_binding),
     Route("DELETE", TO_QUEUE + "/{props}", VHOST, delete_binding),

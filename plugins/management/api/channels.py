@@ -1,4 +1,4 @@
-"""Channels."""
+"""Routes for channels."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ..router import Route
 from ..views.channel import channel_view, detailed_channel_view
 from ..views.detailed_rates import channel_name
 from ..views.stats import StatsView
-from .connections import open_connections, the_connection
+from .connections import connection_of, open_connections
 
 
 def list_channels(request: Request) -> Listing[Channel]:
-    """Those that the user may see."""
+    """List the channels that the user may see."""
     return listed(request, open_connections(request))
 
 
 def list_of_vhost(request: Request) -> Listing[Channel]:
-    """Those in one virtual host."""
+    """List the channels in one virtual host."""
     vhost = request.path_vhost()
     return listed(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
 def list_of_connection(request: Request) -> Listing[Channel]:
-    """Those of one connection."""
-    return listed(request, [the_connection(request)])
+    """List the channels of one connection."""
+    return listed(request, [connection_of(request)])
 
 
 def get_channel(request: Request) -> Response:
-    """One channel."""
+    """Return one channel."""
     for connection in request.host.connections():
         for channel in connection.channels.values():
             if channel_name(channel) == request.path["channel"]:

@@ -1,4 +1,4 @@
-"""The cluster, which is this one node: its name, what it can do, and what is done to all of it."""
+"""Routes for the cluster, which is this one node: name, feature flags, version, configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warren.broker.core.policies.parameters import CLUSTER_NAME
 from warren.broker.hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 
 from ...http.auth import ADMIN, ANY, NONE
-from ...http.responses import Response, bad, done, missing, ok
+from ...http.responses import Response, bad, done, ok
 from ..request import Request
 from ..router import Route
 
@@ -20,18 +20,18 @@ class Name(msgspec.Struct):
 
 
 def get_name(request: Request) -> Response:
-    """What the cluster is called."""
+    """Return the name of the cluster."""
     return ok({"name": request.node.cluster_name})
 
 
 def set_name(request: Request) -> Response:
-    """Call it otherwise."""
+    """Set the name of the cluster."""
     request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
     return done()
 
 
 def list_features(request: Request) -> Response:
-    """Feature flags, all of them enabled."""
+    """List the feature flags, all of them enabled."""
     return ok(
         [
             {
@@ -49,14 +49,14 @@ def list_features(request: Request) -> Response:
 
 
 def enable_feature(request: Request) -> Response:
-    """Enable a feature, which it is."""
+    """Enable a feature flag; all are enabled already."""
     if request.path["name"] not in (*FEATURES, ALL_FEATURES):
         raise bad(f"Feature flag '{request.path['name']}' is not supported")
     return done()
 
 
 def list_deprecated(request: Request) -> Response:
-    """Features that RabbitMQ is to drop, or has dropped."""
+    """List the features that RabbitMQ deprecates or has removed."""
     return ok(
         [
             {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
@@ -66,35 +66,34 @@ def list_deprecated(request: Request) -> Response:
 
 
 def list_used_deprecated(request: Request) -> Response:
-    """Those of them that are in use: what there is here is no feature that will go."""
+    """Return an empty list: this broker uses no deprecated feature."""
     return ok([])
 
 
 def get_version(request: Request) -> Response:
-    """The version of RabbitMQ that the broker passes for."""
+    """Return the version of RabbitMQ that the broker is compatible with."""
     return ok(request.node.version)
 
 
 def list_extensions(request: Request) -> Response:
-    """What adds pages to the user interface."""
+    """List the extensions of the user interface."""
     return ok([{"javascript": "dispatcher.js"}])
 
 
 def reset(request: Request) -> Response:
-    """Forget the samples of the past; counters go on."""
-    if request.path.get("node", request.node.name) != request.node.name:
-        raise missing()
+    """Delete the samples of the past; counters stay."""
+    request.check_node()
     request.state.samples.reset()
     return done()
 
 
 def rebalance(request: Request) -> Response:
-    """Spread queues over the nodes, of which there is one."""
+    """Do nothing: there are no other nodes to move queues to."""
     return done()
 
 
 def configuration(request: Request) -> Response:
-    """All keys of the configuration with their values, but for secrets."""
+    """Return all configuration keys with their values, without secrets."""
     return Response(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Connections of clients."""
+"""Routes for connections."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from ..views.connection import connection_identity, connection_view
 from ..views.stats import StatsView
 
 REASON = "Closed via management plugin"
-CLOSED_AT_ONCE = 100  # connections: some milliseconds
+CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
 
 def list_connections(request: Request) -> Listing[Connection]:
-    """Those that the user may see."""
+    """List the connections that the user may see."""
     return listed(request, open_connections(request))
 
 
 def list_of_vhost(request: Request) -> Listing[Connection]:
-    """Those to one virtual host."""
+    """List the connections to one virtual host."""
     vhost = request.path_vhost()
     return listed(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
 def list_of_user(request: Request) -> Listing[Connection]:
-    """Those of one user."""
-    user = the_user(request)
+    """List the connections of one user."""
+    user = user_of(request)
     own = [one for one in open_connections(request) if user is not None and one.user is user]
     return Listing(own, connection_identity, lambda one: one.name)
 
 
 def get_connection(request: Request) -> Response:
-    """One connection."""
-    return ok(connection_view(StatsView(request), the_connection(request)))
+    """Return one connection."""
+    return ok(connection_view(StatsView(request), connection_of(request)))
 
 
 def delete_connection(request: Request) -> Response:
-    """Close it, with the text of the header X-Reason."""
-    connection = the_connection(request)
+    """Close a connection, with the text of the header X-Reason."""
+    connection = connection_of(request)
     request.host.close_connections(lambda one: one is connection, reason_of(request))
     return done()
 
 
 async def delete_of_user(request: Request) -> Response:
     """Close all connections of one user, in slices."""
-    user = the_user(request)
+    user = user_of(request)
     own = [one for one in request.host.connections() if user is not None and one.user is user]
     for start in range(0, len(own), CLOSED_AT_ONCE):
         some = set(own[start : start + CLOSED_AT_ONCE])
@@ -62,17 +62,17 @@ async def delete_of_user(request: Request) -> Response:
 
 
 def reason_of(request: Request) -> str:
-    """The octets of a header are UTF-8 here, and not the Latin-1 as which they were read."""
+    """Return X-Reason as UTF-8; headers have been decoded as Latin-1."""
     return request.headers.get("x-reason", "").encode("latin-1").decode("utf-8", "replace") or REASON
 
 
 def open_connections(request: Request) -> list[Connection]:
-    """Those that have said who they are and where to."""
+    """Return the connections that have opened a virtual host."""
     return sorted((one for one in request.connections() if one.vhost is not None), key=lambda one: one.name)
 
 
-def the_connection(request: Request) -> Connection:
-    """Raises Refusal (401, 404)."""
+def connection_of(request: Request) -> Connection:
+    """Return the connection in the path. Raises HTTPError (401, 404)."""
     for connection in request.host.connections():
         if connection.name == request.path["name"] and connection.vhost is not None:
             request.check_owner(connection.user)
@@ -80,8 +80,8 @@ def the_connection(request: Request) -> Connection:
     raise missing()
 
 
-def the_user(request: Request) -> User | None:
-    """None where there is none of that name. Raises Refusal (401)."""
+def user_of(request: Request) -> User | None:
+    """Return the user in the path, or None. Raises HTTPError (401)."""
     user = request.node.users.get(request.path["user"])
     request.check_owner(user)
     return user

@@ -1,4 +1,4 @@
-"""Consumers."""
+"""The route for consumers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..views.consumer import consumer_view, consumers_of, local_consumer_view
 
 
 async def list_consumers(request: Request) -> Listing[Any]:
-    """Those of the queues that the user sees; none of a virtual host that is hidden from the user."""
+    """List the consumers of the queues that the user sees; none in a hidden virtual host."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     consumed = [queue async for queue in in_slices(queues) if len(queue.consumers) > 0]
     if request.caller.is_local:

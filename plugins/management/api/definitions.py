@@ -1,4 +1,4 @@
-"""Definitions out, to be taken to another broker, and in, all of them or none."""
+"""Routes that export and import definitions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..request import Request
 from ..router import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED, user_view
 
-UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the name of a file that a browser is to write
+UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
 
 async def get_definitions(request: Request) -> Response:
-    """All definitions, or what is in one virtual host, as of one moment."""
+    """Return all definitions, or those of one virtual host, as of one moment."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
-        raise bad(NO_VHOST)  # 400, where the import has 404: as RabbitMQ
+        raise bad(NO_VHOST)  # 400, where the import has 404, as in RabbitMQ
     headers = {}
     if "download" in request.query:
         file = UNSAFE.sub("_", request.query["download"])
@@ -45,7 +45,7 @@ async def get_definitions(request: Request) -> Response:
 
 
 async def post_definitions(request: Request) -> Response:
-    """Take over a document of definitions, all of it or nothing."""
+    """Import definitions, all of them or none."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
@@ -63,9 +63,9 @@ async def post_definitions(request: Request) -> Response:
 
 
 def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
-    """The document of a request, which knows nothing of the broker: a long one is decoded in a thread.
+    """Return the definitions of a body. It uses no state of the broker, so it can run in a thread.
 
-    Raises Refusal (400), Invalid.
+    Raises HTTPError (400), Invalid.
     """
     try:
         document = parse_json(document_of(body, media_type))
@@ -78,7 +78,7 @@ def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
 
 
 def check_protected(node: Node, given: Any) -> None:
-    """Raises Refusal (400) where a protected user would be another than before: HTTP does not change those."""
+    """Raises HTTPError (400) if the import would change a protected user, which HTTP must not."""
     user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
     if user is None or PROTECTED not in user.tags:
         return
@@ -92,7 +92,7 @@ def check_protected(node: Node, given: Any) -> None:
 
 
 def document_of(body: bytes, media_type: str) -> bytes:
-    """The body, or the part `file` of a form. Raises Invalid."""
+    """Return the body, or the part `file` of a form. Raises Invalid."""
     if not media_type.lower().startswith("multipart/form-data"):
         return body.strip() or b"{}"
     head = b"Content-Type: " + media_type.encode("latin-1") + b"\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Exchanges."""
+"""Routes for exchanges."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..views.stats import StatsView
 
 class Declaration(msgspec.Struct):
     type: str = "direct"
-    durable: bool = False  # as the method has it
+    durable: bool = False  # the default of exchange.declare
     auto_delete: bool = False
     internal: bool = False
     arguments: Arguments = None
 
 
 def list_exchanges(request: Request) -> Listing[Exchange]:
-    """Those in the virtual hosts that the user sees; the default exchange comes first in each."""
+    """List the exchanges in the virtual hosts that the user sees, the default exchange first in each."""
     stats = StatsView(request)
     exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
     return Listing(
@@ -35,12 +35,12 @@ def list_exchanges(request: Request) -> Listing[Exchange]:
 
 
 def get_exchange(request: Request) -> Response:
-    """One exchange."""
+    """Return one exchange."""
     return ok(detailed_exchange_view(request.host, StatsView(request), request.exchange()))
 
 
 def put_exchange(request: Request) -> Response:
-    """Declare it, or find it the same."""
+    """Declare an exchange."""
     body: Declaration = request.body
     name = request.exchange_name()
     existed = name in request.path_vhost().exchanges
@@ -56,7 +56,7 @@ def put_exchange(request: Request) -> Response:
 
 
 def delete_exchange(request: Request) -> Response:
-    """Delete it, if it is unused where that is asked for."""
+    """Delete an exchange; with `if-unused` only if it is unused."""
     request.channel().delete_exchange(request.exchange().name, if_unused=request.flag("if-unused"))
     return done()
 

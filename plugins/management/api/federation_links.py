@@ -1,4 +1,4 @@
-"""Links of federation: where they lead, and how they are. Without the service all is 404."""
+"""Routes for federation links; without the federation service they return 404."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ UP = ("running", "starting")
 
 
 def list_links(request: Request) -> Listing[Row]:
-    """Links of federation in the virtual hosts that the user sees."""
+    """List the federation links in the virtual hosts that the user sees."""
     return listed(request, rows(request))
 
 
 def list_down(request: Request) -> Listing[Row]:
-    """Those of them that neither run nor start."""
+    """List the federation links that are neither running nor starting."""
     return listed(request, (row for row in rows(request) if row["status"] not in UP))
 
 
 def no_list(request: Request) -> Response:
-    """Refuse what is no list of links, as RabbitMQ does: 400 without a word."""
+    """Return 400 for a path that is not a list of links, as RabbitMQ does."""
     return Response(400)
 
 
 def restart(request: Request) -> Response:
-    """Stop a link and start it again; what waits for it upstream is kept."""
+    """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
     known = any(row["id"] == id for row in rows(request))
-    if not known or request.path["node"] != request.node.name or not the_links(request).restart(id):
+    if not known or request.path["node"] != request.node.name or not links_service(request).restart(id):
         raise missing()
     return done()
 
 
-def the_links(request: Request) -> Links:
-    """Raises Refusal (404) where nothing is federated."""
+def links_service(request: Request) -> Links:
+    """Return the federation service. Raises HTTPError (404) if it does not run."""
     links = links_of(request.host)
     if links is None:
         raise missing()
@@ -49,10 +49,10 @@ def the_links(request: Request) -> Links:
 
 
 def rows(request: Request) -> list[Row]:
-    """Of the virtual hosts that the request is about. Raises Refusal (404)."""
-    told = the_links(request).status()
+    """Return the rows of the request's virtual hosts. Raises HTTPError (404)."""
+    links = links_service(request).status()
     names = {vhost.name for vhost in request.vhosts()}
-    return sorted((row for row in told if row["vhost"] in names), key=place)
+    return sorted((row for row in links if row["vhost"] in names), key=place)
 
 
 def place(row: Row) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Parameters of the whole broker."""
+"""Routes for global parameters."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from ..router import Route
 from .parameters import ParameterBody, check_whole, shown
 
 
-def described(request: Request, pair: tuple[str, object]) -> Item:
+def global_parameter_view(request: Request, pair: tuple[str, object]) -> Item:
     name, value = pair
     return {"name": name, "value": shown(request, name, value)}
 
 
 def list_globals(request: Request) -> Listing[tuple[str, object]]:
-    """All of them."""
+    """List the global parameters."""
     return Listing(
-        sorted(request.node.parameters.globals().items(), key=lambda pair: pair[0]), partial(described, request)
+        sorted(request.node.parameters.globals().items(), key=lambda pair: pair[0]),
+        partial(global_parameter_view, request),
     )
 
 
 def find_global(request: Request) -> tuple[str, object]:
-    """That of the path; raises Refusal (404)."""
+    """Return name and value of the parameter in the path. Raises HTTPError (404)."""
     name, globals_ = request.path["name"], request.node.parameters.globals()
     if name not in globals_:
         raise missing()
@@ -33,19 +34,19 @@ def find_global(request: Request) -> tuple[str, object]:
 
 
 def get_global(request: Request) -> Response:
-    """One of them."""
-    return ok(described(request, find_global(request)))
+    """Return one global parameter."""
+    return ok(global_parameter_view(request, find_global(request)))
 
 
 def put_global(request: Request) -> Response:
-    """Set one of them."""
+    """Set a global parameter."""
     body: ParameterBody = request.body
     check_whole(body.value)
     return put(not request.node.parameters.set_global(request.path["name"], body.value))
 
 
 def delete_global(request: Request) -> Response:
-    """Clear one of them."""
+    """Clear a global parameter."""
     name, _ = find_global(request)
     request.node.parameters.clear_global(name)
     return done()

@@ -1,4 +1,4 @@
-"""Checks of the node's health, for whoever probes it; and the older ones that they replaced."""
+"""Routes of health checks, with RabbitMQ's older ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warren.broker.net.certificates import authority_expiries, server_expiry
 from warren.broker.plugin import Properties
 
 from ...http.auth import ANY, MONITOR, NONE, VHOST
-from ...http.responses import Response, bad, missing, not_now
+from ...http.responses import Response, bad, not_now
 from ..pagination import Item
 from ..request import Request
 from ..router import Route
@@ -21,12 +21,12 @@ SPELLINGS = {
     **dict.fromkeys(("https_api", "http/tls", "http/ssl"), "https"),
     **dict.fromkeys(("prometheus", "http_prometheus"), "http/prometheus"),
 }
-RESOURCES = {"memory": "memory", "disk": "disk space"}  # by our names, RabbitMQ's
+RESOURCES = {"memory": "memory", "disk": "disk space"}  # RabbitMQ's name by ours
 DIGITS_LIMIT = 6  # of a port or a number of days, months or years
 DAY_S = 86_400
 UNITS = {"days": 1, "weeks": 7, "months": 28, "years": 365}
-NOT_KEPT = {"cache-control": "no-cache, no-store, max-age=0, must-revalidate", "pragma": "no-cache"}
-ALIVE = "aliveness-test"  # a queue, as RabbitMQ names it
+NO_CACHE = {"cache-control": "no-cache, no-store, max-age=0, must-revalidate", "pragma": "no-cache"}
+ALIVE = "aliveness-test"  # a queue with RabbitMQ's name
 
 
 def ok(**fields: object) -> Response:
@@ -38,22 +38,22 @@ def failed(reason: str, **fields: object) -> Response:
 
 
 def always_ok(request: Request) -> Response:
-    """What cannot fail where there is one node, and no quorum to lose."""
+    """Return ok: this check cannot fail on one node without quorums."""
     return ok()
 
 
 def quorum_critical(request: Request) -> Response:
-    """Whether the node may be stopped without losing a quorum."""
+    """Check that stopping the node loses no quorum."""
     return ok(reason="single node cluster")
 
 
 def check_alarms(request: Request) -> Response:
-    """Whether any node is low on memory or disk."""
+    """Check that no node is low on memory or disk."""
     return alarms(request, "There are alarms in effect in the cluster")
 
 
 def check_local_alarms(request: Request) -> Response:
-    """Whether this node is low on memory or disk."""
+    """Check that this node is not low on memory or disk."""
     return alarms(request, "There are alarms in effect on the node")
 
 
@@ -63,13 +63,13 @@ def alarms(request: Request, reason: str) -> Response:
 
 
 def check_restored(request: Request) -> Response:
-    """Whether all that was stored is there again, or was made anew since the start; RabbitMQ has no such check."""
+    """Check that all stored definitions were restored at the start, or declared again; RabbitMQ has no such check."""
     lines = request.node.not_restored()
     return failed("Stored definitions could not be restored at the start", definitions=lines) if lines else ok()
 
 
 def check_port(request: Request) -> Response:
-    """Whether something listens on this port."""
+    """Check that a port has a listener."""
     text = request.path["port"]
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= DIGITS_LIMIT):
         raise bad("Invalid port")
@@ -78,7 +78,7 @@ def check_port(request: Request) -> Response:
 
 
 def check_protocols(request: Request) -> Response:
-    """Whether there is a listener for a protocol, or for each of several that commas separate."""
+    """Check that each of the protocols, separated by commas, has a listener."""
     asked = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
     wanted = [SPELLINGS.get(name, name) for name in asked]
     active = sorted({one.protocol for one in request.host.listening()})
@@ -90,7 +90,7 @@ def check_protocols(request: Request) -> Response:
 
 
 def check_certificates(request: Request) -> Response:
-    """Whether a certificate ends within so many days, weeks, months or years."""
+    """Check that no certificate expires within a number of days, weeks, months or years."""
     unit, within = request.path["unit"].lower(), request.path["within"]
     if not (within.isascii() and within.removeprefix("-").isdecimal() and len(within) <= DIGITS_LIMIT):
         raise bad("Invalid expiration value.")
@@ -102,7 +102,7 @@ def check_certificates(request: Request) -> Response:
 
 
 def expiring(request: Request, listening: Listening, until_s: float) -> Item:
-    """What is told of a listener with certificates that end before then; empty for any other."""
+    """Return the fields of a listener with certificates that expire before `until_s`; {} for any other."""
     if listening.tls is None:
         return {}
     options = listening.tls.options
@@ -125,51 +125,50 @@ def expiring(request: Request, listening: Listening, until_s: float) -> Item:
     }
 
 
-# For load balancers, without a password
+# For load balancers, without a password.
 
 
 def check_in_service(request: Request) -> Response:
-    """Whether the node is booted and not in maintenance."""
-    return not_kept(ok())
+    """Check that the node has started and is not in maintenance."""
+    return uncached(ok())
 
 
 def check_connection_limit(request: Request) -> Response:
-    """Whether the node takes more connections."""
-    return not_kept(connection_limit(request) or ok())
+    """Check that the connection limit is not reached."""
+    return uncached(connection_limit(request) or ok())
 
 
 def check_ready(request: Request) -> Response:
-    """Whether clients can connect."""
+    """Check that clients can connect."""
     if not any(one.protocol.startswith("amqp") for one in request.host.listening()):
-        return not_kept(failed("no active listeners for AMQP/AMQPS"))
-    return not_kept(connection_limit(request) or ok())
+        return uncached(failed("no active listeners for AMQP/AMQPS"))
+    return uncached(connection_limit(request) or ok())
 
 
 def connection_limit(request: Request) -> Response | None:
-    """What is told where the limit is reached."""
+    """Return the failure if the limit is reached, or else None."""
     limit, connections = request.host.config.connection_max, len(request.host.connections())
     if limit is None or connections < limit:
         return None
     return failed("node connection limit is reached", connections=connections)
 
 
-def not_kept(answer: Response) -> Response:
-    return Response(answer.status, answer.body, NOT_KEPT)
+def uncached(answer: Response) -> Response:
+    return Response(answer.status, answer.body, NO_CACHE)
 
 
-# The older ones
+# RabbitMQ's older checks.
 
 
 def check_node(request: Request) -> Response:
-    """Whether a node is well, as was once asked."""
-    if request.path.get("node", request.node.name) != request.node.name:
-        raise missing()
+    """Check that the node has no resource alarm."""
+    request.check_node()
     on = [RESOURCES[name] for name in request.node.alarms.on()]
     return Response(200, {"status": "failed", "reason": f"resource alarm(s) in effect:{on}"}) if on else ok()
 
 
 def aliveness(request: Request) -> Response:
-    """Publish a message and get it back."""
+    """Check that a message can be published and got."""
     channel = request.channel()
     channel.declare_queue(ALIVE)
     outcome = channel.publish("", ALIVE, Properties(), b"test_message")

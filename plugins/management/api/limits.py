@@ -1,4 +1,4 @@
-"""How many connections, queues and channels virtual hosts and users may have."""
+"""Routes for the limits of virtual hosts and users."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .users import find_user
 
 
 class LimitBody(msgspec.Struct):
-    """Negative is no limit. The broker checks the value, and says what is wrong in RabbitMQ's words."""
+    """A negative limit is none. The broker checks the value, with RabbitMQ's error texts."""
 
     value: Any
 
 
 def of_vhost(request: Request, vhost: VHost) -> Item:
-    """Those that are set."""
+    """Return the limits of a virtual host."""
     for parameter in request.node.parameters.all(vhost.name, VHOST_LIMITS):
         if isinstance(parameter.value, dict):
             return dict(parameter.value)
@@ -32,7 +32,7 @@ def of_vhost(request: Request, vhost: VHost) -> Item:
 
 
 def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
-    """Limits of the virtual hosts that the user sees, where there are some."""
+    """List the limits of the virtual hosts that the user sees."""
     vhosts = [vhost for vhost in request.visible_vhosts() if of_vhost(request, vhost)]
     return Listing(vhosts, lambda vhost: {"vhost": vhost.name, "value": of_vhost(request, vhost)})
 
@@ -47,7 +47,7 @@ def put_limit_of_vhost(request: Request) -> Response:
 
 
 def delete_limit_of_vhost(request: Request) -> Response:
-    """Clear one limit of a virtual host; none there is fine."""
+    """Clear one limit of a virtual host; it need not be set."""
     vhost, limit = request.path_vhost(), request.path["limit"]
     limits = {key: value for key, value in of_vhost(request, vhost).items() if key != limit}
     if limits:
@@ -62,13 +62,13 @@ def user_limits_view(user: User) -> Item:
 
 
 def list_limits_of_users(request: Request) -> Listing[User]:
-    """Limits of the users who have some."""
+    """List the limits of all users."""
     users = [user for user in request.node.users.unsorted() if user.limits]
     return Listing(users, user_limits_view, order=lambda user: user.name)
 
 
 def list_limits_of_user(request: Request) -> Listing[User]:
-    """Limits of one user."""
+    """Return the limits of one user."""
     request.check_owner(request.node.users.get(request.path["user"]))
     user = find_user(request)
     return Listing([user] if user.limits else [], user_limits_view)
@@ -85,7 +85,7 @@ def put_limit_of_user(request: Request) -> Response:
 
 
 def delete_limit_of_user(request: Request) -> Response:
-    """Clear one limit of a user; none there is fine."""
+    """Clear one limit of a user; it need not be set."""
     request.node.limits.clear_user(find_user(request).name, request.path["limit"])
     return done()
 

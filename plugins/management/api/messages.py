@@ -1,4 +1,4 @@
-"""Messages: publish one to an exchange, get some out of a queue."""
+"""Routes that publish a message and get messages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..pagination import Item
 from ..request import Request
 from ..router import Route
 
-MESSAGES_LIMIT = 5_000  # of one answer; all of them go back to the queue in one turn of the loop
-BODIES_BYTES = 16 << 20  # of the messages of one answer, but one message is had whatever its size
-ANSWER_BYTES = 4 * BODIES_BYTES  # of JSON, where the messages at the front are larger than the average
-SLICE_MESSAGES = 20  # that are taken in one turn of the loop
-SLICE_BYTES = 192 << 10  # of a body that are encoded in one turn of the loop; a multiple of 3, as base64 needs
+MESSAGES_LIMIT = 5_000  # of one response; they are requeued in one turn of the loop
+BODIES_BYTES = 16 << 20  # of the messages in one response; a single message may be larger
+ANSWER_BYTES = 4 * BODIES_BYTES  # of JSON, in case the first messages are larger than the average
+SLICE_MESSAGES = 20  # taken in one turn of the loop
+SLICE_BYTES = 192 << 10  # of a body encoded in one turn of the loop; a multiple of 3 for base64
 NUMBERS = ("delivery_mode", "priority", "timestamp")
 TEXTS = (
     *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type"),
@@ -55,7 +55,7 @@ class Get(msgspec.Struct):
 
 
 def publish(request: Request) -> Response:
-    """Publish a message; `routed` says whether a queue was to have it."""
+    """Publish a message; `routed` is true if a queue matched."""
     body: Publish = request.body
     name = request.exchange_name()
     if name not in request.path_vhost().exchanges:
@@ -71,7 +71,7 @@ def publish(request: Request) -> Response:
 
 
 def payload_of(body: Publish) -> bytes:
-    """Raises Refusal (400)."""
+    """Return the decoded payload. Raises HTTPError (400)."""
     if not isinstance(body.payload, str):
         raise bad("payload_not_string")
     if body.payload_encoding == "string":
@@ -85,7 +85,7 @@ def payload_of(body: Publish) -> bytes:
 
 
 def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
-    """Raises Refusal (400); AMQPError where one is too long or too large. What is no property is not looked at."""
+    """Return the properties; unknown keys are ignored. Raises HTTPError (400), AMQPError if one is too long."""
     properties = Properties()
     if not isinstance(given, dict):
         if given:
@@ -110,7 +110,7 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 
 
 async def get(request: Request) -> Response:
-    """Get messages, and say what is to become of them."""
+    """Get messages and settle them as `ackmode` says."""
     body: Get = request.body
     if body.ackmode not in ACK_MODES:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
@@ -148,10 +148,10 @@ async def get(request: Request) -> Response:
 
 
 def check_size(queue: Queue, asked: Get) -> None:
-    """Raises Refusal (400), before any message is taken, where the answer would be too long.
+    """Raises HTTPError (400), before any message is taken, if the response would be too long.
 
-    Messages that are on the disk have no size in memory, so the average of those that are ready is what counts; where
-    those at the front are much larger, the answer ends with the message that passes ANSWER_BYTES.
+    The sizes of messages on disk are not known in memory, so the average of the ready messages is used; if the first
+    messages are much larger, the response ends with the message that passes ANSWER_BYTES.
     """
     if asked.count > MESSAGES_LIMIT:
         raise bad(f"count should be at most {MESSAGES_LIMIT}, actually was {asked.count}")
@@ -169,7 +169,7 @@ def check_size(queue: Queue, asked: Get) -> None:
 
 
 def document_of(got: FetchedMessage, asked: Get) -> Iterator[bytes]:
-    """The JSON of a message, in parts of at most about SLICE_BYTES."""
+    """Yield the JSON of a message in parts of about SLICE_BYTES at most."""
     message = got.message
     item = {
         "payload_bytes": message.body_bytes,
@@ -193,7 +193,7 @@ def document_of(got: FetchedMessage, asked: Get) -> Iterator[bytes]:
 
 
 def is_text(body: bytes) -> bool:
-    """Whether all of it is UTF-8."""
+    """True if the payload is UTF-8."""
     try:
         body.decode()
     except UnicodeDecodeError:
@@ -202,7 +202,7 @@ def is_text(body: bytes) -> bool:
 
 
 def json_of_properties(properties: Properties) -> Item:
-    """Those that are set."""
+    """Return the properties that are set."""
     item: Item = {name: getattr(properties, name) for name in (*NUMBERS, *TEXTS)}
     item["headers"] = json_of_table(properties.headers) if properties.headers is not None else None
     return {name: value for name, value in item.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The overview: what the broker is, and what all of it does; to who does not monitor, what is in their own hosts."""
+"""The overview: node, totals and rates; other users than monitoring see those of their own virtual hosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..views.node import context_view, exchange_type_views, is_web, listener_vie
 
 
 async def overview(request: Request) -> Response:
-    """The broker as a whole."""
+    """Return the overview of the broker."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()
     totals = await totals_of(request.visible_vhosts(), ())
@@ -52,7 +52,7 @@ async def overview(request: Request) -> Response:
 
 
 def statistics(request: Request, totals: Totals) -> Item:
-    """Rates and counts: those of the node, or the sums of those virtual hosts that the user sees."""
+    """Return rates and counts of the node, or the sums of the virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     queue_totals = length_counters(summed(totals.lengths.values()))
     churn = churn_counters(request.node.churn)
@@ -86,7 +86,7 @@ def summed(lengths: Iterable[Values]) -> Values:
 
 
 def added(details: Iterable[Mapping[str, object]]) -> Item:
-    """Counters and their details, summed up over several objects that were sampled at the same times."""
+    """Return the sums of counters and details of several objects that were sampled at the same times."""
     total: Item = {}
     for one in details:
         for name, value in one.items():
@@ -95,7 +95,7 @@ def added(details: Iterable[Mapping[str, object]]) -> Item:
 
 
 def plus(one: object, other: object) -> object:
-    """Numbers are added, samples by their places, and what is in details by name."""
+    """Add numbers, samples element by element, and details field by field."""
     if one is None:
         return other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):

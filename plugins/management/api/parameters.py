@@ -1,4 +1,4 @@
-"""Runtime parameters of virtual hosts. Policies, which are kept as parameters, have routes of their own."""
+"""Routes for runtime parameters. Policies, which are stored as parameters, have their own routes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def parameter_view(request: Request, parameter: Parameter) -> Item:
 
 
 def shown(request: Request, name: str, value: object) -> object:
-    """The value as the caller may see it: passwords, such as those of an upstream's URI, are for administrators."""
+    """Return the value for the caller: only administrators see passwords, such as those in URIs of upstreams."""
     return value if request.caller.administers else redacted(name, value)
 
 
 def check_whole(value: object) -> None:
-    """Raises Refusal (400) for a value with the mark of a password that was not shown."""
+    """Raises HTTPError (400) for a value with the placeholder of a hidden password."""
     if isinstance(value, str) and HIDDEN in value:
         raise bad(f"the value has {HIDDEN} in place of a password, which has to be given again")
     if isinstance(value, (dict, list)):
@@ -47,7 +47,7 @@ def check_whole(value: object) -> None:
 
 
 def list_parameters(request: Request) -> Listing[Parameter]:
-    """Those in the virtual hosts that the user may enter, of one component or of all but policies."""
+    """List the parameters in the virtual hosts that the user may enter, of one component or all but policies."""
     component, vhosts = request.path.get("component"), {vhost.name for vhost in request.vhosts()}
     listed = [
         one
@@ -58,7 +58,7 @@ def list_parameters(request: Request) -> Listing[Parameter]:
 
 
 def find_parameter(request: Request) -> Parameter:
-    """That of the path; raises Refusal (404)."""
+    """Return the parameter in the path. Raises HTTPError (404)."""
     component, name = request.path["component"], request.path["name"]
     if component != POLICY:
         for parameter in request.node.parameters.all(request.path_vhost().name, component):
@@ -68,24 +68,24 @@ def find_parameter(request: Request) -> Parameter:
 
 
 def get_parameter(request: Request) -> Response:
-    """One parameter."""
+    """Return one parameter."""
     return ok(parameter_view(request, find_parameter(request)))
 
 
 def put_parameter(request: Request) -> Response:
-    """Set a parameter, by which its component works at once."""
+    """Set a parameter; its component applies it at once."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
     check_whole(body.value)
     try:
         new = request.node.parameters.set(request.path_vhost().name, component, name, body.value)
     except Invalid as error:
-        raise bad(html.escape(error.text, quote=False)) from None  # as RabbitMQ, which writes it for browsers
+        raise bad(html.escape(error.text, quote=False)) from None  # as RabbitMQ, which escapes it for browsers
     return put(not new)
 
 
 def delete_parameter(request: Request) -> Response:
-    """Its component works without it at once."""
+    """Clear a parameter; its component applies that at once."""
     one = find_parameter(request)
     request.node.parameters.clear(one.vhost, one.component, one.name)
     return done()

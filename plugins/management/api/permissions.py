@@ -1,4 +1,4 @@
-"""What users may do in virtual hosts."""
+"""Routes for permissions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Patterns(msgspec.Struct):
     read: str
 
 
-Row = tuple[User, str, Permission]  # whose, in which virtual host
+Row = tuple[User, str, Permission]  # user, virtual host, permission
 
 
-def described(row: Row) -> Item:
+def permission_view(row: Row) -> Item:
     user, vhost, given = row
     return {
         "user": user.name,
@@ -40,9 +40,9 @@ def of_user(user: User) -> list[Row]:
 
 
 async def list_permissions(request: Request) -> Listing[Row]:
-    """All permissions."""
+    """List the permissions of all users."""
     rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user)]
-    return Listing(rows, described, order=place)
+    return Listing(rows, permission_view, order=place)
 
 
 def place(row: Row) -> tuple[str, str]:
@@ -50,19 +50,19 @@ def place(row: Row) -> tuple[str, str]:
 
 
 def list_permissions_of_user(request: Request) -> Listing[Row]:
-    """Those of one user."""
-    return Listing(of_user(find_user(request)), described)
+    """List the permissions of one user."""
+    return Listing(of_user(find_user(request)), permission_view)
 
 
 async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
-    """Those in one virtual host."""
+    """List the permissions in one virtual host."""
     vhost = request.path_vhost().name
     rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user) if row[1] == vhost]
-    return Listing(rows, described, order=place)
+    return Listing(rows, permission_view, order=place)
 
 
 def row_of(request: Request) -> Row:
-    """That of the path; raises Refusal (404)."""
+    """Return the permission in the path. Raises HTTPError (404)."""
     user, vhost = find_user(request), request.path_vhost().name
     given = user.permissions.get(vhost)
     if given is None:
@@ -71,12 +71,12 @@ def row_of(request: Request) -> Row:
 
 
 def get_permission(request: Request) -> Response:
-    """What one user may in one virtual host."""
-    return ok(described(row_of(request)))
+    """Return the permission of a user in a virtual host."""
+    return ok(permission_view(row_of(request)))
 
 
 def check_place(request: Request) -> tuple[User, str]:
-    """User and virtual host; raises Refusal (400)."""
+    """Return user and virtual host. Raises HTTPError (400)."""
     user, vhost = request.node.users.get(request.path["user"]), request.path["at"]
     if user is None or vhost not in request.node.vhosts:
         raise bad("vhost_or_user_not_found")
@@ -84,7 +84,7 @@ def check_place(request: Request) -> tuple[User, str]:
 
 
 def put_permission(request: Request) -> Response:
-    """Say what one user may in one virtual host."""
+    """Set the permission of a user in a virtual host."""
     user, vhost = check_place(request)
     given: Patterns = request.body
     existed = vhost in user.permissions
@@ -93,7 +93,7 @@ def put_permission(request: Request) -> Response:
 
 
 def delete_permission(request: Request) -> Response:
-    """From now on the user may not enter the virtual host."""
+    """Clear the permission of a user in a virtual host."""
     user, vhost, _ = row_of(request)
     request.node.users.clear_permission(user.name, vhost)
     return done()

@@ -1,4 +1,4 @@
-"""Policies, and those of operators, which users' policies cannot exceed."""
+"""Routes for policies and operator policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..router import Route
 
 
 class PolicyBody(msgspec.Struct, rename="kebab"):
-    """Of any type: the broker checks them, and says what is wrong in RabbitMQ's words."""
+    """A policy; values of any type are accepted here, as the broker checks them with RabbitMQ's error texts."""
 
     pattern: Any
     definition: Any
@@ -39,13 +39,13 @@ def policy_view(policy: Policy) -> Item:
 
 
 def list_policies(request: Request, operator: bool) -> Listing[Policy]:
-    """Those in the virtual hosts that the user sees, the lowest priority first."""
+    """List the policies in the virtual hosts that the user sees, the lowest priority first."""
     all_ = [policy for vhost in request.vhosts() for policy in request.node.policies.all(vhost.name, operator)]
     return Listing(all_, policy_view)
 
 
 def find_policy(request: Request, operator: bool) -> Policy:
-    """That of the path; raises Refusal (404)."""
+    """Return the policy in the path. Raises HTTPError (404)."""
     policy = request.node.policies.get(request.path_vhost().name, request.path["name"], operator)
     if policy is None:
         raise missing()
@@ -53,32 +53,32 @@ def find_policy(request: Request, operator: bool) -> Policy:
 
 
 def get_policy(request: Request, operator: bool) -> Response:
-    """One policy."""
+    """Return one policy."""
     return ok(policy_view(find_policy(request, operator)))
 
 
 def put_policy(request: Request, operator: bool) -> Response:
-    """Set a policy, which holds at once."""
+    """Set a policy; it applies at once."""
     body: PolicyBody = request.body
     vhost, name = request.path_vhost().name, request.path["name"]
     given = (body.pattern, body.definition, body.priority, body.apply_to)
     try:
         new = request.node.policies.set(vhost, name, *given, operator)
     except Invalid as error:
-        # RabbitMQ writes the reasons of these for browsers, and those of operator policies plainly.
+        # RabbitMQ escapes the reasons for browsers, except those of operator policies.
         raise bad(error.text if operator else html.escape(error.text, quote=False)) from None
     return put(not new)
 
 
 def delete_policy(request: Request, operator: bool) -> Response:
-    """What held without it holds again, at once."""
+    """Clear a policy; the one below it applies at once."""
     policy = find_policy(request, operator)
     request.node.policies.clear(policy.vhost, policy.name, operator)
     return done()
 
 
 def of(handler: Callable[[Request, bool], Any], operator: bool) -> Callable[[Request], Any]:
-    """The handler for one of the two kinds."""
+    """Return the handler for policies or for operator policies."""
 
     def made(request: Request) -> Any:
         return handler(request, operator)

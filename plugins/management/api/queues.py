@@ -1,4 +1,4 @@
-"""Queues."""
+"""Routes for queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..views.stats import StatsView
 
 
 class Declaration(msgspec.Struct):
-    durable: bool = False  # as the method has it
+    durable: bool = False  # the default of queue.declare
     auto_delete: bool = False
     arguments: Arguments = None
 
@@ -28,14 +28,14 @@ class Action(msgspec.Struct):
 
 
 def list_queues(request: Request) -> Listing[Queue]:
-    """Those in the virtual hosts that the user sees."""
+    """List the queues in the virtual hosts that the user sees."""
     stats = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
     return Listing(queues, lambda queue: queue_view(request, stats, queue), lambda queue: queue.name, queue_key)
 
 
 def list_detailed(request: Request) -> Listing[Queue]:
-    """The same, with what a single queue has and is unset; consumers and breakdowns are left to that."""
+    """List queues with unset fields as null; consumers and detailed rates are only in a single queue."""
     stats = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
     return Listing(
@@ -44,12 +44,12 @@ def list_detailed(request: Request) -> Listing[Queue]:
 
 
 def get_queue(request: Request) -> Response:
-    """One queue."""
+    """Return one queue."""
     return ok(detailed_queue_view(request, StatsView(request), request.queue()))
 
 
 def put_queue(request: Request) -> Response:
-    """Declare it, or find it the same."""
+    """Declare a queue."""
     body: Declaration = request.body
     name = request.path["queue"]
     existed = name in request.path_vhost().queues
@@ -60,7 +60,7 @@ def put_queue(request: Request) -> Response:
 
 
 def delete_queue(request: Request) -> Response:
-    """Delete it, if it is unused or empty where that is asked for."""
+    """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
     request.channel().delete_queue(
         request.queue().name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
     )
@@ -68,13 +68,13 @@ def delete_queue(request: Request) -> Response:
 
 
 def purge_queue(request: Request) -> Response:
-    """Drop what is ready."""
+    """Drop the ready messages of a queue."""
     request.channel().purge(request.queue().name)
     return done()
 
 
 def act(request: Request) -> Response:
-    """Refused: RabbitMQ once had actions on mirrored queues, and has none any more."""
+    """Return 400: RabbitMQ's former actions were for mirrored queues."""
     if request.path["queue"] not in request.path_vhost().queues:
         raise not_found("queue_not_found")
     body: Action = request.body

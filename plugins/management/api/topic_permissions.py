@@ -1,4 +1,4 @@
-"""Which routing keys of topic exchanges users may write and read."""
+"""Routes for topic permissions: the routing keys of topic exchanges that users may write and read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TopicPatterns(msgspec.Struct):
     read: str
 
 
-Row = tuple[User, str, str, TopicPermission]  # whose, in which virtual host, for which exchange
+Row = tuple[User, str, str, TopicPermission]  # user, virtual host, exchange, permission
 
 
 def topic_permission_view(row: Row) -> Item:
@@ -39,7 +39,7 @@ def of_user(user: User, vhost: str | None = None) -> list[Row]:
 
 
 async def list_topic_permissions(request: Request) -> Listing[Row]:
-    """All of them."""
+    """List the topic permissions of all users."""
     rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user)]
     return Listing(rows, topic_permission_view, order=place)
 
@@ -49,19 +49,19 @@ def place(row: Row) -> tuple[str, str, str]:
 
 
 def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
-    """Those of one user."""
+    """List the topic permissions of one user."""
     return Listing(of_user(find_user(request)), topic_permission_view)
 
 
 async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
-    """Those in one virtual host."""
+    """List the topic permissions in one virtual host."""
     vhost = request.path_vhost().name
     rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user, vhost)]
     return Listing(rows, topic_permission_view, order=place)
 
 
 def rows_of(request: Request) -> list[Row]:
-    """Those of the path; raises Refusal (404) where there are none."""
+    """Return the topic permissions in the path. Raises HTTPError (404) if there are none."""
     rows = of_user(find_user(request), request.path_vhost().name)
     if "exchange" in request.path:
         rows = [row for row in rows if row[2] == request.exchange_name()]
@@ -71,12 +71,12 @@ def rows_of(request: Request) -> list[Row]:
 
 
 def get_topic_permissions(request: Request) -> Listing[Row]:
-    """Those of one user in one virtual host."""
+    """List the topic permissions of a user in a virtual host."""
     return Listing(rows_of(request), topic_permission_view)
 
 
 def put_topic_permission(request: Request) -> Response:
-    """Say which routing keys of one exchange a user may write and read."""
+    """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
     given: TopicPatterns = request.body
     existed = (vhost, given.exchange) in user.topic_permissions
@@ -85,7 +85,7 @@ def put_topic_permission(request: Request) -> Response:
 
 
 def delete_topic_permissions(request: Request) -> Response:
-    """Those of one user in one virtual host, or that for one exchange."""
+    """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
     for user, vhost, exchange, _ in rows_of(request):
         request.node.users.clear_topic_permission(user.name, vhost, exchange)
     return done()

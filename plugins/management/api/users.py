@@ -1,4 +1,4 @@
-"""Users."""
+"""Routes for users."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..request import Request
 from ..router import Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
-PROTECTED = "protected"  # the tag of users whom HTTP does not change
+PROTECTED = "protected"  # tag of users that HTTP must not change
 
 
 class UserBody(msgspec.Struct):
-    """Without password and hash no password lets the user in."""
+    """Without password and password hash the user cannot log in with a password."""
 
     tags: str | list[str] | msgspec.UnsetType = msgspec.UNSET
     password: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -39,7 +39,7 @@ class Names(msgspec.Struct):
 
 
 def find_user(request: Request) -> User:
-    """That of the path; raises Refusal (404)."""
+    """Return the user in the path. Raises HTTPError (404)."""
     user = request.node.users.get(request.path["user"])
     if user is None:
         raise missing()
@@ -47,7 +47,7 @@ def find_user(request: Request) -> User:
 
 
 def check_protected(request: Request, user: User | None) -> None:
-    """Let the callers at the unix socket alone change protected users. Raises HTTPError (400)."""
+    """Let only callers at the unix socket change protected users. Raises HTTPError (400)."""
     if user is not None and PROTECTED in user.tags and not request.caller.is_local:
         raise bad(PROTECTED_UNCHANGED)
 
@@ -67,23 +67,23 @@ def user_view(user: User) -> Item:
 
 
 def list_users(request: Request) -> Listing[User]:
-    """All users."""
+    """List all users."""
     return Listing(request.node.users.unsorted(), user_view, name_of, name_of)
 
 
 def list_users_without_permissions(request: Request) -> Listing[User]:
-    """Those that may enter no virtual host."""
+    """List the users without permissions in any virtual host."""
     users = [user for user in request.node.users.unsorted() if not user.permissions]
     return Listing(users, user_view, name_of, name_of)
 
 
 def get_user(request: Request) -> Response:
-    """One user."""
+    """Return one user."""
     return ok(user_view(find_user(request)))
 
 
 async def put_user(request: Request) -> Response:
-    """Make a user, or have the one of that name be so."""
+    """Create or change a user."""
     body: UserBody = request.body
     name = request.path["user"]
     check_protected(request, request.node.users.get(name))
@@ -100,13 +100,13 @@ async def put_user(request: Request) -> Response:
             limits = dict(old.limits) if old is not None else {}
         request.node.users.put(StoredUser(name, password_hash, tuple(tags), algorithm, limits))
         for vhost, given in body.permissions.items():
-            if vhost in request.node.vhosts:  # it may be gone since it was looked for
+            if vhost in request.node.vhosts:  # it may have been deleted during the wait for the hash
                 request.node.users.set_permission(name, vhost, given["configure"], given["write"], given["read"])
     return put(old is not None)
 
 
 def check_permissions(request: Request, body: UserBody) -> None:
-    """Raises Refusal (400), Invalid."""
+    """Raises HTTPError (400), Invalid."""
     for vhost, given in body.permissions.items():
         if vhost not in request.node.vhosts:
             raise bad("vhost_or_user_not_found")
@@ -117,17 +117,17 @@ def check_permissions(request: Request, body: UserBody) -> None:
 
 
 async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
-    """As it is given, or of the password that is. Raises Refusal (400), Invalid."""
+    """Return the hash in the body, or that of the password in it. Raises HTTPError (400), Invalid."""
     if isinstance(body.password, str) and isinstance(body.password_hash, str):
         raise bad("both_password_and_password_hash_are_provided")
     if isinstance(body.password, str):
         hashed: asyncio.Future[tuple[bytes, str]] = asyncio.get_running_loop().create_future()
 
-        def tell(password_hash: bytes, algorithm: str) -> None:
-            if not hashed.done():  # the client may have left meanwhile
+        def set_hash(password_hash: bytes, algorithm: str) -> None:
+            if not hashed.done():  # cancelled if the client has disconnected
                 hashed.set_result((password_hash, algorithm))
 
-        request.node.users.hash_password(body.password, tell)
+        request.node.users.hash_password(body.password, set_hash)
         return await hashed
     given = body.password_hash if isinstance(body.password_hash, str) else ""
     if not given.isascii():
@@ -137,7 +137,7 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
 
 
 def delete_user(request: Request) -> Response:
-    """With all permissions; the user's connections end."""
+    """Delete a user with all permissions and close the user's connections."""
     user = find_user(request)
     check_protected(request, user)
     request.node.users.delete(user.name)
@@ -145,7 +145,7 @@ def delete_user(request: Request) -> Response:
 
 
 def delete_users(request: Request) -> Response:
-    """Several at once, or none of them; those that are gone already are fine."""
+    """Delete several users, all or none; unknown names are ignored."""
     names: Names = request.body
     users = [user for name in dict.fromkeys(names.users) if (user := request.node.users.get(name)) is not None]
     for user in users:

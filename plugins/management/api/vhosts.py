@@ -1,4 +1,4 @@
-"""Virtual hosts."""
+"""Routes for virtual hosts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from warren.broker.plugin import VHost
 
 from ...http.auth import ADMIN, ANY
-from ...http.responses import HTTPError, Response, done, missing, ok, put
+from ...http.responses import HTTPError, Response, done, ok, put
 from ..pagination import Listing
 from ..request import Request
 from ..router import Route
@@ -17,7 +17,7 @@ from ..views.vhost import vhost_view
 
 
 class VHostBody(msgspec.Struct):
-    """What is not given stays as it is."""
+    """Values left out stay unchanged."""
 
     description: str | None = None
     tags: str | list[str] | None = None
@@ -26,7 +26,7 @@ class VHostBody(msgspec.Struct):
 
 
 async def list_vhosts(request: Request) -> Listing[VHost]:
-    """Those that the user sees."""
+    """List the virtual hosts that the user sees."""
     stats, vhosts = StatsView(request), request.visible_vhosts()
     totals = await totals_of(vhosts, request.host.connections())
     node = request.node.name
@@ -34,14 +34,14 @@ async def list_vhosts(request: Request) -> Listing[VHost]:
 
 
 async def get_vhost(request: Request) -> Response:
-    """One virtual host."""
+    """Return one virtual host."""
     vhost = request.path_vhost()
     totals = await totals_of([vhost], request.host.connections())
     return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
 def put_vhost(request: Request) -> Response:
-    """Make a virtual host, in which its maker may do everything, or change the one of that name."""
+    """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
     tags = [tag.strip() for tag in body.tags.split(",")] if isinstance(body.tags, str) else body.tags
@@ -60,7 +60,7 @@ def put_vhost(request: Request) -> Response:
 
 
 def delete_vhost(request: Request) -> Response:
-    """With all that is in it; its connections end."""
+    """Delete a virtual host with everything in it, and close its connections."""
     vhost = request.path_vhost()
     if vhost.metadata.protected:
         text = f"Refused to delete virtual host '{vhost.name}' because it is protected from deletion"
@@ -70,20 +70,19 @@ def delete_vhost(request: Request) -> Response:
 
 
 def start_vhost(request: Request) -> Response:
-    """Start it again on a node, if it has failed there, which none does."""
-    if request.path["node"] != request.node.name:
-        raise missing()
+    """Do nothing: RabbitMQ restarts a failed virtual host on a node, and Warren's do not fail."""
+    request.check_node()
     return done()
 
 
 def protect_vhost(request: Request) -> Response:
-    """Nobody deletes it from now on."""
+    """Protect a virtual host from deletion."""
     request.node.update_vhost(request.path_vhost().name, protected=True)
     return done()
 
 
 def unprotect_vhost(request: Request) -> Response:
-    """It may be deleted again."""
+    """Allow the deletion of a virtual host again."""
     request.node.update_vhost(request.path_vhost().name, protected=False)
     return done()
 

@@ -1,4 +1,4 @@
-"""What Warren's operators do beyond RabbitMQ's HTTP API, under /api/warren."""
+"""Routes under /api/warren, which RabbitMQ's HTTP API does not have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..request import Request
 from ..router import Route
 from .policies import policy_view
 
-CHANNELS = 65_535  # the largest channel_max that connection.tune can say
+CHANNELS = 65_535  # the maximum of connection.tune
 DEFAULT_LINES = 50
 NDJSON = "application/x-ndjson"
 LINES = "text/plain; charset=utf-8"
@@ -43,7 +43,7 @@ class ApplicationBody(msgspec.Struct):
 
 
 class LimitBody(msgspec.Struct):
-    """A limit in bytes, or as a fraction of the machine's memory."""
+    """A limit in bytes or as a fraction of the machine's memory."""
 
     bytes: int | None = None
     fraction: float | None = None
@@ -54,7 +54,7 @@ class LogBody(msgspec.Struct):
 
 
 class SettingsBody(msgspec.Struct):
-    """Settings that are not given stay as they are."""
+    """Settings left out stay unchanged."""
 
     channel_max: int | None = None
     loopback_users: list[str] | None = None
@@ -70,7 +70,7 @@ class CredentialsBody(msgspec.Struct):
 
 
 def get_node(request: Request) -> Response:
-    """The name of the node and its default virtual host, the plugins and hashing algorithms that it may use."""
+    """Return name, default virtual host, available plugins and hashing algorithms of the node."""
     return ok(
         {
             "node": request.node.name,
@@ -81,17 +81,17 @@ def get_node(request: Request) -> Response:
     )
 
 
-# The process and what it serves
+# The process and its services.
 
 
 def shut_down(request: Request) -> Response:
-    """Stop the node; its connections close when it has ended."""
+    """Stop the node; its connections close when it has stopped."""
     control_of(request).stop()
     return Response(202)
 
 
 async def put_listeners(request: Request) -> Response:
-    """Suspend the listeners for AMQP, or resume them."""
+    """Suspend or resume the AMQP listeners."""
     body: ListenersBody = request.body
     control = control_of(request)
     if body.state == "suspended":
@@ -102,7 +102,7 @@ async def put_listeners(request: Request) -> Response:
 
 
 async def put_application(request: Request) -> Response:
-    """Stop all that serves clients, or start it: listeners, services and connections."""
+    """Stop or start everything that serves clients: listeners, services and connections."""
     body: ApplicationBody = request.body
     control = control_of(request)
     if body.state == "stopped":
@@ -115,7 +115,7 @@ async def put_application(request: Request) -> Response:
 
 
 def reset(request: Request) -> Response:
-    """Delete all that is stored while the application is stopped, and begin as a new node."""
+    """Delete all stored data and start as a new node; the application must be stopped."""
     control = control_of(request)
     if not control.app_is_stopped:
         reason = f"Mnesia is still running on node {request.node.name}: stop it first with stop_app"
@@ -128,7 +128,7 @@ def control_of(request: Request) -> NodeControl:
     return request.host.control
 
 
-# Limits, alarms, settings
+# Limits, alarms, settings.
 
 
 def put_memory_limit(request: Request) -> Response:
@@ -144,7 +144,7 @@ def put_disk_limit(request: Request) -> Response:
 
 
 def limit_bytes(request: Request) -> int:
-    """Raises HTTPError (400)."""
+    """Return the limit of the body. Raises HTTPError (400)."""
     body: LimitBody = request.body
     if body.bytes is not None and body.fraction is None and body.bytes >= 0:
         return body.bytes
@@ -166,7 +166,7 @@ def delete_alarm(request: Request) -> Response:
 
 
 def resource_of(request: Request) -> str:
-    """Raises HTTPError (404)."""
+    """Return the resource in the path. Raises HTTPError (404)."""
     name = request.path["resource"]
     if name not in RESOURCES:
         raise missing()
@@ -174,7 +174,7 @@ def resource_of(request: Request) -> str:
 
 
 def get_settings(request: Request) -> Response:
-    """The settings that can change while the node runs, and what else clients negotiate."""
+    """Return the settings that can change at run time, and others that clients negotiate."""
     settings = request.host.settings
     return ok(
         {
@@ -187,7 +187,7 @@ def get_settings(request: Request) -> Response:
 
 
 def put_settings(request: Request) -> Response:
-    """Change settings for connections from now on, until the next start."""
+    """Change settings for new connections, until the next start."""
     body: SettingsBody = request.body
     if body.channel_max is not None:
         if body.channel_max < 0:
@@ -198,11 +198,11 @@ def put_settings(request: Request) -> Response:
     return done()
 
 
-# The log and events
+# The log and events.
 
 
 def get_log(request: Request) -> Response:
-    """The level of the log and where it is written."""
+    """Return the level and the outputs of the log."""
     log = control_of(request).log
     return ok({"level": log.log.level, "locations": log.locations()})
 
@@ -221,7 +221,7 @@ def put_log(request: Request) -> Response:
 
 
 def rotate_log(request: Request) -> Response:
-    """Open the files of the log anew."""
+    """Reopen the log files."""
     try:
         control_of(request).log.rotate()
     except OSError as error:
@@ -230,7 +230,7 @@ def rotate_log(request: Request) -> Response:
 
 
 def tail_log(request: Request) -> Response:
-    """The last lines of the log."""
+    """Return the last lines of the log."""
     try:
         lines = control_of(request).log.tail(whole(request, "lines", DEFAULT_LINES))
     except OSError as error:
@@ -239,7 +239,7 @@ def tail_log(request: Request) -> Response:
 
 
 def stream_log(request: Request) -> LineStream:
-    """The lines of the log from now on, as text."""
+    """Stream the lines of the log as text."""
     stream = LineStream(LINES, duration_s(request), lambda number: f"({number} more came too fast)")
     log = control_of(request).log
     log.follow(stream.put)
@@ -248,7 +248,7 @@ def stream_log(request: Request) -> LineStream:
 
 
 def stream_events(request: Request) -> LineStream:
-    """The events of the node from now on, a JSON object in a line each."""
+    """Stream the events of the node, a JSON object in a line each."""
     try:
         pattern = Pattern(request.query.get("pattern") or ".*")
     except Invalid as error:
@@ -269,7 +269,7 @@ def stream_events(request: Request) -> LineStream:
 
 
 def whole(request: Request, name: str, default: int) -> int:
-    """A whole number of the query. Raises HTTPError (400)."""
+    """Return an integer of the query. Raises HTTPError (400)."""
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise bad(f"{name} should be a whole number")
@@ -277,15 +277,15 @@ def whole(request: Request, name: str, default: int) -> int:
 
 
 def duration_s(request: Request) -> float | None:
-    """The duration of a stream, or None for one without an end. Raises HTTPError (400)."""
+    """Return the duration of a stream; None is unlimited. Raises HTTPError (400)."""
     return float(whole(request, "duration", 0)) if "duration" in request.query else None
 
 
-# Objects
+# Objects.
 
 
 def delete_queue(request: Request) -> Response:
-    """Delete a queue, also one that is exclusive, and return how many messages were ready."""
+    """Delete a queue, exclusive ones included, and return the number of its ready messages."""
     queue, vhost = request.queue(), request.path_vhost()
     where = f"Queue '{queue.name}' in vhost '{vhost.name}'"
     if request.flag("if-empty") and queue.ready:
@@ -296,13 +296,13 @@ def delete_queue(request: Request) -> Response:
 
 
 def purge_queue(request: Request) -> Response:
-    """Drop the ready messages of a queue, also of one that is exclusive."""
+    """Drop the ready messages of a queue, exclusive ones included."""
     request.queue().purge()
     return done()
 
 
 def list_matching_policies(request: Request) -> Response:
-    """The policies that match a queue or an exchange, the best first."""
+    """List the policies that match a queue or an exchange, the best first."""
     targets: dict[str, Queue] | dict[str, Exchange] = (
         request.path_vhost().queues if request.path["kind"] == "queue" else request.path_vhost().exchanges
     )
@@ -330,7 +330,7 @@ def put_user_limits(request: Request) -> Response:
 
 
 async def authenticate(request: Request) -> Response:
-    """Whether a user has this password."""
+    """Check a user's password."""
     body: CredentialsBody = request.body
     password = body.password.encode("utf-8", "surrogateescape")
     user = await verify_password(request.host, body.username, password, loopback=True)
@@ -338,7 +338,7 @@ async def authenticate(request: Request) -> Response:
 
 
 async def import_definitions(request: Request) -> Response:
-    """Import a document of definitions, all of it or nothing, and return what was left out of it."""
+    """Import definitions, all of them or none, and return the parts that were skipped."""
     body: bytes = request.body
     imported = request.node.parameters.globals().get(IMPORTED_HASH)
     skip = request.flag("skip-if-unchanged")

@@ -29,7 +29,7 @@ class Readings:
 
     @property
     def mem_used(self) -> int:
-        """In bytes; 0 if the system does not report it, as below."""
+        """Resident bytes; 0 if the system does not report them. The same holds for the other values."""
         return self._host.resources.used_bytes() or 0
 
     def memory_by_use(self, samples_bytes: int) -> dict[str, int]:

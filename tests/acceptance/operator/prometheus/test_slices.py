@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support.metrics import Samples, Scraper
-from warren.plugins.prometheus.endpoints import collected
+from warren.plugins.prometheus.endpoints import collect
 from warren.plugins.prometheus.exposition import PIECE, Text
 from warren.plugins.prometheus.scope import Scope
 
@@ -33,7 +33,7 @@ async def turns_of_others(scraper: Scraper, endpoint: str) -> tuple[int, bytes]:
             await asyncio.sleep(0)
 
     task = asyncio.get_running_loop().create_task(other())
-    text = b"".join([piece async for piece in Text("").pieces(collected(Scope(scraper.state), endpoint))])
+    text = b"".join([piece async for piece in Text("").pieces(collect(Scope(scraper.state), endpoint))])
     task.cancel()
     return turns, text
 
