@@ -1,0 +1,197 @@
+"""Publishes with different routing keys that arrive together, and properties recognised by a pattern."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Tx
+
+from tests.support import codec
+from tests.support.amqp_client import Channel, Client, Content
+from tests.support.in_process import InProcessPeer
+from warren.broker.amqp import properties
+from warren.broker.session import checked_properties
+from warren.broker.session.checked_properties import PATTERN_AFTER, VALUES_LIMIT, CheckedProperties
+
+QUEUES = ("one", "two", "three")
+
+
+def frames(exchange: str, key: str, body: bytes = b"body", mandatory: bool = False, fields: object = None) -> bytes:
+    method = codec.method_frame(
+        1, Basic.Publish, {"exchange": exchange, "routing_key": key, "mandatory": mandatory}
+    )
+    return method + codec.header_frame(1, len(body), fields) + codec.body_frames(1, body, 131072)
+
+
+@pytest.fixture
+def client() -> Client:
+    client = InProcessPeer().connect()
+    ch = client.channel(1)
+    for queue in QUEUES:
+        ch.declare(queue)
+    return client
+
+
+def channel(client: Client) -> Channel:
+    return Channel(client, 1)
+
+
+def test_each_queue_gets_its_messages_in_order(client: Client) -> None:
+    chance = random.Random(1)
+    sent: dict[str, list[bytes]] = {queue: [] for queue in QUEUES}
+    stream = b""
+    for number in range(1_000):
+        queue = chance.choice(QUEUES)
+        body = b"%d" % number
+        sent[queue].append(body)
+        stream += frames("", queue, body)
+    client.raw(stream)
+    assert {queue: channel(client).drain(queue) for queue in QUEUES} == sent
+
+
+def test_publishes_before_and_after_one_to_no_queue_are_enqueued_and_it_is_returned(client: Client) -> None:
+    client.raw(
+        frames("", "one", b"1") + frames("", "none", b"2", True) + frames("", "two", b"3", True) + frames("", "x", b"4")
+    )
+    ch = channel(client)
+    returned = ch.next()
+    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return) and returned.body == b"2"
+    assert (ch.drain("one"), ch.drain("two")) == ([b"1"], [b"3"])
+
+
+def test_publishes_before_a_refused_one_are_enqueued_and_later_ones_are_not(client: Client) -> None:
+    client.raw(frames("", "one", b"1") + frames("", "two", b"2") + frames("no", "key", b"3") + frames("", "one", b"4"))
+    closed = channel(client).expect_close(404)
+    assert (closed.class_id, closed.method_id) == (60, 40)
+    other = client.channel(2)
+    assert (other.drain("one"), other.drain("two")) == ([b"1"], [b"2"])
+
+
+def test_the_confirms_name_the_publishes_that_a_full_queue_refused(client: Client) -> None:
+    ch = channel(client)
+    ch.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    ch.confirm()
+    client.raw(b"".join(frames("", queue) for queue in ("one", "full", "two", "full", "three", "full")))
+    assert ch.confirms(range(1, 7)) == ({1, 2, 3, 5}, {4, 6})
+
+
+def test_publishes_of_a_transaction_are_enqueued_by_its_commit(client: Client) -> None:
+    ch = channel(client)
+    ch.transact()
+    client.raw(frames("", "one", b"1") + frames("", "two", b"2") + frames("", "one", b"3"))
+    other = client.channel(2)
+    assert other.count("one") == 0
+    ch.call(Tx.Commit)
+    assert (other.drain("one"), other.drain("two")) == ([b"1", b"3"], [b"2"])
+
+
+def test_messages_whose_properties_need_a_look_keep_their_place(client: Client) -> None:
+    copy = {"headers": {"CC": ["two"]}}
+    first, last = frames("", "one", b"1"), frames("", "two", b"3") + frames("", "one", b"4")
+    client.raw(first + frames("", "one", b"2", fields=copy) + last)
+    ch = channel(client)
+    assert (ch.drain("one"), ch.drain("two")) == ([b"1", b"2", b"4"], [b"2", b"3"])
+
+
+# Properties
+
+
+def task(number: int) -> dict[str, object]:
+    return {
+        "content_type": "application/json",
+        "delivery_mode": 1,
+        "correlation_id": f"{number:08}",
+        "reply_to": f"reply-{number:08}-xxxxxxxxx",
+        "headers": {"id": f"{number:08}", "retries": number, "task": "add", "origin": {"host": "a"}},
+    }
+
+
+def raw_of(fields: dict[str, object]) -> bytes:
+    return codec.header_frame(1, 0, fields)[19:-1]
+
+
+@pytest.fixture
+def checked() -> CheckedProperties:
+    """One that has a pattern of `task`."""
+    checked = CheckedProperties()
+    for number in range(PATTERN_AFTER):
+        checked.check(raw_of(task(number)))
+    return checked
+
+
+@pytest.fixture
+def no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(raw: bytes) -> int:
+        raise AssertionError("checked field by field")
+
+    monkeypatch.setattr(checked_properties.properties, "check", check)
+
+
+def test_properties_of_a_structure_seen_often_are_not_read_field_by_field(
+    checked: CheckedProperties, no_check: None
+) -> None:
+    raw = raw_of(task(99_999_999))
+    checked.check(raw)
+    assert checked.raw == raw and not checked.persistent and not checked.special
+
+
+@pytest.mark.parametrize(
+    ("change", "special", "persistent"),
+    [
+        (lambda fields: fields["headers"].update(CC=fields["headers"].pop("id")), True, False),
+        (lambda fields: fields.update(reply_to="amq.rabbitmq.reply-to"), True, False),
+        (lambda fields: fields.update(delivery_mode=2), False, True),
+        (lambda fields: fields.update(headers={**fields["headers"], "task": 7}), False, False),
+        (lambda fields: (fields.pop("correlation_id"), fields.update(expiration="12345678")), True, False),
+        (lambda fields: (fields.pop("correlation_id"), fields.update(user_id="12345678")), True, False),
+    ],
+    ids=["CC", "direct reply-to", "persistent", "another type", "expiration", "user-id"],
+)
+def test_a_difference_that_matters_is_seen(
+    checked: CheckedProperties, change: Callable[[dict[str, object]], object], special: bool, persistent: bool
+) -> None:
+    fields = task(5)
+    change(fields)
+    checked.check(raw_of(fields))
+    assert (checked.special, checked.persistent) == (special, persistent)
+
+
+def test_a_pattern_refuses_what_a_check_refuses(checked: CheckedProperties) -> None:
+    good = raw_of(task(5))
+    chance = random.Random(2)
+    for _ in range(3_000):
+        raw = bytearray(good)
+        for _ in range(chance.randint(1, 3)):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        outcome = []
+        for each in (CheckedProperties(), checked):
+            try:
+                each.check(bytes(raw))
+                outcome.append((each.special, each.persistent))
+            except Exception as error:
+                outcome.append((type(error), str(error)))
+        assert outcome[0] == outcome[1], bytes(raw)
+
+
+def test_properties_with_very_many_fields_get_no_pattern() -> None:
+    checked = CheckedProperties()
+    fields = {"headers": {f"field{number}": "value" for number in range(VALUES_LIMIT + 1)}}
+    for number in range(2 * PATTERN_AFTER):
+        checked.check(raw_of({**fields, "message_id": f"{number:08}"}))
+    assert not checked._patterns
+
+
+def test_the_number_of_patterns_and_of_counted_lengths_is_bounded() -> None:
+    checked = CheckedProperties()
+    for length in range(checked_properties.PATTERNS_LIMIT + 5):
+        for number in range(PATTERN_AFTER):
+            checked.check(raw_of({"message_id": f"{number:08}", "type": "x" * length}))
+    assert len(checked._patterns) == checked_properties.PATTERNS_LIMIT
+    for length in range(2 * checked_properties.LENGTHS_LIMIT):
+        checked.check(raw_of({"headers": {"a": "x" * length}}))
+    assert len(checked._checks) <= checked_properties.LENGTHS_LIMIT
+
+
+def test_value_spans_are_those_of_the_values() -> None:
+    raw = raw_of({"message_id": "id", "delivery_mode": 2, "headers": {"a": "text", "b": True, "c": {"d": 1}}})
+    assert [raw[start:end] for start, end in properties.value_spans(raw)] == [b"text", b"\x01", b"id"]
