@@ -1,4 +1,4 @@
-"""The configuration: what files, environment and command line say, checked as a whole and handed out as values."""
+"""The configuration: read from files, environment and command line, checked as a whole, and provided as a Config."""
 
 from .config import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput, default_node
 from .errors import ConfigError

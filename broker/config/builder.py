@@ -1,4 +1,4 @@
-"""Settings become values: each finds its key, and what is gathered becomes a Config."""
+"""The builder of a Config: finds the key of each setting, reads its value, and collects the values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .setting import Path, Setting, joined
 
 Some = TypeVar("Some", bound=Part)
 
-ENCRYPTED = "encrypted:"  # what RabbitMQ's obfuscation makes; it needs a passphrase that only RabbitMQ has
+ENCRYPTED = "encrypted:"  # RabbitMQ's obfuscated values, which only RabbitMQ can decrypt
 
 EXACT: dict[Path, Key] = {key.path: key for key in KEYS if ANY not in key.path}
 WITH_NAMES: tuple[Key, ...] = tuple(key for key in KEYS if ANY in key.path)
 
 
 class Gathered:
-    """What was said of each field so far; later settings win. `warnings` are of keys that are not followed."""
+    """The values collected so far; later settings win. `warnings` are about keys that are not followed."""
 
     __slots__ = ("warnings", "_ones", "_many", "_shapes", "_none")
 
@@ -31,15 +31,15 @@ class Gathered:
         self._ones: dict[str, object] = {}
         self._many: dict[str, dict[str, object]] = {}  # field -> name -> value
         self._shapes: dict[str, str] = {}
-        self._none: set[str] = set()  # fields that are empty, whatever else is said of them
+        self._none: set[str] = set()  # fields that are empty, whatever other settings they have
 
     def add_all(self, settings: Iterable[Setting]) -> None:
-        """Raises ConfigError."""
+        """Add settings in order. Raises ConfigError."""
         for setting in settings:
             self.add(setting)
 
     def add(self, setting: Setting) -> None:
-        """Raises ConfigError."""
+        """Add a setting. Raises ConfigError."""
         path = renamed(setting.path)
         key, name = find(path)
         if key is None:
@@ -72,7 +72,7 @@ class Gathered:
             self.warnings.append(f"{setting.origin}: {warning}")
 
     def config(self, defaults: Config) -> Config:
-        """What was said, and the rest from `defaults`. Raises ConfigError for what does not go together."""
+        """Return the configuration, with `defaults` for the rest. Raises ConfigError for contradictory values."""
         fields: dict[str, Any] = {}
         for field, value in self._ones.items():
             _put(fields, field, value)
@@ -87,7 +87,7 @@ class Gathered:
 
 
 def find(path: Path) -> tuple[Key | None, str]:
-    """The key of that path, and what stands for its free elements."""
+    """Return the key of a path, or None, and the names in place of its free elements."""
     key = EXACT.get(path)
     if key is not None:
         return key, ""
@@ -99,18 +99,18 @@ def find(path: Path) -> tuple[Key | None, str]:
 
 
 def shaped(shape: str, values: dict[str, object]) -> object:
-    """A list is in the order of its numbers; names come after them, in the order in which they were given."""
+    """Return collected values in the shape of their field. A list is in the order of its numbers, names follow."""
     if shape == MAP:
         return values
     if shape == NAMES:
-        return tuple(name for name, given in values.items() if given)
+        return tuple(name for name, chosen in values.items() if chosen)
     assert shape == LIST
     numbers = sorted((name for name in values if name.isdecimal()), key=int)
     return tuple(values[name] for name in (*numbers, *(name for name in values if not name.isdecimal())))
 
 
 def _changed(part: Some, fields: dict[str, Any]) -> Some:
-    """The part with these values in place of its own, parts of it likewise."""
+    """Return a part with these values in place of its own, also in its inner parts."""
     values = {}
     for name, value in fields.items():
         inner = getattr(part, name)
@@ -127,8 +127,8 @@ def _put(fields: dict[str, Any], field: str, value: object) -> None:
 
 
 def suggestion(path: Path) -> str:
-    """The nearest key there is, for who mistyped one."""
-    import difflib  # only here: most never do
+    """Return a hint at the most similar key, or an empty text."""
+    import difflib  # here, because it is rarely needed
 
     known = [joined(key.path) for key in KEYS] + list(ALIASES)
     near = difflib.get_close_matches(joined(path), known, 1, 0.8)

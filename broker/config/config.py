@@ -1,7 +1,7 @@
-"""What was configured: one typed value for each thing that can be, and its default.
+"""The values of the configuration, typed, with their defaults.
 
-A field is called as its key in rabbitmq.conf, with `_` for the dots and the unit last where the key has none. Rooms
-never see these classes; `app` takes them apart ("configuration stops at the door"). `None` is no limit, or not given.
+A field is named like its key in rabbitmq.conf, with `_` for dots, and with a unit at its end if the key has none. Only
+`app`, `hosting` and plugins use these classes. None means no limit or not set.
 """
 
 import socket
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-NO_LOGIN = "none"  # RabbitMQ's word for an account that is switched off
+NO_LOGIN = "none"  # RabbitMQ's value for a disabled account
 ANONYMOUS = "ANONYMOUS"
 
 DEFAULT_PASS = "guest"
 
 MESSAGE_SIZE_LIMIT = 536_870_912  # RabbitMQ's own upper bound of max_message_size
-SMALLEST_FRAME = 4096  # that every peer has to take (AMQP 0-9-1, frame-min-size)
+SMALLEST_FRAME = 4096  # which every peer must accept (AMQP 0-9-1, frame-min-size)
 
 Address = tuple[str, int]
-"""Host and port; port 0 is any. The host `::` is every interface, of IPv4 too."""
+"""Host and port; port 0 is any. The host `::` is every interface, IPv4 included."""
 
 Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"]
 Sync = Literal["fsync", "os"]
@@ -29,7 +29,7 @@ TLSVersion = Literal["tlsv1.2", "tlsv1.3"]
 
 
 def default_node() -> str:
-    """RabbitMQ's form: the node is one of a machine, whose short name comes after the @."""
+    """Return the default node name in RabbitMQ's form, with the short name of the machine after the @."""
     return "warren@" + socket.gethostname().partition(".")[0]
 
 
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SSLOptions(Part):
-    """Of one listener. Without a `certfile` there is no TLS. `keyfile` empty: in the certfile."""
+    """TLS options of a listener. Without a `certfile` there is no TLS; an empty `keyfile` is the certfile."""
 
     certfile: str = ""
     keyfile: str = ""
@@ -55,7 +55,7 @@ class SSLOptions(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions(Part):
-    """Regular expressions for names."""
+    """Permissions: regular expressions for names."""
 
     configure: str = ".*"
     write: str = ".*"
@@ -64,7 +64,7 @@ class Permissions(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLevels(Part):
-    """Of one category each, in place of an output's; None: the output's."""
+    """The level of each category, or None for that of the output."""
 
     connection: LogLevel | None = None
     channel: LogLevel | None = None
@@ -75,19 +75,19 @@ class LogLevels(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log(Part):
-    """Three outputs: the console, which is standard error, a file in `dir`, and the exchange amq.rabbitmq.log."""
+    """The log and its outputs: the console (standard error), a file in `dir`, and the exchange amq.rabbitmq.log."""
 
     levels: LogLevels = LogLevels()
     console: bool = True
     level: LogLevel = "info"
     form: LogForm = "auto"  # human on a terminal, JSON elsewhere
     time: LogTime = "rfc3339_space"
-    dir: str = ""  # empty: where the broker was started
+    dir: str = ""  # empty: the working directory
     file: str = ""  # empty: none
     file_level: LogLevel = "info"
     file_form: LogForm = "human"
     file_time: LogTime = "rfc3339_space"
-    file_rotation_bytes: int | None = None  # None: never; who moves the file away gets a new one
+    file_rotation_bytes: int | None = None  # None: never; a file that is moved away is replaced
     file_rotation_count: int = 0  # of old files that are kept
     exchange: bool = False
     exchange_level: LogLevel = "info"
@@ -96,7 +96,7 @@ class Log(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTTPListener(Part):
-    """`ip` empty: that of the AMQP listeners. Times in milliseconds."""
+    """An HTTP listener. An empty `ip` is that of the AMQP listeners. Times are in milliseconds."""
 
     port: int | None = None
     ip: str = ""
@@ -110,7 +110,7 @@ class HTTPListener(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management(Part):
-    """The HTTP API and the user interface (issue of the operator's surface)."""
+    """The HTTP API and the user interface."""
 
     tcp: HTTPListener = HTTPListener(port=15672)
     ssl: HTTPListener = HTTPListener()
@@ -118,9 +118,8 @@ class Management(Part):
     path_prefix: str = ""
     max_body_bytes: int = 20_000_000
     rates_mode: Literal["none", "basic", "detailed"] = "basic"
-    sample_retention_policies: Mapping[str, int] = field(
-        default_factory=dict
-    )  # `global.minute` -> seconds between samples
+    # `global.minute` -> seconds between samples
+    sample_retention_policies: Mapping[str, int] = field(default_factory=dict)
     login_session_timeout_min: int | None = None
     disable_stats: bool = False
     enable_queue_totals: bool = False
@@ -139,7 +138,7 @@ class Management(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus(Part):
-    """The metrics."""
+    """The metrics for Prometheus."""
 
     tcp: HTTPListener = HTTPListener(port=15692)
     ssl: HTTPListener = HTTPListener()
@@ -151,7 +150,7 @@ class Prometheus(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links(Part):
-    """How links of federation end. Times are in ms."""
+    """The stop of federation links. Times are in milliseconds."""
 
     connection_close_timeout: int = 5000
     link_batch_size: int = 128
@@ -161,7 +160,7 @@ class Links(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federation(Part):
-    """Links to other brokers."""
+    """Federation: links to other brokers."""
 
     exchanges: Links = Links()
     queues: Links = Links()
@@ -171,14 +170,14 @@ class Federation(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput(Part):
-    """The export of what becomes of every message."""
+    """The export of the events of each message."""
 
     enabled: bool = False
     directory: str = "./throughput"
     vhosts: tuple[str, ...] = ()  # empty: all
     sample_one_in: int = 1
-    headers: tuple[str, ...] = ()  # whose values are exported; no other's are
-    buffer_bytes: int = 64 << 20  # of what was not written yet
+    headers: tuple[str, ...] = ()  # only their values are exported
+    buffer_bytes: int = 64 << 20  # of records that are not written yet
     file_bytes: int = 64 << 20
     file_age_s: int = 300
     retention_days: int | None = 14  # None: for ever
@@ -186,7 +185,7 @@ class Throughput(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Part):
-    """0 means no limit (frame_max, channel_max) or off (heartbeat_s)."""
+    """The configuration of a node. 0 means no limit (frame_max, channel_max) or off (heartbeat_s)."""
 
     listeners_tcp: tuple[Address, ...] = (("127.0.0.1", 5672),)
     listeners_ssl: tuple[Address, ...] = ()
@@ -201,52 +200,52 @@ class Config(Part):
     tcp_recbuf_bytes: int | None = None
 
     heartbeat_s: int = 60
-    frame_max: int = 131_072  # octets
-    initial_frame_max: int = 8192  # octets, until tune-ok
+    frame_max: int = 131_072  # bytes
+    initial_frame_max: int = 8192  # bytes, until tune-ok
     channel_max: int = 2047
     channel_max_per_node: int | None = None
     connection_max: int | None = None
     consumer_max_per_channel: int | None = None
-    max_message_size: int = 16_777_216  # octets of body
+    max_message_size: int = 16_777_216  # bytes of body
     consumer_timeout_ms: int | None = 1_800_000
     transaction_max_bytes: int = 134_217_728  # of publishes that are not committed; 0: no limit
     default_consumer_prefetch: int = 0
 
     default_vhost: str = "/"
     default_user: str = "guest"
-    default_pass: str = ""  # empty: `initial_password` says which
+    default_pass: str = ""  # empty: see `initial_password`
     generate_default_pass: bool = False
     default_user_tags: tuple[str, ...] = ("administrator",)
     default_permissions: Permissions = Permissions()
     loopback_users: tuple[str, ...] = ("guest",)  # may log in from a loopback address only
 
     auth_mechanisms: tuple[Mechanism, ...] = ("PLAIN", "AMQPLAIN")
-    anonymous_login_user: str = "guest"  # it has to be there; NO_LOGIN: nobody
+    anonymous_login_user: str = "guest"  # must exist; NO_LOGIN: nobody
     anonymous_login_pass: str = "guest"
-    password_hashing: str = "argon2id"  # or one of RabbitMQ's, by the names it has in definitions
-    credential_validator: Literal["", "min_password_length", "password_regexp"] = ""  # which of the next two counts
+    password_hashing: str = "argon2id"  # or one of RabbitMQ's algorithms, named as in definitions
+    credential_validator: Literal["", "min_password_length", "password_regexp"] = ""  # which of the next two applies
     password_min_length: int = 0
     password_regexp: str = ""
 
-    vm_memory_high_watermark: float = 0.6  # of what memory there is
+    vm_memory_high_watermark: float = 0.6  # share of the memory
     vm_memory_high_watermark_bytes: int | None = None  # in its place
-    total_memory_bytes: int | None = None  # None: what the machine has, or the container may have
-    disk_free_limit_bytes: int = 50_000_000  # with less left on the disk, publishers wait
-    disk_free_limit_relative: float | None = None  # in its place: of the memory there is
+    total_memory_bytes: int | None = None  # None: the memory of the machine or container
+    disk_free_limit_bytes: int = 50_000_000  # publishers are blocked with less free space
+    disk_free_limit_relative: float | None = None  # in its place: share of the memory
 
     load_definitions: str = ""  # a file of JSON, or a folder of them; the default user and vhost are then not made
     definitions_skip_if_unchanged: bool = False
-    default_queue_type: Literal["", "classic", "quorum"] = ""  # empty: not chosen, which is classic
-    # Higher than anybody needs, so that a client that declares without end is stopped before the memory is gone.
+    default_queue_type: Literal["", "classic", "quorum"] = ""  # empty: not set, which means classic
+    # Above all real needs: they stop a client that declares without end before the memory is used up.
     cluster_queue_limit: int | None = 250_000
     cluster_exchange_limit: int | None = 250_000
     vhost_max: int | None = None
-    runtime_parameter_limits: Mapping[str, int] = field(default_factory=dict)  # component -> how many
+    runtime_parameter_limits: Mapping[str, int] = field(default_factory=dict)  # component -> limit
 
-    cluster_name: str = ""  # empty: that of the node, with digits where the node has its default name
+    cluster_name: str = ""  # empty: the node's name, with digits if that is the default
     cluster_tags: Mapping[str, str] = field(default_factory=dict)
     node_tags: Mapping[str, str] = field(default_factory=dict)
-    # What server-properties say: clients switch features on by these two.
+    # Sent in server-properties; clients enable features by these two.
     product: str = "RabbitMQ"
     version: str = "4.3.5"
     collect_statistics_interval_ms: int = 5_000
@@ -258,10 +257,10 @@ class Config(Part):
     federation: Federation = Federation()
     throughput: Throughput = Throughput()
 
-    # Our own, which RabbitMQ has not: `warren.*`
+    # Warren's own keys: `warren.*`
     node: str = field(default_factory=default_node)
     data_dir: str = "./data"
-    memory: bool = False  # nothing is stored, and data_dir is not looked at
+    memory: bool = False  # nothing is stored, and data_dir is ignored
     sync: Sync = "fsync"  # what a confirm waits for: the disk, or the operating system only
     message_memory_bytes: int | None = None  # of ready messages, the rest is on disk; None: 40 %, <= 1.5 GiB
 
@@ -273,11 +272,11 @@ class Config(Part):
 
     @property
     def initial_password(self) -> str | None:
-        """The default user's, when that user is made; None: a random one."""
+        """The password of a new default user; None for a random one."""
         return self.default_pass or (None if self.generate_default_pass else DEFAULT_PASS)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What is offered: ANONYMOUS only where it has somebody to log in as."""
+        """The offered mechanisms, without ANONYMOUS if it has no user."""
         off = self.anonymous_login_user == NO_LOGIN
         return tuple(name for name in self.auth_mechanisms if not (off and name == ANONYMOUS))

@@ -1,4 +1,4 @@
-"""RabbitMQ's environment variables (operator's guide 4.3): what they say wins over files."""
+"""RabbitMQ's environment variables, which override files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import ConfigError
 from .rabbitmq_conf import path_of
 from .setting import Setting
 
-# variable -> key; each also as VARIABLE_FILE, the name of a file that holds the value (as secrets of containers do)
+# variable -> key; each also as VARIABLE_FILE, the name of a file with the value (such as a container's secret)
 ACCOUNT = {
     "RABBITMQ_DEFAULT_USER": "default_user",
     "RABBITMQ_DEFAULT_PASS": "default_pass",
@@ -21,14 +21,14 @@ AUTO = "auto"  # the address of every interface
 
 
 def defaults(environment: Mapping[str, str]) -> Config:
-    """What holds where nothing else is said: on loopback, or with the address `auto` on every interface."""
+    """Return the defaults: AMQP on loopback, or on every interface with the address `auto`."""
     if environment.get("RABBITMQ_NODE_IP_ADDRESS") == AUTO:
         return Config(listeners_tcp=(("::", int(DEFAULT_PORT)),))
     return Config()
 
 
 def settings(environment: Mapping[str, str]) -> Iterator[Setting]:
-    """An empty variable counts as none. Those that only matter to Erlang are not looked at. Raises ConfigError."""
+    """Yield the settings of the variables. Empty ones and those of Erlang are ignored. Raises ConfigError."""
     for variable, key in ACCOUNT.items():
         text = _account(environment, variable)
         if text:
@@ -80,7 +80,7 @@ def _node(environment: Mapping[str, str]) -> Iterator[Setting]:
 
 
 def _log(text: str) -> Iterator[Setting]:
-    """`debug`, `connection=debug,+color,-json`: a level, those of categories, and switches."""
+    """Parse levels and switches such as `debug` or `connection=debug,+color,-json`."""
     origin = "environment RABBITMQ_LOG"
     for word in [word.strip() for word in text.split(",") if word.strip()]:
         category, equals, level = word.partition("=")

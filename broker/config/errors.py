@@ -1,6 +1,6 @@
-"""The one error of a configuration."""
+"""The error of a configuration."""
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used. Its text is one line naming where (file and line, variable, option), the key
-    and what is wrong."""
+    """A configuration that cannot be used. Its text is one line: the place (file and line, variable or option), the key
+    and the fault."""

@@ -1,4 +1,4 @@
-"""What RabbitMQ knows and Warren does not follow, and other names of what it does."""
+"""RabbitMQ's keys that Warren does not follow, and other names of keys that it follows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from .keys.log import CATEGORIES
 from .rabbitmq_conf import path_of
 from .setting import Path, joined
 
-# All that begins so.
+# Prefixes of keys.
 SECTIONS = (
-    # one broker is one process on one machine, and none of Erlang's
+    # clusters and Erlang
     *("advanced", "classic_queue", "cluster_formation", "cluster_partition_handling", "distribution", "erlang"),
     *("feature_flags", "inter_node", "khepri", "metadata_store", "num_acceptors", "quorum_queue", "raft", "ranch"),
     *("socket_writer", "stream_queue", "sysmon_handler", "vm_args"),
@@ -16,7 +16,7 @@ SECTIONS = (
     *("amqp1_0", "auth_cache", "auth_http", "auth_ldap", "auth_oauth2", "aws", "event_exchange"),
     *("jms_topic_exchange", "message_interceptors", "mqtt", "shovel", "stomp", "stream", "trust_store"),
     *("web_dispatch", "web_mqtt", "web_stomp"),
-    # what may come
+    # not supported yet
     *("default_users", "default_policies", "default_limits"),
     *("definitions.hashing", "definitions.https", "definitions.tls"),
     *("log.console.color_esc_seqs", "log.console.stdio", "log.default.rotation", "log.syslog"),
@@ -31,7 +31,7 @@ LOG_CATEGORIES = ("channel", "connection", "federation", "mirroring", "osiris", 
 OF_FORMATTERS = ("json.field_map", "json.verbosity_map", "level_format", "plaintext.format", "single_line")
 OF_TLS = ("bypass_pem_cache", "cacerts.$", "cert", "depth", "dh", "dhfile", "log_alert", "log_level", "psk_identity",
           "key.DSAPrivateKey", "key.PrivateKeyInfo", "key.RSAPrivateKey")  # fmt: skip
-# Of TLS, with what Warren does anyway.
+# Keys of TLS, with the value for what Warren does anyway.
 ANYWAY_OF_TLS = {
     "client_renegotiation": "false", "secure_renegotiate": "true", "honor_ecc_order": "true", "reuse_sessions": "true",
     "reuse_session": "true", "crl_check": "false",
@@ -40,7 +40,7 @@ OF_SOCKETS = ("buffer", "delay_send", "dontroute", "exit_on_close", "fd", "high_
               "linger.on", "linger.timeout", "low_msgq_watermark", "low_watermark", "port", "priority", "send_timeout",
               "send_timeout_close", "tos")  # fmt: skip
 
-# A key -> the value that asks for nothing but what Warren does anyway, empty where there is none.
+# key -> the value for what Warren does anyway, empty if no value means that
 KEYS_NOT_FOLLOWED: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -84,7 +84,7 @@ KEYS_NOT_FOLLOWED: dict[str, str] = {
     "ssl_options": "none",
 }  # fmt: skip
 
-# Older names, and others for the same -> the key.
+# older or other name -> key
 ALIASES = {
     "max_connections": "connection_max",
     "management.load_definitions": "load_definitions",
@@ -105,7 +105,7 @@ _ALIASES_OF_SECTIONS = {path_of(old): path_of(new) for old, new in ALIASES_OF_SE
 
 
 def renamed(path: Path) -> Path:
-    """The key that this is another name of, else itself."""
+    """Return the key that `path` is another name of, else `path`."""
     new = _ALIASES.get(path)
     if new is not None:
         return new
@@ -117,7 +117,7 @@ def renamed(path: Path) -> Path:
 
 
 def not_followed(path: Path, text: str) -> str | None:
-    """A warning, empty where what is asked for is so anyway; None for a key that RabbitMQ does not know."""
+    """Return a warning, empty for a value that Warren satisfies anyway, or None for a key unknown to RabbitMQ."""
     warning = f"{joined(path)}: Warren does not follow this key"
     anyway = _KEYS.get(path)
     if anyway is None:

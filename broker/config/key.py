@@ -1,24 +1,28 @@
-"""A key of the configuration: how it is called, what it takes, and which value it becomes."""
+"""A key of the configuration: its name, the type of its value, and its field in Config."""
 
 from __future__ import annotations
 
 from .setting import Path
 from .value_types import Choice, Kind
 
-ANY = "$"  # an element that is chosen freely: a number, or a name
+ANY = "$"  # a free element: a number or a name
 
 ONE = "one"  # the value of the field
 LIST = "list"  # a value for each number or name, in their order
 NAMES = "names"  # the names whose value is true
 MAP = "map"  # name -> value
-NONE = "none"  # the word none: the field is empty, whatever else is said of it
+NONE = "none"  # the word none: the field is empty, whatever other settings it has
 
 EMPTY = Choice({"none": None})
 
 
 class Key:
-    """`field` is where its value goes in Config, `ssl_options.verify` for one in a part of it, and empty where
-    it only has to be one of those that there are. A `secret` is not shown.
+    """A key of the configuration.
+
+    field   its field in Config, or in a part of it as `ssl_options.verify`; empty if the value is only checked
+    shape   one of ONE, LIST, NAMES, MAP, NONE
+    doc     comment in the reference of all keys
+    secret  whether its value is never shown
     """
 
     __slots__ = ("path", "kind", "field", "shape", "doc", "secret")
@@ -32,7 +36,7 @@ class Key:
         self.secret = secret
 
     def names(self, path: Path) -> str | None:
-        """What stands for the free elements; empty where there are none, None where the path is not of this key."""
+        """Return the names in place of the free elements, empty if there are none; None for a path of another key."""
         if len(path) != len(self.path):
             return None
         free = []

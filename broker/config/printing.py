@@ -1,4 +1,4 @@
-"""A configuration as rabbitmq.conf would have it: every key with its value, so that it can be read back."""
+"""The printer of a configuration in the format of rabbitmq.conf: every key with its value, readable again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULTS = Config()
 
 
 def text_of(config: Config) -> str:
-    """Secrets, and what is not set, are named in comments."""
+    """Return the configuration as text. Secrets and unset keys are in comments."""
     lines: list[str] = []
     seen: set[str] = set()
     for key in KEYS:
@@ -25,7 +25,7 @@ def text_of(config: Config) -> str:
 
 
 def lines_of(key: Key, config: Config) -> list[str]:
-    """What says the value of one key."""
+    """Return the lines of one key."""
     value = value_of(key, config)
     name = joined(key.path)
     if key.shape == NONE:
@@ -40,7 +40,7 @@ def lines_of(key: Key, config: Config) -> list[str]:
 
 
 def value_of(key: Key, config: Config) -> Any:
-    """What the field of a key holds."""
+    """Return the value of a key's field."""
     value: Any = config
     for part in key.field.split("."):
         value = getattr(value, part)

@@ -1,8 +1,7 @@
-"""The grammar of rabbitmq.conf: one `key = value` a line (operator's guide 4.1).
+"""The parser of rabbitmq.conf: one `key = value` a line.
 
-`#` begins a comment anywhere, `%%` a line of comment. A value in single quotes keeps its # and its spaces at the ends;
-it cannot be followed by a comment. `\\.` in a key is a dot that does not divide. `$(NAME)` in a value is replaced from
-the environment.
+`#` begins a comment anywhere, `%%` a comment line. A value in single quotes keeps `#` and outer spaces, and no comment
+may follow it. `\\.` in a key is a dot within an element. `$(NAME)` in a value is replaced by an environment variable.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _VARIABLE = re.compile(r"\$\(([^()]*)\)")
 
 
 def parse(text: str, name: str, environment: Mapping[str, str]) -> Iterator[Setting]:
-    """What a file called `name` says, line by line. Raises ConfigError."""
+    """Yield the settings of a file named `name`. Raises ConfigError."""
     for number, line in enumerate(text.split("\n"), 1):
         origin = f"{name}:{number}"
         line = line.strip()
@@ -49,9 +48,9 @@ def _value(setting: Setting, text: str) -> str:
 
 
 def _expanded(text: str, setting: Setting, environment: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in environment:
-            raise setting.wrong(f"the environment has no {found[1]}")
-        return environment[found[1]]
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in environment:
+            raise setting.wrong(f"the environment has no {match[1]}")
+        return environment[match[1]]
 
     return _VARIABLE.sub(value, text)

@@ -1,15 +1,15 @@
-"""What was said of a key, and where, before anybody has asked whether there is such a key."""
+"""A setting: the text of one key at one place of the configuration, before the key is looked up."""
 
 from __future__ import annotations
 
 from .errors import ConfigError
 
 Path = tuple[str, ...]
-"""A key, cut at its dots: an element may have dots of its own, such as the name of a user."""
+"""The elements of a key between its dots; an element such as a user's name may contain dots."""
 
 
 class Setting:
-    """`replaces` does away with all that files say of the same list."""
+    """A setting. `origin` is its place for error texts; `replaces` drops what files have set for the same list."""
 
     __slots__ = ("path", "text", "origin", "replaces")
 
@@ -20,10 +20,10 @@ class Setting:
         self.replaces = replaces
 
     def wrong(self, reason: str) -> ConfigError:
-        """The error that says so of this setting."""
+        """Return the error for this setting."""
         return ConfigError(f"{self.origin}: {joined(self.path)}: {reason}")
 
 
 def joined(path: Path) -> str:
-    """The key as it is written, with the dots of an element escaped."""
+    """Return a key as it is written, with the dots of an element escaped."""
     return ".".join([element.replace(".", "\\.") for element in path])

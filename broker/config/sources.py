@@ -1,4 +1,4 @@
-"""Where a configuration comes from, and which word counts: option, variable, conf.d, file, default, in this order."""
+"""The sources of a configuration. Their precedence: option, variable, conf.d, file, default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rabbitmq_conf import path_of
 from .setting import Setting
 from .value_types import Listener, parse_address
 
-STOCK_NAME = "rabbitmq.conf"  # a file so called has a folder conf.d beside it
+STOCK_NAME = "rabbitmq.conf"  # a file with this name has a folder conf.d beside it
 
 # option of the command line -> key
 OPTIONS = {
@@ -32,8 +32,8 @@ OPTIONS = {
 
 
 class Sources:
-    """`path` is the file that was named, `flags` the options that were given (see OPTIONS), a list where one may
-    be given several times. After `load`: `files` were read, `warnings` are what the operator should hear.
+    """The file `path`, options of the command line (`flags`, by the names of OPTIONS; repeatable ones are lists), and
+    the environment. After `load`: `files` were read, `warnings` are for the operator.
     """
 
     __slots__ = ("files", "warnings", "_path", "_flags", "_environment")
@@ -51,9 +51,9 @@ class Sources:
         self._flags = flags or {}
 
     def load(self) -> Config:
-        """Read all of it. Raises ConfigError."""
+        """Read all sources. Raises ConfigError."""
         gathered = Gathered()
-        self.files = self._found()
+        self.files = self._find_files()
         for name in self.files:
             gathered.add_all(self._parsed(name))
         gathered.add_all(variables.settings(self._environment))
@@ -66,11 +66,11 @@ class Sources:
             raise ConfigError(f"{where}: {error}") from None
 
     def reload(self) -> Log:
-        """Read it again: what can change while the broker runs. Raises ConfigError, and nothing should change then."""
+        """Read all sources again, and return what can change while the broker runs. Raises ConfigError."""
         return self.load().log
 
-    def _found(self) -> list[str]:
-        """The file, then those of conf.d by name."""
+    def _find_files(self) -> list[str]:
+        """Return the file, then those of conf.d by name."""
         files = [] if self._path is None else [with_suffix(self._path)]
         more = self._environment.get("RABBITMQ_CONFIG_FILES", "")
         if not more and files and os.path.basename(files[0]) == STOCK_NAME:
@@ -87,24 +87,24 @@ class Sources:
         except OSError as error:
             raise ConfigError(f"{name}: {error.strerror}") from None
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{name}: not UTF-8: {error.reason} at octet {error.start}") from None
+            raise ConfigError(f"{name}: not UTF-8: {error.reason} at byte {error.start}") from None
         if name.endswith(".toml"):
             return toml.parse(text, name)
         return rabbitmq_conf.parse(text, name, self._environment)
 
     def _options(self) -> Iterator[Setting]:
-        for option, given in self._flags.items():
+        for option, value in self._flags.items():
             origin = f"command line: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
             path = path_of(OPTIONS[option])
             if option == "http":
-                host, port = _parsed_address(str(given), origin)
+                host, port = _parsed_address(str(value), origin)
                 yield Setting((*path, "ip"), host, origin)
                 yield Setting((*path, "port"), str(port), origin)
-            elif isinstance(given, Sequence) and not isinstance(given, str):
-                for number, text in enumerate(given, 1):
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                for number, text in enumerate(value, 1):
                     yield Setting((*path, str(number)), _address(str(text), origin), origin, replaces=number == 1)
             else:
-                yield Setting(path, str(given).lower() if isinstance(given, bool) else str(given), origin)
+                yield Setting(path, str(value).lower() if isinstance(value, bool) else str(value), origin)
 
 
 def _address(text: str, origin: str) -> str:
@@ -119,5 +119,5 @@ def _parsed_address(text: str, origin: str) -> tuple[str, int]:
 
 
 def with_suffix(path: str) -> str:
-    """RabbitMQ's habit: the name may be given without `.conf`."""
+    """Add `.conf` to the name of a file that only exists with it, as RabbitMQ does."""
     return path if os.path.exists(path) or not os.path.exists(path + ".conf") else path + ".conf"

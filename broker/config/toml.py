@@ -1,4 +1,4 @@
-"""TOML, the second front: the same keys, as nested tables; a list stands for the elements 1, 2, 3."""
+"""The parser of TOML files: the same keys as nested tables; a list is the elements 1, 2, 3."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .setting import Path, Setting
 
 
 def parse(text: str, name: str) -> Iterator[Setting]:
-    """What a file called `name` says. TOML's parser tells no lines but for its own errors. Raises ConfigError."""
-    import tomllib  # only here: most have none
+    """Yield the settings of a file named `name`, without line numbers. Raises ConfigError."""
+    import tomllib  # here, because it is rarely needed
 
     try:
         table = tomllib.loads(text)

@@ -1,6 +1,6 @@
-"""The kinds of value that a key can have: read from text, and written as text again.
+"""The types of values of keys: read from text, and written as text again.
 
-`read` raises ValueError with what is wrong, without the key. TOML's numbers and truth values come as text too.
+`read` raises ValueError with the fault, without the key. Numbers and booleans of TOML are text here too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .config import Address
 
 EVERY_INTERFACE = "::"
 PORT_LIMIT = 65_535
-UNITS = {"": 1, "b": 1}  # of sizes: decimal with a B, binary with an iB or nothing (as RabbitMQ has it)
+UNITS = {"": 1, "b": 1}  # of sizes: decimal with B, binary with iB or without, as in RabbitMQ
 for _power, _letter in enumerate("kmgtp", 1):
     UNITS[_letter] = UNITS[_letter + "ib"] = 1024**_power
     UNITS[_letter + "b"] = 1000**_power
@@ -20,7 +20,7 @@ _SIZE = re.compile(r"([0-9]+)([a-z]*)", re.ASCII | re.IGNORECASE)
 
 
 class Kind:
-    """`name` is what a refusal and the list of keys call it."""
+    """A type of values. `name` describes it in error texts and in the list of keys."""
 
     name = "text"
 
@@ -28,12 +28,12 @@ class Kind:
         raise NotImplementedError
 
     def write(self, value: object) -> str:
-        """Empty where there is nothing to write."""
+        """Return the value as text, empty for None."""
         return "" if value is None else str(value)
 
 
 class Text(Kind):
-    """Any; not empty unless `empty`."""
+    """Any text, which may be empty only if `empty`."""
 
     def __init__(self, empty: bool = True) -> None:
         self.empty = empty
@@ -48,7 +48,7 @@ class Text(Kind):
 
 
 class FileName(Kind):
-    """Or `false`, which is an empty one."""
+    """The name of a file, or `false`, which is read as an empty one."""
 
     def read(self, text: str) -> str:
         if not text:
@@ -72,7 +72,7 @@ class Boolean(Kind):
 
 
 class Integer(Kind):
-    """From `least` to `most`. `none` is a word for None, where there is one."""
+    """A number from `least` to `most`, or None for the word `none`, if that is not empty."""
 
     def __init__(self, least: int = 0, most: int | None = None, none: str = "") -> None:
         self.least = least
@@ -97,21 +97,21 @@ class Integer(Kind):
 
 
 class Size(Integer):
-    """Octets, with or without a unit."""
+    """A size in bytes, with or without a unit."""
 
     def __init__(self, most: int | None = None) -> None:
         super().__init__(0, most)
         self.name = "a size such as 512, 64KB or 2GiB" + ("" if most is None else f", at most {most}")
 
     def read(self, text: str) -> int:
-        found = _SIZE.fullmatch(text)
-        unit = UNITS.get(found[2].lower()) if found else None
-        if found is None or unit is None:
+        match = _SIZE.fullmatch(text)
+        unit = UNITS.get(match[2].lower()) if match else None
+        if match is None or unit is None:
             raise ValueError(f"'{text}' is not {self.name}")
-        octets = int(found[1]) * unit
-        if self.most is not None and octets > self.most:
+        size = int(match[1]) * unit
+        if self.most is not None and size > self.most:
             raise ValueError(f"{text} is not {self.name}")
-        return octets
+        return size
 
 
 class Fraction(Kind):
@@ -124,7 +124,7 @@ class Fraction(Kind):
 
 
 class Choice(Kind):
-    """One of these words, each of which means a value."""
+    """One of several words, each with its value."""
 
     def __init__(self, words: Mapping[str, object]) -> None:
         self.words = words
@@ -140,14 +140,14 @@ class Choice(Kind):
 
 
 class Words(Choice):
-    """One of these, as it stands."""
+    """One of several words, which is its own value."""
 
     def __init__(self, *words: str) -> None:
         super().__init__({word: word for word in words})
 
 
 class Listener(Kind):
-    """PORT is that of every interface; or ADDRESS:PORT."""
+    """The address of a listener: PORT on every interface, or ADDRESS:PORT."""
 
     name = "PORT or ADDRESS:PORT"
 
@@ -167,14 +167,14 @@ class Listener(Kind):
 
 
 def port_of(text: str) -> int:
-    """Raises ValueError."""
+    """Parse a port. Raises ValueError."""
     if not (text.isascii() and text.isdigit() and int(text) <= PORT_LIMIT):
         raise ValueError(f"'{text}' is not a port between 0 and {PORT_LIMIT}")
     return int(text)
 
 
 def parse_address(text: str) -> Address:
-    """`HOST:PORT` or `[IPv6]:PORT`, as options have it; port 0 means any. Raises ValueError."""
+    """Parse the `HOST:PORT` or `[IPv6]:PORT` of an option; port 0 is any. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
@@ -185,5 +185,5 @@ def parse_address(text: str) -> Address:
 
 
 def quoted(text: str) -> str:
-    """As rabbitmq.conf has it: in quotes where an end or a # would be lost."""
+    """Return a text for rabbitmq.conf, in quotes if its ends or a # would be lost."""
     return f"'{text}'" if not text or text != text.strip() or "#" in text or text[0] == "'" else text

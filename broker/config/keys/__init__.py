@@ -1,4 +1,4 @@
-"""Every key that Warren knows and follows, under RabbitMQ's names; our own are below `warren`."""
+"""The keys that Warren follows, by RabbitMQ's names; Warren's own are below `warren`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ LISTENERS = (
 
 LIMITS = (
     Key("heartbeat", Integer(0, SHORT), "heartbeat_s", "seconds, as proposed to clients; 0 is off"),
-    Key("frame_max", Integer(0, 0xFFFF_FFFF), "frame_max", f"octets, from {SMALLEST_FRAME}; 0 is no limit"),
-    Key("initial_frame_max", Integer(SMALLEST_FRAME), "initial_frame_max", "octets, until a connection is tuned"),
+    Key("frame_max", Integer(0, 0xFFFF_FFFF), "frame_max", f"bytes, from {SMALLEST_FRAME}; 0 is no limit"),
+    Key("initial_frame_max", Integer(SMALLEST_FRAME), "initial_frame_max", "bytes, until a connection is tuned"),
     Key("channel_max", Integer(0, SHORT), "channel_max", "channels of a connection; 0 is no limit"),
     Key("channel_max_per_node", Integer(none=INFINITY), "channel_max_per_node", "channels of all connections"),
     Key("connection_max", Integer(none=INFINITY), "connection_max", "connections"),
     Key("consumer_max_per_channel", Integer(none=INFINITY), "consumer_max_per_channel", "consumers of a channel"),
-    Key("max_message_size", Size(MESSAGE_SIZE_LIMIT), "max_message_size", "octets of a body"),
+    Key("max_message_size", Size(MESSAGE_SIZE_LIMIT), "max_message_size", "bytes of a body"),
     Key("consumer_timeout", Integer(1, none="undefined"), "consumer_timeout_ms", "ms, for an acknowledgement"),
     Key("default_consumer_prefetch", Integer(0, SHORT), "default_consumer_prefetch", "0 is no limit"),
     Key("cluster_queue_limit", Integer(none=INFINITY), "cluster_queue_limit", "queues in all"),
@@ -50,8 +50,8 @@ LIMITS = (
 )
 
 ACCESS = (
-    Key("default_vhost", Text(empty=False), "default_vhost", "of a node that has nothing stored yet"),
-    Key("default_user", Text(empty=False), "default_user", "of such a node"),
+    Key("default_vhost", Text(empty=False), "default_vhost", "of a new node"),
+    Key("default_user", Text(empty=False), "default_user", "of a new node"),
     Key("default_pass", Text(empty=False), "default_pass", "of that user; default: guest", secret=True),
     Key("default_user_tags.$", Boolean(), "default_user_tags", "the tag is the user's", NAMES),
     Key("default_permissions.configure", Text(), "default_permissions.configure", "of the user in the virtual host"),
@@ -69,19 +69,19 @@ ACCESS = (
             "rabbit_credential_validator_accept_everything": "",
             "rabbit_credential_validator_min_password_length": "min_password_length",
             "rabbit_credential_validator_password_regexp": "password_regexp",
-        }), "credential_validator", "which of the two below is asked"),
+        }), "credential_validator", "which of the two below applies"),
     Key("credential_validator.min_length", Integer(), "password_min_length", "characters of a new password"),
-    Key("credential_validator.regexp", Text(), "password_regexp", "found in a new password"),
+    Key("credential_validator.regexp", Text(), "password_regexp", "matches a new password"),
     Key("ssl_cert_login_from", Words("distinguished_name", "common_name", "subject_alternative_name"),
-        "ssl_cert_login_from", "what of a certificate is the user, for EXTERNAL"),
+        "ssl_cert_login_from", "the field with the user's name, for EXTERNAL"),
 )  # fmt: skip
 
 RESOURCES = (
-    Key("vm_memory_high_watermark.relative", Fraction(), "vm_memory_high_watermark", "of the memory there is"),
-    Key("vm_memory_high_watermark.absolute", Size(), "vm_memory_high_watermark_bytes", "octets, in its place"),
-    Key("total_memory_available_override_value", Size(), "total_memory_bytes", "octets; default: what there is"),
-    Key("disk_free_limit.absolute", Size(), "disk_free_limit_bytes", "octets; publishers wait with less left"),
-    Key("disk_free_limit.relative", Fraction(), "disk_free_limit_relative", "of the memory there is, in its place"),
+    Key("vm_memory_high_watermark.relative", Fraction(), "vm_memory_high_watermark", "share of the memory"),
+    Key("vm_memory_high_watermark.absolute", Size(), "vm_memory_high_watermark_bytes", "bytes, in its place"),
+    Key("total_memory_available_override_value", Size(), "total_memory_bytes", "bytes; default: machine or container"),
+    Key("disk_free_limit.absolute", Size(), "disk_free_limit_bytes", "bytes; publishers wait with less free"),
+    Key("disk_free_limit.relative", Fraction(), "disk_free_limit_relative", "share of the memory, in its place"),
 )
 
 OBJECTS = (
@@ -94,21 +94,21 @@ OBJECTS = (
     Key("cluster_name", Text(empty=False), "cluster_name", "default: the node's name if one is given, or a unique one"),
     Key("cluster_tags.$", Text(), "cluster_tags", "a tag's value", MAP),
     Key("node_tags.$", Text(), "node_tags", "a tag's value", MAP),
-    Key("product.name", Text(empty=False), "product", "clients switch features on by this"),
+    Key("product.name", Text(empty=False), "product", "clients enable features by this"),
     Key("product.version", Text(empty=False), "version", "and this"),
     Key("collect_statistics_interval", Integer(1), "collect_statistics_interval_ms", "ms"),
 )  # fmt: skip
 
 OWN = (
     Key("warren.generate_default_pass", Boolean(), "generate_default_pass",
-        "true: a random default_pass, which the log shows once, unless one is given"),
+        "true: a random default_pass, logged once, unless one is configured"),
     Key("warren.node", Text(empty=False), "node", "NAME@HOST; default: warren on this machine"),
-    Key("warren.data_dir", Text(empty=False), "data_dir", "what is durable is kept here"),
+    Key("warren.data_dir", Text(empty=False), "data_dir", "the data folder"),
     Key("warren.memory", Boolean(), "memory", "true: nothing is stored, nothing survives the process"),
     Key("warren.sync", Words("fsync", "os"), "sync", "what a confirm waits for: disk, or operating system"),
-    Key("warren.transaction_max_size", Size(), "transaction_max_bytes", "bytes that are not committed; 0: no limit"),
+    Key("warren.transaction_max_size", Size(), "transaction_max_bytes", "uncommitted bytes; 0: no limit"),
     Key("warren.message_memory", Size(), "message_memory_bytes",
-        "octets of ready messages; default: 40 %, at most 1.5 GiB"),
+        "bytes of ready messages; default: 40 %, at most 1.5 GiB"),
 )  # fmt: skip
 
 # Headings of the reference of all keys, and the keys below each.

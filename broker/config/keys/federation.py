@@ -1,4 +1,4 @@
-"""The keys of federation: how its links end, and how often they look after what they made upstream."""
+"""The keys of federation: the stop of its links, and the checks of their objects upstream."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ CLOSE_MOST_MS = 5000
 
 
 def link_keys(kind: str) -> tuple[Key, ...]:
-    """Of the links of exchanges, or of queues."""
+    """Return the keys of links of exchanges or of queues."""
     prefix = f"federation.{kind}"
     return (
         Key(
             f"{prefix}.connection_close_timeout", Integer(0, CLOSE_MOST_MS), f"{prefix}.connection_close_timeout",
-            "ms, for the goodbye to an upstream",
+            "ms, to close the connection to an upstream",
         ),
-        Key(f"{prefix}.shutdown.link_batch_size", Integer(1), f"{prefix}.link_batch_size", "links that end at a time"),
+        Key(f"{prefix}.shutdown.link_batch_size", Integer(1), f"{prefix}.link_batch_size", "links that stop at a time"),
         Key(f"{prefix}.shutdown.timeout", Integer(1), f"{prefix}.shutdown_timeout", "ms, for all of them"),
         Key(f"{prefix}.shutdown.throttle_delay", Integer(0), f"{prefix}.throttle_delay", "ms, between batches"),
     )  # fmt: skip
@@ -27,10 +27,10 @@ FEDERATION_KEYS: tuple[Key, ...] = (
     *link_keys("queues"),
     Key(
         "federation.internal_exchange_check_interval", Integer(1), "federation.internal_exchange_check_interval",
-        "ms, between looks at what an exchange's link needs upstream",
+        "ms, between checks of the objects of an exchange's link upstream",
     ),
     Key(
         "federation.graceful_shutdown_cleanup", Boolean(), "federation.graceful_shutdown_cleanup",
-        "delete upstream queues, with what is in them, when this broker stops, as RabbitMQ does",
+        "delete upstream queues, with their messages, when this broker stops, as RabbitMQ does",
     ),
 )  # fmt: skip

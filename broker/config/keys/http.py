@@ -8,11 +8,11 @@ from .tls import tls_keys
 
 
 def listener_keys(prefix: str, field: str) -> tuple[Key, ...]:
-    """Of an HTTP listener."""
+    """Return the keys of an HTTP listener."""
     kinds: tuple[tuple[str, Kind, str], ...] = (
         ("port", Integer(0, 65_535), "0 is any"),
         ("ip", Text(empty=False), "an address; default: as AMQP"),
-        ("compress", Boolean(), "compress answers"),
+        ("compress", Boolean(), "compress responses"),
         ("idle_timeout", Integer(), "ms"),
         ("inactivity_timeout", Integer(), "ms"),
         ("request_timeout", Integer(), "ms"),
@@ -29,8 +29,8 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
     *listener_keys("management.ssl", "management.ssl"),
     *tls_keys("management.ssl", "management.ssl_options"),
     Key("management.path_prefix", Text(), "management.path_prefix", "before each path"),
-    Key("management.http.max_body_size", Size(), "management.max_body_bytes", "octets of a request"),
-    Key("management.rates_mode", Words("none", "basic", "detailed"), "management.rates_mode", "what rates are kept of"),
+    Key("management.http.max_body_size", Size(), "management.max_body_bytes", "bytes of a request"),
+    Key("management.rates_mode", Words("none", "basic", "detailed"), "management.rates_mode", "objects with rates"),
     Key(
         "management.sample_retention_policies.$.$", Integer(), "management.sample_retention_policies",
         "seconds between samples; as global.hour", MAP,
@@ -47,7 +47,7 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
     Key("management.cors.max_age", Integer(), "management.cors_max_age_s", "seconds"),
     Key(
         "management.allowed_hosts.$", Text(empty=False), "management.allowed_hosts",
-        "a name by which a proxy asks on loopback", LIST,
+        "a name that a proxy on loopback uses", LIST,
     ),
     Key("management.csp.policy", Text(), "management.csp_policy", "Content-Security-Policy"),
     Key("management.hsts.policy", Text(), "management.hsts_policy", "Strict-Transport-Security"),
@@ -66,6 +66,6 @@ PROMETHEUS_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "prometheus.authentication.enabled", Boolean(), "prometheus.authentication_enabled",
-        "ask for a user who monitors",
+        "require a login with the tag monitoring",
     ),
 )  # fmt: skip

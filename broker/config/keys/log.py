@@ -1,11 +1,11 @@
-"""The keys of the log: what goes where, and in which form."""
+"""The keys of the log: its outputs, their levels and forms."""
 
 from __future__ import annotations
 
 from ..key import Key
 from ..value_types import Boolean, Choice, FileName, Integer, Size, Text, Words
 
-# log.*.level -> ours: nothing is told between info and warning, and nothing above critical
+# log.*.level -> ours: notice is warning, and none is critical, above which nothing is logged
 LEVELS = Choice(
     {level: level for level in ("debug", "info", "warning", "error", "critical")}
     | {"notice": "warning", "none": "critical"}
@@ -14,18 +14,18 @@ FORMS = Choice({"plaintext": "human", "json": "json"})
 TIMES = Words("rfc3339_space", "rfc3339_T", "epoch_secs", "epoch_usecs", "lager_default")
 CATEGORIES = ("connection", "channel", "queue", "federation", "user")
 
-# All of it can change while the broker runs, but for whether there is an exchange.
+# All of these can change while the broker runs, except log.exchange.
 LOG = (
     Key("log.console", Boolean(), "log.console", "standard error"),
     Key("log.console.level", LEVELS, "log.level", "debug, info, notice, warning, error, critical, none"),
     Key("log.console.formatter", FORMS, "log.form", "plaintext or json; default: plaintext on a terminal"),
     Key("log.console.formatter.time_format", TIMES, "log.time", f"or {', '.join(list(TIMES.words)[1:])}"),
-    Key("log.dir", Text(empty=False), "log.dir", "where the file is; default: where the broker was started"),
+    Key("log.dir", Text(empty=False), "log.dir", "folder of the file; default: the working directory"),
     Key("log.file", FileName(), "log.file", "a name, or false: no file"),
     Key("log.file.level", LEVELS, "log.file_level", "as of the console"),
     Key("log.file.formatter", FORMS, "log.file_form", "plaintext or json"),
     Key("log.file.formatter.time_format", TIMES, "log.file_time", "as of the console"),
-    Key("log.file.rotation.size", Size(), "log.file_rotation_bytes", "octets; the next line begins a new file"),
+    Key("log.file.rotation.size", Size(), "log.file_rotation_bytes", "bytes; the next line begins a new file"),
     Key("log.file.rotation.count", Integer(), "log.file_rotation_count", "old files that are kept"),
     Key("log.exchange", Boolean(), "log.exchange", "amq.rabbitmq.log of the default virtual host"),
     Key("log.exchange.level", LEVELS, "log.exchange_level", "as of the console"),

@@ -6,13 +6,13 @@ from ..key import LIST, Key
 from ..value_types import Boolean, Integer, Size, Text
 
 THROUGHPUT_KEYS: tuple[Key, ...] = (
-    Key("throughput.enabled", Boolean(), "throughput.enabled", "write what becomes of every message to Parquet"),
-    Key("throughput.directory", Text(empty=False), "throughput.directory", "files go below it; nodes may share it"),
+    Key("throughput.enabled", Boolean(), "throughput.enabled", "write the events of each message to Parquet"),
+    Key("throughput.directory", Text(empty=False), "throughput.directory", "folder of the files; nodes may share it"),
     Key("throughput.vhosts.$", Text(empty=False), "throughput.vhosts", "one that is exported; default: all", LIST),
-    Key("throughput.sample_one_in", Integer(1), "throughput.sample_one_in", "messages: one of so many is logged"),
+    Key("throughput.sample_one_in", Integer(1), "throughput.sample_one_in", "one message of this many is logged"),
     Key("throughput.headers.$", Text(empty=False), "throughput.headers", "a header whose values are exported", LIST),
-    Key("throughput.buffer", Size(), "throughput.buffer_bytes", "octets; beyond it records are dropped, and counted"),
-    Key("throughput.file.size", Size(), "throughput.file_bytes", "octets, about, until the next file"),
+    Key("throughput.buffer", Size(), "throughput.buffer_bytes", "bytes; records beyond it are dropped and counted"),
+    Key("throughput.file.size", Size(), "throughput.file_bytes", "bytes, about, until the next file"),
     Key("throughput.file.age", Integer(1), "throughput.file_age_s", "seconds, until the next file"),
     Key("throughput.retention", Integer(1, none="infinity"), "throughput.retention_days", "days that are kept"),
 )
