@@ -26,15 +26,15 @@ SOFT = frozenset((311, 312, 313, 403, 404, 405, 406))  # these close a channel, 
 
 
 class Silence(AssertionError):
-    """Nothing came, and nothing is under way."""
+    """Nothing was received, and nothing is on its way."""
 
 
 class Closed(AssertionError):
-    """The peer closed the connection, or the channel, where something else was expected."""
+    """The peer closed the connection or the channel, and something else was expected."""
 
 
 class Content:
-    """A deliver, get-ok or return with its content."""
+    """A deliver, get-ok or return with its content header and body."""
 
     def __init__(self, method: base.Frame) -> None:
         self.method: Any = method
@@ -72,20 +72,20 @@ class Pipe(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def receive(self, wait_ms: int | None) -> bytes:
-        """What has come, or comes within that time; empty at the end of the stream. Raises Silence."""
+        """Return bytes that arrive within that time; none at the end of the stream. Raises Silence."""
 
     def close(self) -> None: ...
 
 
 class Client:
-    """One connection. Frames are sorted by channel as they come; channel 0 is the connection's own."""
+    """A connection. Received frames are sorted by channel; channel 0 is the connection's own."""
 
     def __init__(self, pipe: Pipe) -> None:
         self.pipe = pipe
         self.server_properties: dict[str, Any] = {}
         self.frame_max = FRAME_MAX
-        self.largest_frame = 0  # octets, of those that came
-        self.beats = 0  # heartbeats that came
+        self.largest_frame = 0  # bytes, of those that were received
+        self.beats = 0  # heartbeats that were received
         self.ended = False  # the peer closed the stream
         self._buffer = bytearray()
         self._inboxes: dict[int, deque[Any]] = {0: deque()}
@@ -97,7 +97,7 @@ class Client:
         self.pipe.send(data)
 
     def pump(self, wait_ms: int | None = None) -> None:
-        """Take in what has come. Raises Silence; notes the end of the stream.
+        """Read what has arrived, and note the end of the stream. Raises Silence.
 
         Without `wait_ms` a socket is given its time, and in process the clock stands still.
         """
@@ -106,7 +106,7 @@ class Client:
         self._buffer += data
 
     def octets(self, count: int) -> bytes:
-        """So many bytes of what comes, unparsed; fewer at the end of the stream."""
+        """Read this number of bytes, unparsed; fewer at the end of the stream."""
         while len(self._buffer) < count and not self.ended:
             self.pump()
         taken = bytes(self._buffer[:count])
@@ -114,18 +114,18 @@ class Client:
         return taken
 
     def expect_eof(self, within_ms: int = 3500) -> None:
-        """The peer closes the stream, and sends nothing more before that. In process the time is made to pass."""
+        """Expect that the peer closes the stream and sends nothing before that. In process the clock is advanced."""
         came = self.read_to_end(within_ms)
         assert not came, f"came before the end: {list(map(describe, came))}"
 
     def nothing_for(self, ms: int) -> None:
-        """The stream stays open that long, and nothing but heartbeats comes. In process the time is made to pass."""
+        """Expect an open stream for this time, with heartbeats alone. In process the clock is advanced."""
         with contextlib.suppress(Silence):
             self.pump(ms)
         assert not self.inbox(0) and not self.ended, f"{list(map(describe, self.inbox(0)))} ended={self.ended}"
 
     def read_to_end(self, within_ms: int = 3500) -> list[Any]:
-        """What still came on channel 0 before the peer closed the stream."""
+        """Return what was received on channel 0 before the peer closed the stream."""
         while not self.ended:
             self.pump(within_ms)
             self._parse()
@@ -169,12 +169,12 @@ class Client:
             self._inboxes[channel].append(self._partial.pop(channel))
 
     def inbox(self, channel: int) -> deque[Any]:
-        """What has come on a channel and was not taken."""
+        """The methods and contents of a channel that were received and not taken."""
         self._parse()
         return self._inboxes[channel]
 
     def next(self, channel: int = 0) -> Any:
-        """The next method or content of a channel. Raises Silence, or Closed when the connection ends instead."""
+        """Return the next method or content of a channel. Raises Silence, or Closed when the connection is closed."""
         while not self.inbox(channel):
             closed = next((item for item in self._inboxes[0] if isinstance(item, Connection.Close)), None)
             if closed is not None or self.ended:
@@ -192,7 +192,7 @@ class Client:
         return reply
 
     def expect_close(self, code: int, answer: bool = True) -> Connection.Close:
-        """The server closes the connection with this reply code; answered unless told otherwise."""
+        """Expect connection.close with this reply code; send close-ok, unless `answer` is false."""
         reply = self.next()
         assert isinstance(reply, Connection.Close), f"expected connection.close {code}, got {describe(reply)}"
         check_reply_text(reply, code)
@@ -201,7 +201,7 @@ class Client:
         return reply
 
     def close(self) -> None:
-        """Say goodbye as a good client does; whatever else came is dropped."""
+        """Close the connection by connection.close, and drop what is received meanwhile."""
         self.send(Connection.Close, reply_code=200)
         while not any(isinstance(item, Connection.CloseOk) for item in self.inbox(0)):
             self.pump()
@@ -210,7 +210,7 @@ class Client:
         self.pipe.close()
 
     def vanish(self) -> None:
-        """Close the stream without a word."""
+        """Close the stream without connection.close."""
         self.pipe.close()
 
     # The handshake, and channels
@@ -230,7 +230,7 @@ class Client:
         self.send(Connection.StartOk, client_properties=shown, mechanism=mechanism, response=response, locale="en_US")
 
     def tune(self, channel_max: int = 2047, frame_max: int = FRAME_MAX, heartbeat: int = 0) -> Connection.Tune:
-        """Take the server's proposal and answer it with these values."""
+        """Receive tune, and send tune-ok with these values."""
         proposed = self.next()
         assert isinstance(proposed, Connection.Tune), f"expected tune, got {describe(proposed)}"
         self.frame_max = frame_max
@@ -238,13 +238,13 @@ class Client:
         return proposed
 
     def channel(self, number: int | None = None) -> Channel:
-        """Open a channel; without a number the first one never used."""
+        """Open a channel; without a number, the first one that was never used."""
         opened = self.unopened(number)
         opened.call(ChannelMethods.Open)
         return opened
 
     def unopened(self, number: int | None = None) -> Channel:
-        """A channel of which the server has not been told."""
+        """A channel that is not opened at the server."""
         if number is None:
             number = next(n for n in range(1, 65536) if n not in self._inboxes)
         self._inboxes.setdefault(number, deque())
@@ -252,7 +252,7 @@ class Client:
 
 
 class Channel:
-    """One channel."""
+    """A channel of the client."""
 
     def __init__(self, client: Client, number: int) -> None:
         self.client = client
@@ -265,7 +265,7 @@ class Channel:
         return self.client.next(self.number)
 
     def call(self, kind: type[base.Frame], **fields: Any) -> Any:
-        """Send and return the reply; what the server sends by itself meanwhile stays in the inbox."""
+        """Send, and return the reply; deliveries and confirms that arrive meanwhile stay in the inbox."""
         self.send(kind, **fields)
         return self.reply_to(kind)
 
@@ -301,7 +301,7 @@ class Channel:
         return item
 
     def nothing(self, *queues: str) -> None:
-        """Nothing waits here, and nothing comes while the server answers some more (`queues` are asked too)."""
+        """Expect an empty inbox, also after the server has answered some more requests (about these queues, too)."""
         assert not self.client.inbox(self.number), f"unexpected: {list(map(describe, self.client.inbox(self.number)))}"
         for queue in queues:
             self.declare(queue, passive=True)
@@ -310,7 +310,7 @@ class Channel:
         assert not waiting, f"unexpected: {waiting}"
 
     def sync(self) -> None:
-        """By the time this returns the server has dealt with all that was sent on the channel."""
+        """Return when the server has handled all that was sent on the channel."""
         for _ in range(2):
             self.call(ChannelMethods.Flow, active=True)
 
@@ -319,13 +319,13 @@ class Channel:
         while not isinstance(self.next(), ChannelMethods.CloseOk):
             pass
 
-    # What tests do all day
+    # Methods by name
 
     def declare(self, queue: str | bytes = "", **fields: Any) -> Any:
         return self.call(Queue.Declare, queue=queue, **fields)
 
     def count(self, queue: str) -> int:
-        """Messages ready in a queue."""
+        """The number of messages that are ready in a queue."""
         return int(self.declare(queue, passive=True).message_count)
 
     def exchange(self, exchange: str | bytes, exchange_type: str = "direct", **fields: Any) -> None:
@@ -359,7 +359,7 @@ class Channel:
         )
 
     def fill(self, queue: str, *bodies: bytes, **properties: Any) -> None:
-        """Publish to a queue, all with the same properties."""
+        """Publish these bodies to a queue, all with the same properties."""
         for body in bodies:
             self.publish("", queue, body, properties)
         self.sync()
@@ -369,7 +369,7 @@ class Channel:
         return reply if isinstance(reply, Content) else None
 
     def drain(self, queue: str) -> list[bytes]:
-        """The bodies of all that is ready in a queue, taken out of it."""
+        """Get all ready messages of a queue; return their bodies."""
         bodies = []
         while (message := self.get(queue)) is not None:
             bodies.append(message.body)
@@ -399,7 +399,7 @@ class Channel:
         self.send(Basic.Reject, delivery_tag=delivery_tag, requeue=requeue)
 
     def reject_next(self, queue: str) -> None:
-        """Take the next message out of a queue and reject it for good."""
+        """Get the next message of a queue, and reject it without requeue."""
         message = self.get(queue, no_ack=False)
         assert message is not None, "the queue is empty"
         self.reject(message.tag, requeue=False)
@@ -421,7 +421,7 @@ class Channel:
         self.call(Tx.Rollback)
 
     def confirms(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
-        """Read until these publishes are settled: those acked and those nacked. Each may be settled once only."""
+        """Read until these publishes are confirmed; return those acked and those nacked. Each is confirmed once."""
         waiting = set(numbers)
         verdicts: tuple[set[int], set[int]] = (set(), set())
         while waiting:

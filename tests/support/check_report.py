@@ -1,4 +1,4 @@
-"""The count of the acceptance checks at the end of a run, also where other processes ran the tests.
+"""A report of the acceptance checks at the end of a run, also where other processes ran the tests.
 
 It is a plugin of pytest: tests/acceptance/amqp/conftest.py adds the numbers of its checks to each test, and the
 reports bring them here.

@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it: the core's clock, and an event loop that lives by it."""
+"""A clock of the core that a test advances, and an event loop with the time of that clock."""
 
 import heapq
 from collections import deque
@@ -9,7 +9,7 @@ from warren.broker.core.messages.ports import Clock, Timer
 
 
 class FakeTimer(Timer):
-    """What `call_at` gives back: it can be cancelled until it has run."""
+    """A timer of the fake clock; it can be cancelled until it has run."""
 
     def __init__(self, when_ms: int, number: int, function: Callable[[], None]) -> None:
         self.when_ms = when_ms
@@ -25,7 +25,7 @@ class FakeTimer(Timer):
 
 
 class FakeClock(Clock):
-    """Timers run inside `advance`, in the order of their time, then of their making."""
+    """A clock that stands still but for `advance`, which runs timers by their time, then by their creation."""
 
     def __init__(self, start_ms: int = 1_000_000) -> None:
         self._now_ms = start_ms
@@ -46,7 +46,7 @@ class FakeClock(Clock):
         return timer
 
     def advance(self, ms: int) -> None:
-        """Let `ms` pass, running what falls due on the way with the clock showing the time it was due."""
+        """Let `ms` pass; each timer that is due runs while the clock shows its time."""
         end_ms = self._now_ms + ms
         while self._timers and self._timers[0].when_ms <= end_ms:
             timer = heapq.heappop(self._timers)
@@ -74,7 +74,7 @@ class FakeLoop:
         return self._clock.call_at(self._clock.now_ms() + round(delay * 1000), lambda: callback(*args))
 
     def turn(self) -> bool:
-        """Run what was ready when the turn began; whether there was any."""
+        """Run the callbacks that were ready at the beginning of the turn; return whether there were any."""
         count = len(self._ready)
         for _ in range(count):
             self._ready.popleft()()

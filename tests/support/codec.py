@@ -1,4 +1,4 @@
-"""Bytes of AMQP 0-9-1 as a test wants them, legal or not.
+"""An encoder of AMQP 0-9-1, also of what is not legal.
 
 pamqp knows the methods and their fields; what it refuses to write (odd names, a chosen integer width, bytes that are
 not UTF-8) is written here without its checks. Python values become the field types that most clients use; `Typed`
@@ -157,7 +157,7 @@ def header_frame(channel: int, body_bytes: int, properties: Mapping[str, Any] | 
 
 
 def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
-    """The body in as few frames as frame_max (octets, 0 = no limit) allows."""
+    """The body in as few frames as frame_max (bytes, 0 = no limit) allows."""
     size = frame_max - FRAME_OVERHEAD if frame_max else max(len(body), 1)
     return b"".join(frame(BODY, channel, body[at : at + size]) for at in range(0, len(body), size))
 

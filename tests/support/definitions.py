@@ -1,4 +1,4 @@
-"""A node for definitions, a document with something of everything, and what is in a document."""
+"""An empty node, and a document of definitions with objects of every kind."""
 
 from __future__ import annotations
 
@@ -124,15 +124,15 @@ WHOLE: dict[str, Any] = {
 
 
 def new_node() -> Node:
-    """One that has nothing, not even a virtual host."""
+    """A node without any objects, also without virtual hosts."""
     return Node("warren@test", "warren@test", FakeClock(), MemoryJournal(), Users(frozenset(), FakeHashing()))
 
 
 def whole(**sections: Any) -> dict[str, Any]:
-    """The document, with these sections in place of its own."""
+    """A copy of the document with these sections in place of its own."""
     return copy.deepcopy(WHOLE) | sections
 
 
 def as_text(node: Node, vhost: str | None = None) -> str:
-    """The export, as a file has it."""
+    """The exported definitions as the text of a file."""
     return json.dumps(export_definitions(node, vhost))

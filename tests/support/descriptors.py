@@ -1,4 +1,4 @@
-"""A process that has used up its file descriptors."""
+"""The state of a process that has no free file descriptor."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_descriptor() -> Iterator[None]:
-    """The process may open no file meanwhile."""
+    """Let this process open no file meanwhile."""
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""Warrens as processes that federate, each with a folder of its own, spoken to over AMQP and HTTP alone."""
+"""A broker process that federates, configured and observed by AMQP and the HTTP API alone."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from .polling import until
 
 
 class FederatedBroker(BrokerProcess):
-    """A broker whose cluster is called as it is. Links are asked for in the virtual host `/`."""
+    """A broker whose name is that of its cluster. Its links are in the virtual host `/`."""
 
     def __init__(self, folder: Path, name: str, *options: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class FederatedBroker(BrokerProcess):
         self.ask("PUT", f"/policies/%2f/{name}", {"pattern": pattern, "definition": definition})
 
     def federate(self, pattern: str, *uris: str, **settings: Any) -> None:
-        """All that the pattern finds, by upstreams called u0, u1 and so on."""
+        """Federate all that matches the pattern, by upstreams named u0, u1 and so on."""
         for number, uri in enumerate(uris):
             self.upstream(f"u{number}", uri, **settings)
         self.policy(pattern, {"federation-upstream-set": "all"})
@@ -55,7 +55,7 @@ class FederatedBroker(BrokerProcess):
         return found
 
     def running(self, count: int = 1) -> list[Row]:
-        """The links, once there are so many and all of them run."""
+        """Return the links, as soon as there are `count` and all of them run."""
 
         def all_run() -> list[Row]:
             rows = self.rows()
@@ -64,7 +64,7 @@ class FederatedBroker(BrokerProcess):
         return until(all_run, lambda: f"{count} links of {self.name} that run: {self.rows()}\n{self.tail()}")
 
     def down(self) -> Row:
-        """One of the links, once it has failed."""
+        """Return one of the links, as soon as it has failed."""
         rows = until(
             lambda: [row for row in self.rows() if row["status"] not in ("starting", "running")],
             lambda: f"a link that is down: {self.rows()}",
@@ -72,7 +72,7 @@ class FederatedBroker(BrokerProcess):
         return rows[0]
 
     def keys(self, exchange: str) -> list[str]:
-        """Of the bindings that links of federation have made there, sorted."""
+        """The keys of the bindings that links of federation have made, sorted."""
         bindings = self.ask("GET", f"/exchanges/%2f/{quote(exchange, '')}/bindings/source")
         found = [one["routing_key"] for one in bindings if one["destination"].startswith("federation: ")]
         return sorted(found)
@@ -81,11 +81,11 @@ class FederatedBroker(BrokerProcess):
         until(lambda: self.keys(exchange) == sorted(keys), lambda: f"{sorted(keys)}: {self.keys(exchange)}")
 
     def queues(self) -> dict[str, int]:
-        """How many messages are in each, ready or not acknowledged."""
+        """The number of messages of each queue, ready or unacknowledged."""
         listed = self.ask("GET", "/queues/%2f")
         return {queue["name"]: int(queue.get("messages", 0)) for queue in listed}
 
     def exchanges(self) -> list[str]:
-        """Without those that every virtual host has."""
+        """The names of exchanges, without the predeclared ones."""
         names = [exchange["name"] for exchange in self.ask("GET", "/exchanges/%2f")]
         return sorted(name for name in names if name and not name.startswith("amq."))

@@ -1,4 +1,4 @@
-"""Warrens in this process that federate: each a whole broker on a port of 127.0.0.1, all of them on one loop.
+"""Brokers in this process that federate: each a whole broker on a port of 127.0.0.1, all of them on one loop.
 
 A `Site` is a broker, a `Place` one of its virtual hosts, which is all that most scenarios need two of.
 """
@@ -41,7 +41,7 @@ _numbers = itertools.count(1)
 
 
 def registry() -> Registry:
-    """All types, also where the environment was made before federation had one."""
+    """All exchange types, with that of federation."""
     types = Registry()
     load_exchange_types(types)
     if UPSTREAM_TYPE not in types.names():
@@ -50,7 +50,7 @@ def registry() -> Registry:
 
 
 class Site:
-    """A broker that stores nothing. `log` has what it reported: event, level, fields.
+    """A broker in memory. `log` has what it reported: event, level, fields.
 
     Its cluster is called as the site is; `settings` are those of `Config`.
     """
@@ -101,7 +101,7 @@ class Site:
     # What it is asked
 
     def place(self, vhost: str = "") -> "Place":
-        """A virtual host of this name, or a new one, in which guest may do everything."""
+        """The virtual host with this name, or a new one, with all permissions for guest."""
         name = vhost or f"{self.name}-{next(_numbers)}"
 
         def make() -> None:
@@ -114,11 +114,11 @@ class Site:
         return Place(self, name)
 
     def rows(self) -> list[Row]:
-        """One for each link."""
+        """The status of each link."""
         return self.loop.call(self.federation.status)
 
     def request(self, method: str, path: str, body: object = None, user: str = "guest", **more: Any) -> Response:
-        """Of the HTTP API; `path` comes after /api."""
+        """Return the response of the HTTP API; `path` is what follows /api."""
         from warren.plugins.management.application import application
         from warren.plugins.management.context import State
 
@@ -128,7 +128,7 @@ class Site:
         return self.loop.run(call_application(self._application, scope, octets))
 
     def connections(self, name: str) -> list[Any]:
-        """Those of clients that call themselves so."""
+        """The connections of clients with this name."""
 
         def look() -> list[Any]:
             return [one for one in self.host.connections() if one.client_name == name]
@@ -136,7 +136,7 @@ class Site:
         return self.loop.call(look)
 
     def add_user(self, name: str, vhosts: Mapping[str, tuple[str, str, str]], tags: tuple[str, ...] = ()) -> None:
-        """Whose password is the name, with permissions to configure, write and read."""
+        """Add a user with permissions to configure, write and read; the password is the name."""
         from warren.broker.core.access.passwords import hash_password
 
         def add() -> None:
@@ -159,7 +159,7 @@ class Place:
 
     @property
     def inside(self) -> str:
-        """Its URI for links of the same broker."""
+        """The URI of the virtual host for links of the same broker."""
         return f"amqp:///{escaped(self.vhost)}"
 
     @property
@@ -167,7 +167,7 @@ class Place:
         return self.through(self.site.port)
 
     def through(self, port: int, query: str = "", user: str = "guest:guest") -> str:
-        """Its URI by a port of this machine."""
+        """The URI of the virtual host by a port of this machine."""
         return f"amqp://{user}@127.0.0.1:{port}/{escaped(self.vhost)}{query}"
 
     def connect(self, **options: Any) -> Client:
@@ -176,12 +176,12 @@ class Place:
         return client
 
     def channel(self) -> Channel:
-        """One of a new connection."""
+        """Open a channel on a new connection."""
         return self.connect().channel()
 
     @property
     def ch(self) -> Channel:
-        """One that the test uses again and again."""
+        """The channel that the test uses again and again."""
         if self._shared is None:
             self._shared = self.channel()
         return self._shared
@@ -195,7 +195,7 @@ class Place:
     # What operators do
 
     def act(self, function: Callable[..., T], *args: Any) -> T:
-        """As an operator, between two turns of the loop."""
+        """Call a function on the loop as an operator."""
 
         def acting() -> T:
             with self.site.host.acting("guest"):
@@ -226,7 +226,7 @@ class Place:
         self.act(self.site.node.policies.clear, self.vhost, name)
 
     def federate(self, pattern: str, *upstreams: str, **settings: Any) -> None:
-        """All that the pattern finds, from these URIs, by upstreams called u0, u1 and so on."""
+        """Federate all that matches the pattern from these URIs, by upstreams named u0, u1 and so on."""
         for number, uri in enumerate(upstreams):
             self.upstream(f"u{number}", uri, **settings)
         self.policy(pattern, {"federation-upstream-set": "all"})
@@ -237,7 +237,7 @@ class Place:
         return [row for row in self.site.rows() if row["vhost"] == self.vhost]
 
     def row(self, name: str = "", upstream: str = "") -> Row:
-        """The one link, of this object and upstream if named, once there is one."""
+        """Return the link, of this object and upstream if named, as soon as there is one."""
 
         def found() -> list[Row]:
             return [row for row in self.rows() if name in ("", row["name"]) and upstream in ("", row["upstream"])]
@@ -247,7 +247,7 @@ class Place:
         return rows[0]
 
     def running(self, count: int = 1) -> list[Row]:
-        """The links, once there are so many and all of them run."""
+        """Return the links, as soon as there are `count` and all of them run."""
 
         def all_run() -> list[Row]:
             rows = self.rows()
@@ -256,7 +256,7 @@ class Place:
         return until(all_run, lambda: f"{count} links of {self.vhost} that run: {self.rows()}")
 
     def down(self) -> Row:
-        """The one link, once it has failed."""
+        """Return the link, as soon as it has failed."""
         rows = until(
             lambda: [row for row in self.rows() if row["status"] not in ("starting", "running")],
             lambda: f"a link that is down: {self.rows()}",
@@ -268,7 +268,7 @@ class Place:
         until(lambda: not self.rows(), lambda: f"no links: {self.rows()}")
 
     def look(self, function: Callable[[Any], T]) -> T:
-        """Asked of the virtual host, on the loop."""
+        """Call a function with the virtual host on the loop; return its result."""
         return self.site.loop.call(lambda: function(self.site.node.vhosts[self.vhost]))
 
     def queue(self, name: str) -> Queue | None:
@@ -283,15 +283,15 @@ class Place:
         return self.look(lambda vhost: sorted(vhost.queues))
 
     def exchanges(self) -> list[str]:
-        """Without those that every virtual host has."""
+        """The names of exchanges, without the predeclared ones."""
         return self.look(lambda vhost: sorted(name for name in vhost.exchanges if name and name[:4] != "amq."))
 
     def ready(self, queue: str) -> int:
-        """How many messages wait there; 0 where there is no such queue."""
+        """The number of messages that are ready in a queue; 0 if there is no such queue."""
         return self.look(lambda vhost: vhost.queues[queue].ready if queue in vhost.queues else 0)
 
     def bindings(self, exchange: str) -> list[tuple[str, str, Table]]:
-        """Destination, key and arguments of each that leads out of the exchange, sorted by key."""
+        """The destination, key and arguments of each binding of the source exchange, sorted by key."""
 
         def look(vhost: Any) -> list[tuple[str, str, Table]]:
             out = vhost.exchanges[exchange].outgoing.values() if exchange in vhost.exchanges else ()
@@ -301,15 +301,15 @@ class Place:
         return self.look(look)
 
     def keys(self, exchange: str) -> list[str]:
-        """Of the bindings that links of federation have made there, sorted."""
+        """The keys of the bindings that links of federation have made, sorted."""
         return [key for destination, key, _ in self.bindings(exchange) if destination.startswith("federation: ")]
 
     def bound(self, exchange: str, *keys: str) -> None:
-        """Until links have bound just these keys there."""
+        """Wait until links have bound just these keys."""
         until(lambda: self.keys(exchange) == sorted(keys), lambda: f"{sorted(keys)}: {self.keys(exchange)}")
 
     def listener(self, exchange: str, *keys: str, queue: str = "", **arguments: Any) -> str:
-        """A queue of this test's own that is bound with these keys, the empty one unless told; its name."""
+        """Declare a queue of this test and bind it with these keys, by default the empty one; return its name."""
         name = queue or f"listener-{next(_numbers)}"
         self.ch.declare(name, arguments=arguments)
         for key in keys or ("",):
@@ -317,18 +317,18 @@ class Place:
         return name
 
     def counted(self, queue: str, count: int) -> None:
-        """Until so many messages are ready there."""
+        """Wait until `count` messages are ready."""
         until(lambda: self.ready(queue) == count, lambda: f"{count} in {queue}: {self.ready(queue)}")
 
     def get(self, queue: str) -> Content:
-        """The next message, once there is one."""
+        """Get the next message, as soon as there is one."""
         until(lambda: self.ready(queue), f"a message in {queue}")
         message = self.ch.get(queue)
         assert message is not None
         return message
 
     def bodies(self, queue: str, count: int) -> list[bytes]:
-        """All that is there, once there are so many."""
+        """Get all messages, as soon as there are `count`; return their bodies."""
         self.counted(queue, count)
         return self.ch.drain(queue)
 
@@ -364,6 +364,6 @@ def text(value: Value) -> str:
 
 
 def headers(content: Content) -> dict[str, Any]:
-    """Of a message, with their types."""
+    """The headers of a message with their types."""
     table = Properties.decode(content.property_bytes).headers
     return dict(fields(table)) if table is not None else {}

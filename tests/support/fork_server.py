@@ -68,7 +68,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The server, as a test sees it."""
+    """The fork server as its parent uses it."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -99,14 +99,14 @@ class ForkServer:
 
 @cache
 def fork_server() -> ForkServer:
-    """The one of this process, started with its first broker."""
+    """The fork server of this process, which starts with its first broker."""
     server = ForkServer()
     atexit.register(server.close)
     return server
 
 
 def _import_broker(folder: Path) -> None:
-    """All that a broker imports when it starts: the plugins of this checkout as well."""
+    """Import all that a broker imports when it starts, with the plugins of this checkout."""
     sys.path.insert(0, str(write_distribution(folder)))
     import uvloop  # noqa: F401
 
@@ -120,7 +120,7 @@ def _import_broker(folder: Path) -> None:
 
 
 class _Server:
-    """Forks when it is asked to, and tells how each child ended."""
+    """The server process: it forks on request, and reports the exit status of each child."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -132,7 +132,7 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the tests do
 
     def run(self) -> list[Any] | None:
-        """Until nobody is there any more; in a child: what that is to run."""
+        """Serve until the parent has ended, and return None; in a child, return the task it is to run."""
         while True:
             control = self._control.fileno()
             ready = select.select([control, self._woken], [], [])[0]
@@ -148,7 +148,7 @@ class _Server:
                     return found
 
     def _fork(self, output: int, status: int) -> bool:
-        """Whether this is the child."""
+        """Fork; return whether this is the child."""
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)

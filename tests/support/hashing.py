@@ -1,4 +1,4 @@
-"""Hashing without the work: an argon2id that only looks like one, and answers that can be made to wait."""
+"""Fake password hashing: hashes in the format of argon2id that cost nothing, and results that a test can delay."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def fake_hash(password: bytes) -> bytes:
 
 
 class FakeHashing(Hashing):
-    """`asked` counts; while `slow`, answers gather in `waiting`; while `busy` there are none."""
+    """Fake hashing. `asked` counts requests; while `slow`, results stay in `waiting`; while `busy`, there are none."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -46,7 +46,7 @@ class FakeHashing(Hashing):
             then(hash_password(password, b"salt", algorithm))
 
     def answer(self) -> None:
-        """All that waits."""
+        """Give all waiting results."""
         waiting, self.waiting = self.waiting, []
         for fn in waiting:
             fn()

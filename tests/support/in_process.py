@@ -1,4 +1,4 @@
-"""A broker inside this process: the real one from its transport inwards, with sockets, loop and clock replaced."""
+"""A broker in this process: the real one from its transport inwards, with fake sockets, loop and clock."""
 
 import asyncio
 import dataclasses
@@ -23,7 +23,7 @@ PATIENCE_MS = 2000  # for a broker that reads no more for a while
 
 
 class FakeSocket(asyncio.Transport):
-    """What the transport takes for a socket. `stalled` is a client that does not read."""
+    """A fake of asyncio's transport below the broker's own. If it is `stalled`, the client does not read."""
 
     def __init__(self, peer: "InProcessPeer", address: str) -> None:
         super().__init__({"peername": (address, 50000), "sockname": ("127.0.0.1", 5672)})
@@ -70,7 +70,7 @@ class FakeSocket(asyncio.Transport):
         self.transport.connection_lost(None)
 
     def feed(self) -> bool:
-        """Hand over what came, if the broker reads; whether there was any."""
+        """Hand received bytes to the broker, if it reads; return whether there were any."""
         if not (self.incoming and self.reading) or self.closing:
             return False
         size = max(READ_BYTES, len(self.incoming) // 64)
@@ -112,7 +112,7 @@ class InProcessPipe:
 
 
 class InProcessPeer(Peer):
-    """A fresh broker. What clients sent is dealt with, all of it, when one of them looks for an answer."""
+    """A new broker in memory. It handles all that clients have sent when one of them reads."""
 
     in_process = True
 
@@ -136,7 +136,7 @@ class InProcessPeer(Peer):
             asyncio._set_running_loop(None)
 
     def settle(self) -> None:
-        """Turn the loop until nothing is ready; where the broker holds back a publisher, time must pass for that."""
+        """Turn the loop until nothing is ready; while the broker throttles a publisher, advance the clock."""
         patience = PATIENCE_MS
         while True:
             busy = self.loop.turn()
@@ -153,7 +153,7 @@ class InProcessPeer(Peer):
             self._pass(1)
 
     def _pass(self, ms: int) -> None:
-        """Let time pass, in the middle of `settle`."""
+        """Advance the clock within `settle`."""
         after_each, self.clock.after_each = self.clock.after_each, lambda: None
         self.clock.advance(ms)
         self.clock.after_each = after_each

@@ -1,4 +1,4 @@
-"""A server on real sockets of 127.0.0.1, on a loop in a thread of its own, for clients that block."""
+"""A server on real sockets of 127.0.0.1, on a loop in a thread of its own, for blocking clients."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A loop in a thread of its own, for servers whose clients block."""
+"""An event loop in a thread of its own, for servers with blocking clients."""
 
 import asyncio
 import threading

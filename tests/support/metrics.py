@@ -1,4 +1,4 @@
-"""The metrics of a broker in this process: scrapes go through the whole application, and no socket."""
+"""Scrapes of the metrics of a broker in this process, through the whole application and without a socket."""
 
 import asyncio
 import dataclasses
@@ -14,7 +14,7 @@ from .in_process import InProcessPeer
 
 
 class Samples:
-    """What a scrape says. Two samples with the same labels are an error, as they are to Prometheus."""
+    """The samples of a scrape. Two with the same name and labels are an error, as they are to Prometheus."""
 
     def __init__(self, text: str) -> None:
         self.kinds: dict[str, str] = {}
@@ -31,7 +31,7 @@ class Samples:
         return {name for name, _ in self._values}
 
     def value(self, name: str, /, **labels: str) -> float:
-        """Of the one sample with exactly these labels."""
+        """The value of the sample with exactly these labels."""
         return self._values[name, frozenset(labels.items())]
 
     def labels(self, name: str) -> list[dict[str, str]]:
@@ -41,12 +41,12 @@ class Samples:
         return sum(value for (each, _), value in self._values.items() if each == name)
 
     def counters(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """By name and labels."""
+        """The values of all counters, by name and labels."""
         return {key: value for key, value in self._values.items() if self.kinds.get(key[0]) == "counter"}
 
 
 class Scraper:
-    """Of a broker of its own, `peer`, with these keys of `prometheus.*`."""
+    """Scrapes of a new broker, `peer`, with these keys of `prometheus.*`."""
 
     def __init__(self, **keys: Any) -> None:
         self.peer = InProcessPeer()

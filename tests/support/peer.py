@@ -1,4 +1,4 @@
-"""The broker under test as a test sees it, and the one that listens on a socket; in_process.py has the other."""
+"""The interface of the broker under test, and the broker that listens on a socket; in_process.py has the other."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 class Peer:
-    """What a test asks of a broker. `in_process` tells whether `clock` and `node` are there."""
+    """The operations of a broker that tests use. If it is `in_process`, it has a `clock` and a `node`."""
 
     in_process = False
 
@@ -29,13 +29,13 @@ class Peer:
         self._clients: list[Client] = []
 
     def dial(self, **peer: Any) -> Client:
-        """A connection on which nothing was said."""
+        """Open a connection without a handshake."""
         raise NotImplementedError
 
     def connect(self, user: str = "guest", password: str = "guest", vhost: str = "/", channel_max: int = 2047,
                 frame_max: int = 131072, heartbeat: int = 0, capabilities: Mapping[str, Any] | None = None,
                 **peer: Any) -> Client:  # fmt: skip
-        """An open connection."""
+        """Open a connection, with its handshake."""
         client = self.dial(**peer)
         client.start()
         client.login("PLAIN", f"\0{user}\0{password}", capabilities)
@@ -44,14 +44,14 @@ class Peer:
         return client
 
     def wait(self, ms: int) -> None:
-        """Let so much time pass for the broker."""
+        """Let this time pass for the broker."""
         raise NotImplementedError
 
     def set_policy(
         self, name: str, pattern: str, definition: Mapping[str, Any], priority: int = 0, apply_to: str = "all",
         operator: bool = False,
     ) -> None:  # fmt: skip
-        """A policy of the vhost `/`."""
+        """Set a policy of the vhost `/`."""
         raise NotImplementedError
 
     def clear_policy(self, name: str, operator: bool = False) -> None:
@@ -67,23 +67,23 @@ class Peer:
     def add_user(
         self, name: str, tags: tuple[str, ...] = (), permissions: tuple[str, str, str] = (".*", ".*", ".*")
     ) -> None:
-        """A user whose password is the name, with permissions to configure, write and read in the vhost `/`."""
+        """Add a user with these permissions to configure, write and read in the vhost `/`; the password is the name."""
         raise NotImplementedError
 
     def stall(self, client: Client) -> None:
-        """From now on this client does not read."""
+        """Let this client read nothing from now on."""
         raise NotImplementedError
 
     def unsent_bytes(self, client: Client) -> int:
-        """What waits for a client."""
+        """The bytes that the broker has not sent to this client yet."""
         raise NotImplementedError
 
     def close_connection(self, client: Client, reason: str) -> None:
-        """What an operator does."""
+        """Close a connection as an operator does."""
         raise NotImplementedError
 
     def name(self, word: str) -> str:
-        """A name of this test's own for a queue or an exchange."""
+        """A name for a queue or an exchange that no other test uses."""
         raise NotImplementedError
 
     def _kept(self, client: Client) -> Client:
@@ -96,7 +96,7 @@ class Peer:
 
 
 class SocketPipe:
-    """Bytes over TCP."""
+    """A pipe over TCP."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=60)
@@ -122,7 +122,7 @@ class SocketPipe:
 
 
 class SocketPeer(Peer):
-    """A broker that listens somewhere. Names are made unique, and what bears them is deleted afterwards."""
+    """A broker that listens on an address. Names are unique; queues and exchanges with them are deleted at the end."""
 
     def __init__(self, address: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What tests with pika's blocking connections share."""
+"""Blocking connections of pika: how to open one, declare a queue of its own, and get all messages of a queue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ def dial(address: tuple[str, int]) -> pika.BlockingConnection:
 
 
 def queue(channel: BlockingChannel, name: str = "", exclusive: bool = True, **arguments: object) -> str:
-    """An exclusive queue, which goes with its connection; its name. Arguments are written x_expires for x-expires."""
+    """Declare a queue, by default exclusive; return its name. Arguments are written x_expires for x-expires."""
     declared = {key.replace("_", "-"): value for key, value in arguments.items()}
     return str(channel.queue_declare(name, exclusive=exclusive, arguments=declared).method.queue)
 
 
 def taken(channel: BlockingChannel, queue: str) -> list[Got]:
-    """All that is in a queue: method, properties and body of each message."""
+    """Get all messages of a queue: method, properties and body of each."""
     messages = []
     while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
         messages.append(got)

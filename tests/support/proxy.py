@@ -1,4 +1,4 @@
-"""Between a client and a server: TCP that can be cut, slowed down, or fall silent."""
+"""A TCP proxy between a client and a server that can reset, refuse, delay or silence connections."""
 
 import asyncio
 import time
@@ -10,11 +10,10 @@ CHUNKS_LIMIT = 4096  # under way in one direction while they are delayed
 
 
 class Proxy:
-    """Listens on a port of its own for as long as the test lasts; `target` may change, as that of a server that starts
-    again.
+    """A proxy with a port of its own. `target` may change, as when a server is restarted on another port.
 
-    `delay_s` is what each direction takes. `accepted_s` is when it was connected to, by the monotonic clock; `open` is
-    how many clients are connected, `octets` what went through.
+    `delay_s` is added to each direction. `accepted_s` are the times of connections by the monotonic clock, `open` is
+    the number of open ones, `octets` the number of bytes that were forwarded.
     """
 
     def __init__(self, loop: LoopThread, target: tuple[str, int]) -> None:
@@ -43,23 +42,23 @@ class Proxy:
         return len([pair for pair in tuple(self._pairs) if not pair.left])  # tests ask from another thread
 
     def cut(self) -> None:
-        """Reset what is connected, and whatever connects until `restore`."""
+        """Reset all connections, and new ones until `restore`."""
         self._loop.call(self._become, True, False, True)
 
     def blink(self) -> None:
-        """Reset what is connected."""
+        """Reset all connections."""
         self._loop.call(self._become, False, False, True)
 
     def silence(self) -> None:
-        """Say nothing to either side any more, and take whatever connects: what is sent is lost."""
+        """Forward nothing in either direction, and accept connections: what is sent is lost."""
         self._loop.call(self._become, False, True, False)
 
     def restore(self) -> None:
-        """Let everything through that connects from now on. What fell silent has missed something, and is reset."""
+        """Forward new connections from now on. Silenced ones have lost bytes, and are reset."""
         self._loop.call(self._become, False, False, self.silent)
 
     def _become(self, refusing: bool, silent: bool, reset: bool) -> None:
-        """All of it between two turns of the loop, so that nobody connects in between."""
+        """Change the state within one turn of the loop, so that nothing connects in between."""
         self.refusing, self.silent = refusing, silent
         if reset:
             self._reset()
@@ -96,7 +95,7 @@ class Proxy:
 
 
 class Pair:
-    """A connection of a client's, and the one to the server that goes with it; `left` once the client has."""
+    """A connection of a client and its connection to the server; `left` when the client has closed its own."""
 
     def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._proxy = proxy
@@ -125,7 +124,7 @@ class Pair:
             back.cancel()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction, to its end; then the other side sees that end, too."""
+        """Forward one direction to its end, and then the end itself."""
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_LIMIT)
         writing = asyncio.ensure_future(self._write(chunks, writer))
         try:

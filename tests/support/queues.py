@@ -1,4 +1,4 @@
-"""Queues without a node: what `VHost.enqueue` gives them, and a consumer that notes what it gets."""
+"""Queues without a node, publishing to them, and a consumer that records deliveries."""
 
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
@@ -32,7 +32,7 @@ def new_queue(
     budget: MemoryBudget | None = None,
     arguments: Table = Table.EMPTY,
 ) -> Queue:
-    """A durable queue, or, with the number 0, one that is not."""
+    """A queue, which is durable unless its number is 0."""
     clock = FakeClock()
     home = NoVHost("/", clock, journal or SlowJournal(), budget or MemoryBudget(UNLIMITED_BYTES), Scheduler(clock))
     queue = kind(home, f"q{number}", number=number, arguments=arguments)
@@ -41,7 +41,7 @@ def new_queue(
 
 
 class NotingOutbox(DeadLetterOutbox):
-    """Notes what it is to dead-letter."""
+    """An outbox that records the messages to be dead-lettered."""
 
     def __init__(self, queue: Queue, dead: list[tuple[Message, str]]) -> None:
         super().__init__(queue)
@@ -52,7 +52,7 @@ class NotingOutbox(DeadLetterOutbox):
 
 
 class NoVHost(QueueHost):
-    """Notes what its queues ask of it."""
+    """A queue host that records the requests of its queues."""
 
     def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
         super().__init__(name, clock, journal, budget, scheduler)
@@ -77,7 +77,7 @@ def journal_of(queue: Queue) -> SlowJournal:
 
 
 class Taker(Consumer):
-    """Notes what it gets. `credit` is how much more it takes until something is settled."""
+    """A consumer that records deliveries. `credit` is the number of further messages it accepts."""
 
     def __init__(self, name: str, queue: Queue, line: list[Delivery], no_ack: bool, priority: int, credit: int) -> None:
         super().__init__(name, queue, line, no_ack, False, priority)

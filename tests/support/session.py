@@ -1,4 +1,4 @@
-"""A session without a transport: the real state machine over a link that only notes what it is asked.
+"""A session without a transport: the real state machine over a port that only records calls.
 
 What `net/` does when output is taken and input is held back is left to the test, and an error of ours comes out of
 `receive` as it is. `SlowJournal` is a disk on which nothing is safe before the test says so.
@@ -26,7 +26,7 @@ from .clock import FakeClock
 
 
 class SlowJournal(Journal):
-    """Of batches any number may be sealed and not on disk yet, which those of the real journal may not.
+    """A journal in memory whose batches are on disk when a test says so, and of which any number may be sealed before.
 
     `live` are, by queue and id, the messages that a restart would bring back; `loose` those that were stored for no
     queue, only to be read again; `left` what deleted queues have not let go of yet. A message is stored once, with all
@@ -48,7 +48,7 @@ class SlowJournal(Journal):
 
     @property
     def sealed(self) -> int:
-        """The last batch to which nothing is added any more."""
+        """The last sealed batch."""
         return self._filling - 1
 
     def ticket(self) -> int:
@@ -97,7 +97,7 @@ class SlowJournal(Journal):
         self._added = True
 
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Others each time, as from a disk."""
+        """Return copies of the messages, as a disk does."""
         self.reads += 1
         stored = self.loose | {id_: message for (_, id_), message in self.live.items()}
         messages: list[Message | None] = []
@@ -114,13 +114,13 @@ class SlowJournal(Journal):
         self._waiting.append((ticket, fn))
 
     def seal(self) -> None:
-        """Begin another batch, if there is something in this one; it is not on disk yet."""
+        """Begin another batch, unless this one is empty; it is not on disk yet."""
         if self._added:
             self._filling += 1
             self._added = False
 
     def commit(self, batch: int) -> None:
-        """All batches up to this one are on disk."""
+        """Declare all batches up to this one to be on disk."""
         if batch == self._filling:
             self.seal()
         assert batch < self._filling, "there is no such batch"
@@ -130,7 +130,7 @@ class SlowJournal(Journal):
 
 
 class SureJournal(SlowJournal):
-    """All is safe at once."""
+    """A journal in memory whose records are on disk at once."""
 
     def ticket(self) -> int:
         return self.durable
@@ -141,7 +141,7 @@ def place_of(id_: int) -> int:
 
 
 class QuietLink(TransportPort):
-    """`held` is whether the session wants to read, `closing` the seconds after which it wants to be closed."""
+    """A transport port that records calls. `held`: reading is paused; `closing`: the delay in seconds of the close."""
 
     def __init__(self) -> None:
         self.held = False
@@ -170,7 +170,7 @@ class QuietLink(TransportPort):
 
 
 class SessionPipe:
-    """The client's end. Output is taken when the client looks for some, not before."""
+    """The client's end of a session. Output is taken when the client reads, not before."""
 
     def __init__(self, node: Node, settings: Settings) -> None:
         self.link = QuietLink()
@@ -205,12 +205,12 @@ def new_node(journal: Journal | None = None, hashing: Hashing | None = None) -> 
 
 
 def dial(node: Node, **settings: Any) -> Client:
-    """A connection on which nothing was said."""
+    """Open a connection without a handshake."""
     return Client(SessionPipe(node, Settings(Table.EMPTY, **settings)))
 
 
 def connected(node: Node, **settings: Any) -> Client:
-    """An open connection of guest."""
+    """Open a connection of guest, with its handshake."""
     client = dial(node, **settings)
     client.start()
     client.login("PLAIN", "\0guest\0guest")

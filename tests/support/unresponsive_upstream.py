@@ -1,4 +1,4 @@
-"""An upstream that answers what links ask of it, up to a method, and from there on sends heartbeats alone."""
+"""An upstream that answers the methods of links up to a chosen one, and sends heartbeats alone from there on."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ SERVER_PROPERTIES = {"capabilities": {"consumer_priorities": True, "basic.nack":
 
 
 class UnresponsiveUpstream:
-    """Listens on a port of its own. A connection is answered nothing from the method `mute` on; None: all is."""
+    """A server with a port of its own. From the method `mute` on, nothing is answered on a connection; None: all is."""
 
     def __init__(self, loop: LoopThread) -> None:
         self.mute: type[Any] | None = None
@@ -67,7 +67,7 @@ class UnresponsiveUpstream:
                 writer.write(codec.method_frame(int.from_bytes(head[1:3], "big"), *answer))
 
     async def _beat(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Wait until the other end has closed the connection."""
+        """Send heartbeats until the link has closed the connection."""
         while not reader.at_eof():
             self.beats += 1
             writer.write(codec.BEAT)

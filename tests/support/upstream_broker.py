@@ -1,4 +1,4 @@
-"""A broker on the loop of the test, and what dials it, with nothing left behind at the end."""
+"""A broker on the loop of the test, connections of federation to it, and a check that they leave nothing behind."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def typed(**fields: Value) -> Table:
 
 
 class UpstreamBroker:
-    """A broker on the running loop."""
+    """A broker on the running loop. `log` has what it reported, `deliveries` what its dialled connections received."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, str, dict[str, object]]] = []
@@ -97,7 +97,7 @@ class UpstreamBroker:
 
 @asynccontextmanager
 async def running(tls: TLSOptions | None = None) -> AsyncIterator[UpstreamBroker]:
-    """With nothing left behind: no connection, no task, nothing for asyncio or aio-pika to complain of."""
+    """Run a broker; at the end, expect that no connection, no task and no complaint of asyncio is left."""
     site = UpstreamBroker()
     complaints: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""`warrenctl`, run in this process, and nodes for it to speak to: a daemon of its own, or one inside this process."""
+"""`warrenctl`, run in this process, and brokers for it: a process of its own, or a node in this process."""
 
 import shlex
 import sys
@@ -23,11 +23,11 @@ Told = tuple[int, str, str]
 
 Warrenctl = Callable[[str], Told]
 Ready = dict[str, list[str]]
-"""The addresses of a daemon, by what is spoken there."""
+"""The addresses of a broker by protocol."""
 
 
 def ports(ready: Ready) -> list[str]:
-    """Of all listeners, in their order."""
+    """The ports of all listeners, in their order."""
     addresses = [address for protocol, found in ready.items() if protocol != "control" for address in found]
     return [address.rpartition(":")[2] for address in addresses]
 
@@ -44,7 +44,7 @@ def broker_process(folder: Path, *options: str) -> BrokerProcess:
 
 
 def commanded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> Warrenctl:
-    """With these options behind each line."""
+    """A function that runs a command line of warrenctl with these options appended."""
 
     def run(line: str) -> Told:
         monkeypatch.setattr(sys, "argv", ["warrenctl", *shlex.split(line), *options])
@@ -56,7 +56,7 @@ def commanded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 
 class Controlled:
-    """A node on a loop of this process, with a control socket in `folder`. `host` is what its services would get."""
+    """A node on a loop of this process with a control socket in `folder`; `host` is the host of its services."""
 
     def __init__(self, folder: Path, config: Config | None = None) -> None:
         self.folder = folder
