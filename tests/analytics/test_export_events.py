@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Basic, Queue
 
+from tests.support import codec
 from tests.support.amqp_client import Channel
 from warren.plugins.throughput import schema
 
@@ -55,6 +56,26 @@ def test_a_message_is_followed_by_one_number_from_publish_to_ack(export: Exporti
     assert by_event["confirm"]["size"] is None and by_event["confirm"]["reason"] is None
     assert all(row["lat_us"] >= 0 for row in rows)
     assert {row["schema"] for row in rows} == {schema.SCHEMA} and {row["sample_rate"] for row in rows} == {1.0}
+
+
+def test_messages_published_together_with_different_keys_are_logged_with_their_own(
+    export: Exporting, ch: Channel
+) -> None:
+    ch.declare("q")
+    ch.exchange("topic", "topic")
+    ch.bind("q", "topic", "in.#")
+    keys = ["in.a", "in.b", "in.b", "out.c", "out.d", "in.e"]
+    ch.client.raw(
+        b"".join(
+            codec.method_frame(ch.number, Basic.Publish, {"exchange": "topic", "routing_key": key, "mandatory": True})
+            + codec.header_frame(ch.number, 0)
+            for key in keys
+        )
+    )
+    ch.sync()
+    rows = export.events()
+    assert [row["routing_key"] for row in rows if row["event"] == "publish"] == keys
+    assert [row["routing_key"] for row in rows if row["event"] == "return"] == ["out.c", "out.d"]
 
 
 def test_messages_published_together_are_numbered_on_in_their_order(export: Exporting, ch: Channel) -> None:

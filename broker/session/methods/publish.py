@@ -137,6 +137,7 @@ def publish_varied(
     published = 0
     number = channel.number
     in_transaction = channel.transaction is not None
+    logged = channel.vhost.message_log is not None  # it has one address for each run
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
@@ -166,7 +167,7 @@ def publish_varied(
             queues = route.queues
             alone_here = alone or queues is None or (route.markers and route.needs_message(raw))
             if run_route is not None and (
-                alone_here or (route is not run_route and not route.enqueues_as(run_route))
+                alone_here or (route is not run_route and (logged or not route.enqueues_as(run_route)))
             ):
                 before, before_bytes, before_persistent, before_route = run, run_bytes, run_persistent, run_route
                 run, run_bytes, run_persistent, run_route = [], 0, False, None  # so that `finally` does not repeat it
