@@ -88,9 +88,9 @@ class Page:
         if self._pattern is None:
             return self._part in name.casefold()
         self._left_s += NAME_S
-        begun = time.process_time()
+        begun = time.thread_time()
         found = self._pattern.search(name, min(max(self._left_s, MOMENT_S), QUERY_SEARCH_S))
-        self._left_s -= time.process_time() - begun
+        self._left_s -= time.thread_time() - begun
         if found is None:
             raise bad(BAD_PAGE)
         return found

@@ -62,11 +62,16 @@ class Pattern:
             return not name or self.text in EVERYTHING
         if len(name) > LONGEST_NAME:
             return None
-        try:
-            return self._compiled.search(name, timeout=AGAIN_S if self.exhausted else within_s) is not None
-        except TimeoutError:
-            self.exhausted = True
-            return None
+        # The library counts the processor time of all threads, so that a short search can seem long while others are
+        # busy. It is made with the lock of the interpreter held, and twice, each time with half of the limit.
+        limit_s = (AGAIN_S if self.exhausted else within_s) / 2
+        for _ in range(2):
+            try:
+                return self._compiled.search(name, timeout=limit_s, concurrent=False) is not None
+            except TimeoutError:
+                continue
+        self.exhausted = True
+        return None
 
     def matches(self, name: str, within_s: float = SEARCH_S) -> bool:
         """Return whether the pattern is found in the name in time."""

@@ -1,11 +1,20 @@
 """Regular expressions of operators: searched for as PCRE would, within bounds."""
 
+import threading
+
 import pytest
 import regex
 
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.pattern_syntax import DEEPEST, translate
-from warren.broker.core.metadata.patterns import LARGEST, LONGEST_BYTES, QUERY_LARGEST, Pattern, query_pattern
+from warren.broker.core.metadata.patterns import (
+    LARGEST,
+    LONGEST_BYTES,
+    QUERY_LARGEST,
+    QUERY_SEARCH_S,
+    Pattern,
+    query_pattern,
+)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +170,25 @@ def test_a_search_that_takes_too_long_is_given_up_and_the_next_ones_have_less_ti
     assert pattern.search("a" * 250 + "!") is None and pattern.exhausted
     assert pattern.search("b" * 250 + "!") is None and not pattern.matches("b" * 250 + "!")
     assert pattern.matches("aaa")
+
+
+def test_busy_threads_do_not_make_a_short_search_too_long() -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            sum(range(1000))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        pattern = query_pattern("^b$")
+        assert [pattern.search("b", QUERY_SEARCH_S) for _ in range(10_000)].count(None) == 0
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_no_name_of_amqp_is_longer_than_what_is_searched() -> None:
